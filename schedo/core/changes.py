@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from schedo.core.bulk import BulkOperation
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
 from schedo.core.run_history import EndedRun
@@ -46,8 +47,8 @@ class Changes:
     """The changes of one commit. A job that changes several times has one entry.
 
     The store reads the records before its first await, because the core may change them afterwards.
-    It writes updates of known jobs first, since these may release unique keys, then new jobs, then
-    the rest.
+    It deletes jobs first and then writes updates of known jobs, since both may release unique keys,
+    then new jobs, then the rest.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -55,6 +56,8 @@ class Changes:
     schedules_deleted: list[int] = field(default_factory=list)
     queues: dict[str, Queue] = field(default_factory=dict)
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)  # None: it has ended
+    bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)  # None: delete
+    jobs_deleted: list[int] = field(default_factory=list)
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -72,6 +75,8 @@ class Changes:
             or self.schedules_deleted
             or self.queues
             or self.pauses
+            or self.bulk_operations
+            or self.jobs_deleted
             or self.attempts
             or self.outputs
             or self.decisions

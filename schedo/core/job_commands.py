@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from schedo.core.bulk_commands import DeleteJob
 from schedo.core.commands import (
     Cancel,
     CancelRun,
@@ -42,6 +43,7 @@ class JobCommands:
         self.appliers: Appliers = {
             **dict.fromkeys(_ACTIONS, self._apply),
             **dict.fromkeys(_FOLLOW_UPS, self._follow_up),
+            DeleteJob: self._delete_one,
         }
 
     def _apply(self, command: JobCommand, now: int, loaded: Loaded) -> Job | Needs:
@@ -61,12 +63,35 @@ class JobCommands:
         return None
 
     def _find(self, job_id: int, loaded: Loaded) -> Job | Needs | None:
-        known = self._jobs.find(job_id)
-        if known is not None:
-            return known
         load = LoadJob(job_id)
-        found: Job | Needs | None = loaded.get(load, Needs((load,)))
-        return found
+        known = self._jobs.find_loaded(job_id, loaded.get(load))
+        return Needs((load,)) if known is None and load not in loaded else known
+
+    def change(self, job: Job, command: JobCommand | DeleteJob, now: int) -> None:
+        """Carry out a command on its job; the job of a DeleteJob has no uncommitted change."""
+        if isinstance(command, DeleteJob):
+            self._delete(job)
+        else:
+            _ACTIONS[type(command)](self, job, command, now)
+
+    def _delete_one(self, command: DeleteJob, now: int, loaded: Loaded) -> Needs | None:
+        job = self._find(command.job_id, loaded)
+        if job is None:
+            raise no_job(command.job_id)
+        if isinstance(job, Needs):
+            return job
+        if job.is_final and self._jobs.is_uncommitted(job.id):
+            return Needs((LoadJob(job.id),))  # after the next commit
+        self._delete(job)
+        return None
+
+    def _delete(self, job: Job) -> None:
+        if not job.is_final:
+            raise IllegalTransition(
+                f"job {render_id(job.id)} is {job.state}; only an ended job can be deleted,"
+                " cancel it first"
+            )
+        self._jobs.delete(job.id)
 
     def cancel(self, job: Job, now: int) -> Job:
         """End a waiting job, or request its worker to stop a running one."""

@@ -69,12 +69,34 @@ class JobTable:
         job_id = self._keys.get(key)
         return self._jobs[job_id] if job_id is not None else None
 
+    def find_loaded(self, job_id: int, loaded: Job | None) -> Job | None:
+        """Return the record of the job, given what the store returned; memory wins."""
+        known = self._jobs.get(job_id)
+        if known is None and loaded is not None and not self._is_deleted(job_id):
+            return loaded
+        return known
+
+    def _is_deleted(self, job_id: int) -> bool:
+        """Whether the next commit deletes the job: a load may still have found it."""
+        deleted = self.changes.jobs_deleted
+        return bool(deleted) and job_id in deleted
+
     def find_unique_holder(self, key: str, loaded: Job | None) -> Job | None:
         """Return the job that holds the unique key, given what the store returned; memory wins."""
         known = self.find_key(key)
         if known is None and loaded is not None and loaded.id not in self._jobs:
-            return loaded  # a record in memory without the key has just released it
+            # A record in memory without the key has just released it.
+            return self.find_loaded(loaded.id, loaded)
         return known
+
+    def is_uncommitted(self, job_id: int) -> bool:
+        """Whether the job has changes that are not durable."""
+        return job_id in self.changes.jobs or job_id in self._committing
+
+    def delete(self, job_id: int) -> None:
+        """Delete an ended job without uncommitted changes."""
+        assert job_id not in self._jobs, "the commit of its end has recycled the record"
+        self.changes.jobs_deleted.append(job_id)
 
     def add(self, job: Job) -> None:
         """Add a new record. `committed` puts it into an index once it is durable."""

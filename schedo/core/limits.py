@@ -95,6 +95,12 @@ PAYLOAD_PAUSE_US = SECOND  # before a payload that could not be read is read aga
 UNCOMMITTED_JOBS_MAX = 50_000
 UNCOMMITTED_PAYLOAD_BYTES_MAX = 67_108_864
 
+# Operations on many jobs.
+BULK_ACTIVE_MAX = 20  # at a time
+BULK_ENDED_KEPT = 100
+BULK_ERRORS_KEPT = 10  # of each operation
+BULK_STEP_JOBS = 100  # that change in one commit
+
 # A requeued job goes ahead of all others of its ready key. No priority reaches this far.
 REQUEUE_BOOST_US = 366 * DAY
 

@@ -86,6 +86,13 @@ class LoadJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadJobs:
+    """Load the jobs with these ids, for a command."""
+
+    job_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadUniqueHolders:
     """Load the jobs that hold unique keys, for a command."""
 
@@ -136,7 +143,7 @@ class LoadExpired:
     limit: int
 
 
-RecordLoad = LoadJob | LoadUniqueHolders | LoadSchedule
+RecordLoad = LoadJob | LoadJobs | LoadUniqueHolders | LoadSchedule
 Load = LoadTimers | PromoteDue | LoadReady | LoadSchedules | LoadBlocked | LoadExpired | RecordLoad
 
 

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, overload
 
 from schedo.core import commands, loads
 from schedo.core.admission import Admission
+from schedo.core.bulk import BulkOperation
+from schedo.core.bulk_operations import BulkOperations
 from schedo.core.changes import Changes
 from schedo.core.expiry import Expiry
 from schedo.core.explain import explain
@@ -97,12 +99,15 @@ class Scheduler:
         self.take_loads, self.deliver = self._loading.take, self._loading.deliver
         self._pauses = Pauses(self._jobs, self._placement.appliers)
         self.pauses = self._pauses.all
+        self._bulk = BulkOperations(self._jobs, self._ids, of_jobs)
+        self.bulk_operations = self._bulk.all
         self._appliers: Appliers = {
             commands.Submit: Admission(jobs, maker, of_jobs.cancel).submit,
             **of_jobs.appliers,
             **of_schedules.appliers,
             **self._placement.appliers,
             **self._pauses.appliers,
+            **self._bulk.appliers,
             **self._make_sessions(random),
             commands.ConfigureQueue: self._jobs.configure_queue,
             commands.KeepIdempotencyRecord: self._jobs.keep_idempotency_record,
@@ -186,9 +191,11 @@ class Scheduler:
         ready_keys: Sequence[ReadyKey],
         has_blocked: bool,
         pauses: Sequence[Pause] = (),
+        bulk_operations: Sequence[BulkOperation] = (),
     ) -> None:
-        """Restore the store's snapshot: queues, ready keys with jobs, blocked runs, pauses."""
+        """Restore the store's snapshot; ready_keys: those with queued jobs."""
         self._pauses.restore(pauses)
+        self._bulk.restore(bulk_operations)
         for queue in queues:
             self._jobs.ready_queues.set_queue(queue)
         for ready_key in ready_keys:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from schedo.clock import Clock, elapsed_us
 from schedo.core import commands
+from schedo.core.bulk_commands import DeleteJob
 from schedo.core.changes import IdempotencyRecord
 from schedo.core.job_commands import no_job
 from schedo.core.limits import (
@@ -23,8 +24,6 @@ from schedo.core.model import (
     Job,
     JobSpec,
     Overlap,
-    Pause,
-    PauseScope,
     Queue,
     Schedule,
     ScheduleSpec,
@@ -32,7 +31,8 @@ from schedo.core.model import (
 from schedo.core.paged_index import Window
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.call_results import Accepted, Health, QueueStatus, describe_pauses
+from schedo.engine.bulk_runner import BulkRunner
+from schedo.engine.call_results import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.declarations import Declarations
 from schedo.engine.dispatch import AttachedWorker, Transport
@@ -48,6 +48,7 @@ from schedo.engine.invocations import Invocations
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
+from schedo.engine.pausing import Pausing
 from schedo.engine.settling import Settling
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
@@ -87,6 +88,10 @@ class Engine:
         self.sessions = Workers(self._loop)
         self.settling = partial(Settling, self._loop)
         self.declarations = Declarations(self._loop, store)
+        self.bulk = BulkRunner(self._loop, store)
+        self._pausing = Pausing(self._loop)
+        self.pause, self.resume = self._pausing.pause, self._pausing.resume
+        self.pauses = self._pausing.list
         self.flush = self._loop.flush
         self.note_progress = self._loop.note_progress
         self.report = self._loop.report
@@ -122,10 +127,12 @@ class Engine:
         self.metrics.began_at = self.clock.now()
         await self._loop.start()
         self._maintenance.start()
+        self.bulk.start()
 
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
         self._loop.enqueue(commands.CompletePolls())
+        await self.bulk.stop()
         await self._maintenance.stop()
         await self._maintenance.check()
         await self._loop.stop()
@@ -224,6 +231,10 @@ class Engine:
         """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
         return await self._loop.try_enqueue(commands.Cancel(job_id), Job.copy)
 
+    async def delete(self, job_id: int) -> None:
+        """Delete an ended job with its attempts and its output."""
+        await self._loop.try_enqueue(DeleteJob(job_id))
+
     async def retry(self, job_id: int) -> Job:
         """Queue a failed, cancelled or expired job again."""
         return await self._loop.try_enqueue(commands.RetryJob(job_id), Job.copy)
@@ -307,28 +318,6 @@ class Engine:
     def _freshest(self, schedule: Schedule) -> Schedule:
         known = self._loop.scheduler.find_schedule(schedule.id)
         return known.copy() if known is not None else schedule
-
-    # The whole server.
-
-    async def pause(
-        self, scopes: Sequence[PauseScope], note: str | None = None, until: int | None = None
-    ) -> list[Pause]:
-        """Start no more jobs, or fire no schedules, until a resume; return all pauses."""
-        pauses: list[Pause] = await self._loop.try_enqueue(
-            commands.PauseServer(scopes, note, until)
-        )
-        log.warning("the server is paused: %s", describe_pauses(pauses))
-        return pauses
-
-    async def resume(self, scopes: Sequence[PauseScope] = tuple(PauseScope)) -> list[Pause]:
-        """End the pauses of these scopes; return those that are left."""
-        pauses: list[Pause] = await self._loop.try_enqueue(commands.ResumeServer(scopes))
-        log.info("resumed: %s", ", ".join(scopes))
-        return pauses
-
-    def pauses(self) -> list[Pause]:
-        """Return the pauses of the whole server."""
-        return self._loop.scheduler.pauses() if self._loop.failure is None else []
 
     # Queues.
 

@@ -376,11 +376,9 @@ class EngineLoop:
 
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""
-        snapshot = await self._clock_changes.began(snapshot)
+        s = snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
-        scheduler.restore(
-            snapshot.queues, snapshot.ready_keys, snapshot.has_blocked, snapshot.pauses
-        )
+        scheduler.restore(s.queues, s.ready_keys, s.has_blocked, s.pauses, s.bulk_operations)
         now = self.clock.now()
         for worker in self.dispatcher.workers.values():
             scheduler.apply(AttachWorker(worker.spec), now)

@@ -95,6 +95,8 @@ def _list_choices(kind: type[msgspec.Struct], steps: list[str]) -> Iterator[str]
 
 
 def _alternatives(place: inspect.Type) -> list[inspect.Type]:
+    if isinstance(place, inspect.Metadata):  # Annotated
+        place = place.type
     return list(place.types) if isinstance(place, inspect.UnionType) else [place]
 
 

@@ -20,6 +20,7 @@ LINES_TYPE = "application/x-ndjson"
 ResponseKind = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
 _CHAPTERS = {
     "jobs": "jobs",
+    "operations": "jobs",
     "schedules": "schedules",
     "cron": "schedules",
     "queues": "queues",

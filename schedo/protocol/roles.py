@@ -20,16 +20,19 @@ _OPERATIONS: dict[Role | None, str] = {
     Role.VIEWER: """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_schedules get_schedule list_decisions explain_cron list_queues
-        list_workers get_worker get_metrics get_info short_status
+        list_workers get_worker list_operations get_operation
+        get_metrics get_info short_status
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job
+        create_operation cancel_operation
         invoke reserve commit_reservation release_reservation
         pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
         cordon_worker uncordon_worker drain_worker pause_server resume_server
         """,
     Role.ADMIN: """
-        put_schedule reset_schedule delete_schedule update_queue create_backup advance_clock
+        put_schedule reset_schedule delete_schedule delete_job update_queue create_backup
+        advance_clock
         """,
     Role.WORKER: "work",
 }
@@ -39,6 +42,7 @@ ROLES = {name: role for role, names in _OPERATIONS.items() for name in names.spl
 # refused for every other operation that changes something.
 _RESTRICTABLE = """
     create_job create_jobs short_schedule update_job cancel_job retry_job run_job
+    create_operation cancel_operation
     invoke reserve commit_reservation release_reservation
     pause_schedule resume_schedule trigger_schedule pause_queue resume_queue work
     """

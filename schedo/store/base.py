@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
+from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.loads import Load
@@ -46,6 +47,7 @@ class Snapshot:
     was_killed: bool = False  # the previous server died, and its host still runs
     clock: ClockMark = NO_MARK
     pauses: Sequence[Pause] = ()
+    bulk_operations: Sequence[BulkOperation] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class JobPage(NamedTuple):
     """The next jobs of a list, newest first; `before`: the list continues below this id, if any."""
 
     jobs: list[Job]
+    before: int | None
+
+
+class IdPage(NamedTuple):
+    """The ids of the next jobs that were found; `before`: as for JobPage."""
+
+    ids: list[int]
     before: int | None
 
 
@@ -102,6 +111,16 @@ class Reader(Protocol):
         bounded number of jobs. Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None.
         Creation times are compared by id.
         """
+
+    async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
+        """Return the ids of up to `limit` jobs, as list_jobs does, after one bounded look.
+
+        It finds every commit that returned before the last `settle`. A job that changed later may
+        be found by its older record.
+        """
+
+    async def settle(self) -> None:
+        """Let find_job_ids find all commits that returned before this call."""
 
     async def count_waiting(self, epoch: int) -> Waiting:
         """Return how many jobs waited in the snapshot of this epoch; of each queue, in each state.
@@ -216,6 +235,7 @@ class Store(Reader, Protocol):
         LoadReady: the queued jobs of the ready key after the pair, in order of (rank, id).
         LoadExpired: the waiting jobs whose expires_at is not after `now`.
         LoadJob: the job with this id, or None.
+        LoadJobs: those of the jobs with these ids that exist, by id.
         LoadUniqueHolders: the jobs that hold these unique keys, by key.
         LoadSchedule: the schedule with this name or id, with its active jobs, or None.
         LoadSchedules: the unpaused schedules that will fire, with their active jobs, after the

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedo.core import loads
+from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Output
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import (
@@ -42,6 +43,8 @@ class Written:
     schedules_deleted: list[int]
     queues: list[Queue]
     pauses: dict[PauseScope, Pause | None]
+    bulk_operations: dict[int, BulkOperation | None]
+    jobs_deleted: list[int]
     attempts: list[AttemptRecord]
     outputs: list[Output]
     decisions: list[DecisionRecord]
@@ -58,6 +61,7 @@ class FakeStore:
     schedules: dict[int, Schedule] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)
+    bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -72,7 +76,9 @@ class FakeStore:
             schedule.shift(delta_us)
 
     def write(self, written: Written) -> None:
-        """Apply a commit: updates first, those without a key before the others, then new jobs."""
+        """Apply a commit: deletes, updates, those without a key before the others, new jobs."""
+        for job_id in written.jobs_deleted:
+            del self.jobs[job_id]
         for job in sorted(written.jobs, key=lambda job: (job.is_new, job.unique_key is not None)):
             assert job.is_new == (job.id not in self.jobs), f"job {job.id} is_new is wrong"
             self._check_unique(job)
@@ -90,6 +96,7 @@ class FakeStore:
         assert len(names) == len(set(names)), "two schedules have one name"
         self.queues.update((queue.name, queue) for queue in written.queues)
         self.pauses.update(written.pauses)
+        self.bulk_operations.update(written.bulk_operations)
         self.attempts += written.attempts
         self.outputs += written.outputs
         self.decisions += written.decisions
@@ -145,6 +152,8 @@ class FakeStore:
                 )
             case loads.LoadJob(job_id):
                 return self.load_job(job_id)
+            case loads.LoadJobs(job_ids):
+                return {job_id: self.load_job(job_id) for job_id in job_ids if job_id in self.jobs}
             case loads.LoadUniqueHolders(keys):
                 held = [job for job in self.jobs.values() if job.unique_key in keys]
                 return {job.unique_key: self.load_job(job.id) for job in held}

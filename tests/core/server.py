@@ -92,7 +92,7 @@ class Server:
         self.stops: list[StopRequest] = []
         scheduler = Scheduler(
             epoch=store.epoch,
-            last_id=max([0, *store.jobs, *store.schedules]),
+            last_id=max([0, *store.jobs, *store.schedules, *store.bulk_operations]),
             random=lambda: self.random,
             window=Window(self.capacity),
             offset_us=store.offset_us,
@@ -100,7 +100,8 @@ class Server:
         queues = [queue.changed() for queue in store.queues.values()]
         pauses = [pause for pause in store.pauses.values() if pause is not None]
         scheduler.waiting.add_snapshot(store.count_waiting())
-        scheduler.restore(queues, store.ready_keys(), store.has_blocked(), pauses)
+        operations = [each for each in store.bulk_operations.values() if each is not None]
+        scheduler.restore(queues, store.ready_keys(), store.has_blocked(), pauses, operations)
         for job in store.unfinished():
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)
@@ -130,6 +131,8 @@ class Server:
             list(changes.schedules_deleted),
             [queue.changed() for queue in changes.queues.values()],
             dict(changes.pauses),
+            dict(changes.bulk_operations),
+            list(changes.jobs_deleted),
             list(changes.attempts),
             list(changes.outputs),
             list(changes.decisions),

@@ -16,7 +16,7 @@ from tests.sim.clients import Clients
 from tests.sim.plan import Plan
 from tests.sim.trace import Broke, Ended, Trace
 from tests.sim.world import ENGINE_LOG, BugLog, World
-from tests.store.model import count_waiting
+from tests.store.model_records import count_waiting
 from tests.store.steps import all_jobs
 
 PROBE_EVERY_S = 10.0

@@ -6,6 +6,7 @@ open.
 
 from __future__ import annotations
 
+from tests.store.contract_bulk import BulkClaims
 from tests.store.contract_clock import ClockClaims
 from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
@@ -14,5 +15,7 @@ from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
 
 
-class StoreContract(ClockClaims, HistoryClaims, JobClaims, ListClaims, ReadClaims, ScheduleClaims):
-    """Every claim; see the six modules."""
+class StoreContract(
+    BulkClaims, ClockClaims, HistoryClaims, JobClaims, ListClaims, ReadClaims, ScheduleClaims
+):
+    """Every claim; see the seven modules."""

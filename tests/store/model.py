@@ -6,22 +6,24 @@ The simulation compares SQLite's results with the model's.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from schedo.core import limits, loads
+from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.ids import first_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
-from schedo.core.states import FINAL, TIMED, WAITING, State
+from schedo.core.states import FINAL, TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
     ClockMark,
+    IdPage,
     JobPage,
     OutputPiece,
     OutputSize,
@@ -31,7 +33,15 @@ from schedo.store.base import (
 )
 from schedo.store.sqlite.pruning import kept_us
 from tests.store.model_checks import check_jobs, check_schedules
-from tests.store.model_records import add_runs, trim
+from tests.store.model_records import (
+    add_runs,
+    count_waiting,
+    is_expired,
+    loaded,
+    put_or_delete,
+    trim,
+    with_active,
+)
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _ID = attrgetter("id", "attempt")
@@ -51,6 +61,7 @@ class ModelStore:
         self._histories: dict[int, RunHistory] = {}
         self._queues: dict[str, Queue] = {}
         self._pauses: dict[PauseScope, Pause] = {}
+        self._bulk_operations: dict[int, BulkOperation] = {}
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
         self._decided_at = 0
@@ -75,6 +86,8 @@ class ModelStore:
 
     async def commit(self, changes: Changes) -> None:
         self._check_open()
+        for job_id in changes.jobs_deleted:
+            self._delete_job(job_id)
         check_jobs(changes, self._jobs)
         check_schedules(changes, self._schedules)
         for job in changes.jobs.values():
@@ -89,10 +102,8 @@ class ModelStore:
                 stored = schedule.copy()
                 stored.active, stored.blocked = [], None
                 self._schedules[schedule.id] = stored
-        for scope, pause in changes.pauses.items():
-            self._pauses.pop(scope, None)
-            if pause is not None:
-                self._pauses[scope] = pause
+        put_or_delete(self._pauses, changes.pauses)
+        put_or_delete(self._bulk_operations, changes.bulk_operations)
         for queue in changes.queues.values():
             self._queues[queue.name] = queue.changed()
         add_runs(self._histories, self._schedules, changes)
@@ -117,7 +128,10 @@ class ModelStore:
         queued = {job.ready_key for job in jobs if job.state is State.QUEUED}
         return Snapshot(
             epoch=self._epoch,
-            last_id=max([first_id(self._decided_at), *self._jobs, *self._schedules]),
+            last_id=max(
+                first_id(self._decided_at), *self._jobs, *self._schedules, *self._bulk_operations, 0
+            ),
+            bulk_operations=[each for _, each in sorted(self._bulk_operations.items())],
             pauses=[pause for _, pause in sorted(self._pauses.items())],
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
@@ -144,11 +158,13 @@ class ModelStore:
             case loads.LoadBlocked():
                 return self._page_of_blocked(load)
             case loads.LoadExpired(now, limit):
-                return self._page(lambda job: _is_expired(job, now), _EXPIRY, None, limit)
+                return self._page(lambda job: is_expired(job, now), _EXPIRY, None, limit)
             case loads.LoadJob():
-                return next((_loaded(job) for job in jobs if job.id == load.job_id), None)
+                return next((loaded(job) for job in jobs if job.id == load.job_id), None)
+            case loads.LoadJobs(job_ids):
+                return {job.id: loaded(job) for job in jobs if job.id in job_ids}
             case loads.LoadUniqueHolders(keys):
-                return {job.unique_key: _loaded(job) for job in jobs if job.unique_key in keys}
+                return {job.unique_key: loaded(job) for job in jobs if job.unique_key in keys}
             case loads.LoadSchedule():
                 found = await self.get_schedule(load.which)
                 return None if found is None else self._schedule(found)
@@ -209,9 +225,7 @@ class ModelStore:
         )
         jobs = [job_id for _, _, job_id in ended[:limit]]
         for job_id in jobs:
-            del self._jobs[job_id]
-            self._attempts.pop(job_id, None)
-            self._outputs.pop(job_id, None)
+            self._delete_job(job_id)
         oldest = now - retention.idempotency_us
         stale = (
             scope
@@ -222,6 +236,11 @@ class ModelStore:
         for scope in answers:
             del self._idempotency_records[scope]
         return len(jobs) + len(answers)
+
+    def _delete_job(self, job_id: int) -> None:
+        self._jobs.pop(job_id, None)
+        self._attempts.pop(job_id, None)
+        self._outputs.pop(job_id, None)
 
     # Concurrent with commits.
 
@@ -239,6 +258,12 @@ class ModelStore:
             if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
                 job.result = None
         return JobPage(jobs, jobs[-1].id if len(jobs) == limit else None)
+
+    async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
+        jobs, before = await self.list_jobs(which, before, limit)
+        return IdPage([job.id for job in jobs], before)
+
+    async def settle(self) -> None: ...
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         self._check_open()
@@ -362,38 +387,7 @@ class ModelStore:
         self._check_open()
         jobs = filter(matches, self._jobs.values())
         matching = (job for job in jobs if after is None or order(job) > after)
-        return [_loaded(job) for job in heapq.nsmallest(limit, matching, key=order)]
+        return [loaded(job) for job in heapq.nsmallest(limit, matching, key=order)]
 
     def _schedule(self, schedule: Schedule) -> Schedule:
-        found = schedule.copy()
-        unfinished = [
-            job
-            for job in sorted(self._jobs.values(), key=lambda job: job.id)
-            if job.schedule_id == schedule.id and job.state not in FINAL
-        ]
-        found.active = [job.id for job in unfinished[: limits.ACTIVE_RUNS_KNOWN_MAX]]
-        blocked = [job.id for job in unfinished if job.state is State.BLOCKED]
-        found.blocked = max(blocked, default=None)
-        return found
-
-
-def _loaded(job: Job) -> Job:
-    found = job.copy()
-    if found.payload is not None and len(found.payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
-        found.payload = None
-    return found
-
-
-def _is_expired(job: Job, now: int) -> bool:
-    is_waiting = job.state not in FINAL and job.state is not State.RUNNING
-    return is_waiting and job.expires_at is not None and job.expires_at <= now
-
-
-def count_waiting(jobs: Iterable[Job]) -> Waiting:
-    """Return the numbers of the waiting jobs by queue and state."""
-    counts: Waiting = {}
-    for job in jobs:
-        if job.state in WAITING:
-            by_state = counts.setdefault(job.queue, {})
-            by_state[job.state] = by_state.get(job.state, 0) + 1
-    return counts
+        return with_active(schedule, self._jobs.values())

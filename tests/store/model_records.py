@@ -1,17 +1,22 @@
-"""What the model keeps of ended runs and of attempts' outputs."""
+"""How the model keeps and finds records: ended runs, outputs, jobs as a load returns them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from schedo.core import limits
 from schedo.core.changes import Changes
 from schedo.core.leases import CapturedOutput
+from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, EndedRun, LastRun, RunHistory
-from schedo.core.states import State
+from schedo.core.states import FINAL, WAITING, State
+from schedo.store.base import Waiting
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def add_runs(
@@ -49,3 +54,46 @@ def trim(outputs: dict[tuple[int, str], CapturedOutput]) -> None:
         oldest = min(attempt for attempt, _ in outputs)
         for key in [key for key in outputs if key[0] == oldest]:
             del outputs[key]
+
+
+def put_or_delete(records: dict[T, R], changes: Mapping[T, R | None]) -> None:
+    for key, record in changes.items():
+        records.pop(key, None)
+        if record is not None:
+            records[key] = record
+
+
+def loaded(job: Job) -> Job:
+    found = job.copy()
+    if found.payload is not None and len(found.payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
+        found.payload = None
+    return found
+
+
+def is_expired(job: Job, now: int) -> bool:
+    is_waiting = job.state not in FINAL and job.state is not State.RUNNING
+    return is_waiting and job.expires_at is not None and job.expires_at <= now
+
+
+def count_waiting(jobs: Iterable[Job]) -> Waiting:
+    """Return the numbers of the waiting jobs by queue and state."""
+    counts: Waiting = {}
+    for job in jobs:
+        if job.state in WAITING:
+            by_state = counts.setdefault(job.queue, {})
+            by_state[job.state] = by_state.get(job.state, 0) + 1
+    return counts
+
+
+def with_active(schedule: Schedule, jobs: Iterable[Job]) -> Schedule:
+    """Return a copy of the schedule with its unfinished jobs."""
+    found = schedule.copy()
+    unfinished = [
+        job
+        for job in sorted(jobs, key=lambda job: job.id)
+        if job.schedule_id == schedule.id and job.state not in FINAL
+    ]
+    found.active = [job.id for job in unfinished[: limits.ACTIVE_RUNS_KNOWN_MAX]]
+    blocked = [job.id for job in unfinished if job.state is State.BLOCKED]
+    found.blocked = max(blocked, default=None)
+    return found

@@ -24,17 +24,20 @@ from tests.web.world import Headers, World
 TABLE = {
     "voa": """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
-        list_workers get_worker list_schedules get_schedule list_decisions explain_cron list_queues
+        list_workers get_worker list_operations get_operation
+        list_schedules get_schedule list_decisions explain_cron list_queues
         short_status get_metrics get_info
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation
+        create_operation cancel_operation
         release_reservation update_job cancel_job retry_job run_job cordon_worker uncordon_worker
         drain_worker pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
         pause_server resume_server
         """,
     "a": """
-        put_schedule reset_schedule delete_schedule update_queue create_backup advance_clock
+        put_schedule reset_schedule delete_schedule delete_job update_queue create_backup
+        advance_clock
         """,
     "aw": "work",
     "-": "check_health check_ready get_openapi get_docs get_docs_file get_problem",

@@ -13,6 +13,7 @@ from schedo.core.loads import (
     LoadBlocked,
     LoadExpired,
     LoadJob,
+    LoadJobs,
     LoadReady,
     LoadSchedule,
     LoadSchedules,
@@ -45,6 +46,8 @@ def _is_in_tables(connection: sqlite3.Connection, buffer: WriteBuffer, load: Loa
     match load:
         case LoadJob():
             return not buffer.holds(load.job_id)
+        case LoadJobs():
+            return not any(map(buffer.holds, load.job_ids))
         case LoadUniqueHolders():
             if any(map(buffer.holds_key, load.keys)):
                 return False
@@ -60,7 +63,7 @@ def _keys(load: LoadUniqueHolders) -> str:
     return _encode_list(load.keys).decode()
 
 
-def _read(  # noqa: C901  # one arm for each kind of load
+def _read(  # noqa: C901, PLR0912  # one arm for each kind of load
     connection: sqlite3.Connection, load: Load, offset_us: int
 ) -> Any:
     match load:
@@ -74,6 +77,9 @@ def _read(  # noqa: C901  # one arm for each kind of load
             return reads.expired(connection, offset_us, load.now, load.limit)
         case LoadJob():
             return reads.job(connection, offset_us, queries.JOB, load.job_id)
+        case LoadJobs(job_ids):
+            ids = _encode_list(job_ids).decode()
+            return {job.id: job for job in reads.jobs(connection, offset_us, queries.JOBS, (ids,))}
         case LoadUniqueHolders():
             found = reads.jobs(connection, offset_us, queries.UNIQUE, (_keys(load),))
             return {job.unique_key: job for job in found}

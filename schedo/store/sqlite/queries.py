@@ -45,7 +45,8 @@ CLOCK = "SELECT name, value FROM meta WHERE name LIKE 'clock_%'"
 LAST_ID = """
 SELECT max(
     coalesce((SELECT max(id) FROM job), 0),
-    coalesce((SELECT max(id) FROM schedule), 0)
+    coalesce((SELECT max(id) FROM schedule), 0),
+    coalesce((SELECT max(id) FROM bulk_operation), 0)
 )"""
 DECIDED_AT = "SELECT coalesce((SELECT value FROM meta WHERE name = 'decided_at'), 0)"
 
@@ -102,6 +103,7 @@ SELECT {_JOB} FROM job
 WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_at <= ?
 ORDER BY expires_at, id LIMIT ?"""
 JOB = f"SELECT {_JOB} FROM job WHERE id = ?"
+JOBS = f"SELECT {_JOB} FROM job WHERE id IN (SELECT value FROM json_each(?))"
 WHOLE_JOB = JOB.replace(" payload,", f" {_WHOLE_PAYLOAD},")
 UNIQUE_IDS = "SELECT id FROM job WHERE unique_key IN (SELECT value FROM json_each(?))"
 UNIQUE = f"SELECT {_JOB} FROM job WHERE unique_key IN (SELECT value FROM json_each(?))"
@@ -160,6 +162,7 @@ OUTPUT_PARTS = {
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
 PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
+BULK_OPERATIONS = "SELECT record FROM bulk_operation ORDER BY id"
 QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
 # The body of a response may be large; only a repetition of its request reads it.
 IDEMPOTENCY_RECORD = (

@@ -10,10 +10,10 @@ from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
-from schedo.store.base import JobPage, OutputPiece, OutputSize
+from schedo.store.base import IdPage, JobPage, OutputPiece, OutputSize
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
-from schedo.store.sqlite.job_search import search
+from schedo.store.sqlite.job_search import search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
 
 P = ParamSpec("P")
@@ -57,6 +57,12 @@ class ConcurrentReads(StoreCalls):
                 break
             read = self._read  # the tables have what was committed before the call
         return JobPage(jobs, before)
+
+    async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
+        return IdPage(*await self._read(search_ids, which, before, limit))
+
+    async def settle(self) -> None:
+        await self._read_jobs(lambda connection: None)
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         found = await self._read(reads.fetch_all, queries.ATTEMPTS, (job_id,))

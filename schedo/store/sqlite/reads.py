@@ -46,6 +46,10 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
         last_id=max(last_id, first_id(decided_at)),
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
         pauses=[rows.pause_from_row(row) for row in connection.execute(queries.PAUSES)],
+        bulk_operations=[
+            rows.decode_bulk_operation(record)
+            for (record,) in connection.execute(queries.BULK_OPERATIONS)
+        ],
         ready_keys=[rows.ready_key_from_row(row) for row in connection.execute(queries.READY_KEYS)],
         has_blocked=bool(connection.execute(queries.BLOCKED, (0, 1)).fetchall()),
         clock=load_clock(connection),

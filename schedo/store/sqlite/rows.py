@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
 from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Pause, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Requirements
@@ -24,6 +25,7 @@ from schedo.core.run_history import EndedRun, LastRun, RunHistory
 from schedo.store.sqlite.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
+decode_bulk_operation = msgspec.json.Decoder(BulkOperation).decode
 _decode_requirements = msgspec.json.Decoder(Requirements).decode
 # Waiting jobs with the same options share one object.
 _decode_options = lru_cache(maxsize=256)(msgspec.json.Decoder(Options).decode)
@@ -93,6 +95,11 @@ decision_from_row: Callable[[Row], DecisionRecord] = DECISION.compile_record()
 history_from_row: Callable[[Row], RunHistory] = RUN_HISTORY.compile_record()
 _attempt_row = ATTEMPT.compile_row(ATTEMPT.names)
 attempt_from_row: Callable[[Row], AttemptRecord] = ATTEMPT.compile_record()
+
+
+def bulk_operation_row(operation: BulkOperation) -> Row:
+    """Return the values of an operation: its id, and the record as JSON."""
+    return operation.id, _encode(operation).decode()
 
 
 def job_from_row(row: Row, offset_us: int) -> Job:

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from schedo.core import limits
 from schedo.core.changes import Changes
 from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
-from schedo.store.sqlite import bulk, rows
+from schedo.store.sqlite import bulk, queries, rows
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
@@ -89,6 +91,8 @@ DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
 UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
 DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
+UPSERT_BULK_OPERATION = "INSERT OR REPLACE INTO bulk_operation (id, record) VALUES (?, ?)"
+DELETE_BULK_OPERATION = "DELETE FROM bulk_operation WHERE id = ?"
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
 # A late result may belong to a pruned job; its record would never be deleted. A job that the same
@@ -169,6 +173,8 @@ _JOB_ID_POSITIONS: dict[str, int | str] = {
 
 _KEY = LAYOUT.known.index("unique_key")
 
+_encode_ids = msgspec.json.Encoder().encode
+
 # A rank is an instant less some priority steps. A commit with a rank outside this range is written
 # to the tables, where SQLite checks each value; the write buffer would accept any value.
 _RANK_MIN, _RANK_MAX = -(2**62), 2**62
@@ -201,6 +207,7 @@ class Commit(NamedTuple):
     others: Sequence[Statement]
     is_bufferable: bool
     has_keys: bool
+    deletes: Sequence[Statement] = ()
 
     def statements(self) -> Sequence[Statement]:
         """Return the statements that write all of it to the tables, in the order of writing."""
@@ -213,7 +220,7 @@ class Commit(NamedTuple):
             Statement(UPDATE_JOB, with_key, must_match=True),
             insert_jobs(new),
         )
-        return [*(each for each in jobs if each.rows), *self.others]
+        return [*self.deletes, *(each for each in jobs if each.rows), *self.others]
 
 
 def encode(changes: Changes, offset_us: int = 0) -> Commit:
@@ -228,11 +235,23 @@ def encode(changes: Changes, offset_us: int = 0) -> Commit:
         or changes.schedules_deleted
         or changes.queues
         or changes.pauses
+        or changes.jobs_deleted
         or changes.decisions
         or any(each.job_id not in changes.jobs for each in changes.attempts)
         or any(each.job_id not in changes.jobs for each in changes.outputs)
     )
-    return commit._replace(others=[*commit.others, *others], is_bufferable=is_bufferable)
+    return commit._replace(
+        others=[*commit.others, *others],
+        is_bufferable=is_bufferable,
+        deletes=_encode_deletes(changes.jobs_deleted),
+    )
+
+
+def _encode_deletes(job_ids: Sequence[int]) -> list[Statement]:
+    if not job_ids:
+        return []
+    ids = [(_encode_ids(job_ids).decode(),)]
+    return [Statement(each, ids) for each in queries.DELETE_JOBS]
 
 
 def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
@@ -261,6 +280,14 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(UPSERT_PAUSE, [rows.pause_row(p) for p in changes.pauses.values() if p]),
         Statement(DELETE_PAUSE, [(scope.value,) for scope, p in changes.pauses.items() if not p]),
+        Statement(
+            UPSERT_BULK_OPERATION,
+            [rows.bulk_operation_row(each) for each in changes.bulk_operations.values() if each],
+        ),
+        Statement(
+            DELETE_BULK_OPERATION,
+            [(number,) for number, each in changes.bulk_operations.items() if each is None],
+        ),
         Statement(
             INSERT_ATTEMPT,
             [rows.attempt_row(each, has_job=each.job_id in jobs) for each in changes.attempts],

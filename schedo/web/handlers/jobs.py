@@ -113,6 +113,11 @@ async def run_job(context: AppContext, request: Request) -> Response:
     return await _respond_changed(context, request, context.engine.run_now(job_id))
 
 
+async def delete_job(context: AppContext, request: Request) -> Response:
+    await context.engine.delete(await _check_job(context, request))
+    return Response(204, b"")
+
+
 async def wait_for_job(context: AppContext, request: Request) -> Response:
     timeout_s = read_wait(request.query, "timeout")
     if timeout_s is None:

@@ -11,10 +11,12 @@ from collections.abc import Generator, Iterable, Mapping
 from functools import partial
 from typing import Literal
 
+from schedo.core.bulk import BulkAction
 from schedo.core.limits import SECOND
 from schedo.core.model import PauseScope
 from schedo.core.run_history import ScheduleStatus
 from schedo.core.states import State
+from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
 from schedo.engine.sharing import SharedCall, in_steps
@@ -51,6 +53,7 @@ def _render(
 ) -> Generator[None, None, bytes]:
     families = [
         *_render_counts(context.engine.metrics),
+        *_render_operations(context.engine.bulk),
         *_render_histograms(context.engine.metrics),
     ]
     yield
@@ -73,6 +76,19 @@ def _render_counts(metrics: Metrics) -> list[Family]:
             "decision",
             metrics.decisions.items(),
         ),
+    ]
+
+
+def _render_operations(bulk: BulkRunner) -> list[Family]:
+    samples = [
+        Sample(bulk.jobs[action, outcome], render_labels(action=action, outcome=outcome))
+        for action in BulkAction
+        for outcome in OUTCOMES
+    ]
+    text = "Jobs of operations on many jobs, by action and outcome."
+    return [
+        Family("schedo_operation_jobs_total", "counter", text, samples),
+        _one("schedo_operations_running", "Operations on many jobs.", bulk.count_active()),
     ]
 
 

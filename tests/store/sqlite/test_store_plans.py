@@ -37,6 +37,7 @@ PLANS = {
     "load_running": (queries.RUNNING, "INDEX job_state (state=? AND id>?)"),
     "LoadExpired": (queries.EXPIRED, "INDEX job_expires (expires_elapsed=? AND expires_at"),
     "LoadJob": (queries.JOB, KEY),
+    "LoadJobs": (queries.JOBS, f"SEARCH job {KEY} (rowid=?)"),
     "LoadUniqueHolders, ids": (queries.UNIQUE_IDS, "COVERING INDEX job_unique (unique_key=?)"),
     "LoadUniqueHolders": (queries.UNIQUE, "INDEX job_unique (unique_key=?)"),
     "LoadSchedules, same": (

@@ -1,0 +1,52 @@
+"""The commands on operations on many jobs, and to delete a job, as values."""
+
+from __future__ import annotations
+
+from schedo.core.bulk import BulkAction, BulkOperation
+from schedo.core.commands import Command
+from schedo.core.job_filter import JobFilter
+
+
+class DeleteJob(Command[None], frozen=True):
+    """Delete an ended job with all its records. Raises NotFound, or IllegalTransition."""
+
+    job_id: int
+
+
+class BeginBulk(Command[BulkOperation], frozen=True):
+    """Begin to change all jobs that match. Raises Overloaded if too many operations run."""
+
+    action: BulkAction
+    which: JobFilter
+    schedule: str | None = None  # the name of the filter's schedule
+    jobs_max: int | None = None  # refuse the operation if more jobs match
+    requested_by: str | None = None
+
+
+class BulkCommand(Command[BulkOperation], frozen=True):
+    """The base of the commands on one operation; the reply is its record. Raises NotFound."""
+
+    id: int
+
+
+class CountedBulk(BulkCommand, frozen=True):
+    """Note how many jobs match; the operation runs now, or is refused."""
+
+    total: int
+
+
+class StepBulk(BulkCommand, frozen=True):
+    """Change some jobs of a running operation.
+
+    after: the id below which they were searched; if it is not that of the record, the step is
+    outdated and changes nothing. before: the id below which the search continues; None: it has
+    ended.
+    """
+
+    after: int
+    job_ids: tuple[int, ...]
+    before: int | None
+
+
+class CancelBulk(BulkCommand, frozen=True):
+    """Stop an operation; what it has done stays. It may be repeated."""

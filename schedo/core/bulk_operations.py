@@ -1,0 +1,155 @@
+"""Operations on many jobs: their records, and the changes of their jobs.
+
+The engine searches the store for the jobs, and gives their ids in steps. Each step changes its jobs
+and the operation's record in one commit, so a crash neither repeats nor skips a job. The records
+are loaded after the search, and a job that no longer matches is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from schedo.core.bulk import BulkAction, BulkError, BulkOperation, BulkState
+from schedo.core.bulk_commands import BeginBulk, CancelBulk, CountedBulk, DeleteJob, StepBulk
+from schedo.core.commands import Cancel, RetryJob, RunNow
+from schedo.core.ids import IdSource, render_id
+from schedo.core.job_commands import JobCommands
+from schedo.core.job_table import JobTable
+from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT
+from schedo.core.loads import Appliers, Loaded, LoadJobs, Needs
+from schedo.core.model import Job
+from schedo.errors import IllegalTransition, NotFound, Overloaded
+
+_COMMANDS: dict[BulkAction, Any] = {
+    BulkAction.CANCEL: Cancel,
+    BulkAction.RETRY: RetryJob,
+    BulkAction.RUN: RunNow,
+    BulkAction.DELETE: DeleteJob,
+}
+
+
+class BulkOperations:
+    """The operations of one store: those that run, and the latest ones that have ended."""
+
+    def __init__(self, jobs: JobTable, ids: IdSource, of_jobs: JobCommands) -> None:
+        self._jobs = jobs
+        self._ids = ids
+        self._of_jobs = of_jobs
+        self._by_id: dict[int, BulkOperation] = {}
+        self.appliers: Appliers = {
+            BeginBulk: self._begin,
+            CountedBulk: self._counted,
+            StepBulk: self._step,
+            CancelBulk: self._cancel,
+        }
+
+    def restore(self, operations: Iterable[BulkOperation]) -> None:
+        """Restore the operations of the store."""
+        self._by_id = {each.id: each for each in sorted(operations, key=lambda each: each.id)}
+
+    def all(self) -> list[BulkOperation]:
+        """Return the operations, oldest first."""
+        return [*self._by_id.values()]
+
+    def _begin(self, command: BeginBulk, now: int, loaded: Loaded) -> BulkOperation:
+        active = sum(1 for each in self._by_id.values() if each.is_active)
+        if active >= BULK_ACTIVE_MAX:
+            raise Overloaded(f"{active} operations run; wait for the end of one, or cancel one", 10)
+        number = self._ids.next(now)
+        which = replace(command.which, states=command.action.states)
+        if command.action in (BulkAction.RETRY, BulkAction.DELETE):
+            # A job that ends after the operation began is not its business.
+            before = which.ended_before
+            which = replace(which, ended_before=now + 1 if before is None else min(before, now + 1))
+        return self._put(
+            BulkOperation(
+                id=number,
+                action=command.action,
+                which=which,
+                schedule=command.schedule,
+                created_at=now,
+                jobs_max=command.jobs_max,
+                requested_by=command.requested_by,
+                before=number,
+            )
+        )
+
+    def _counted(self, command: CountedBulk, now: int, loaded: Loaded) -> BulkOperation:
+        operation = self._find(command.id)
+        if operation.state is not BulkState.COUNTING:
+            return operation
+        operation = replace(operation, total=command.total, state=BulkState.RUNNING)
+        if operation.jobs_max is not None and command.total > operation.jobs_max:
+            return self._end(operation, BulkState.REFUSED, now)
+        return self._put(operation)
+
+    def _cancel(self, command: CancelBulk, now: int, loaded: Loaded) -> BulkOperation:
+        operation = self._find(command.id)
+        return self._end(operation, BulkState.CANCELLED, now) if operation.is_active else operation
+
+    def _step(self, command: StepBulk, now: int, loaded: Loaded) -> BulkOperation | Needs:
+        operation = self._find(command.id)
+        if operation.state is not BulkState.RUNNING or operation.before != command.after:
+            return operation
+        load = LoadJobs(command.job_ids)
+        if load not in loaded and any(map(self._is_missing, command.job_ids)):
+            return Needs((load,))
+        if operation.action is BulkAction.DELETE and any(
+            map(self._jobs.is_uncommitted, command.job_ids)
+        ):
+            return Needs((load,))
+        operation = self._change_jobs(operation, command, loaded.get(load, {}), now)
+        if command.before is None:
+            return self._end(operation, BulkState.DONE, now)
+        return self._put(replace(operation, before=command.before))
+
+    def _is_missing(self, job_id: int) -> bool:
+        return self._jobs.find(job_id) is None
+
+    def _change_jobs(
+        self, operation: BulkOperation, command: StepBulk, loaded: Mapping[int, Job], now: int
+    ) -> BulkOperation:
+        done = skipped = 0
+        errors: list[BulkError] = []
+        change = _COMMANDS[operation.action]
+        for job_id in command.job_ids:
+            job = self._jobs.find_loaded(job_id, loaded.get(job_id))
+            if job is None or not operation.which.matches(job):
+                skipped += 1
+                continue
+            try:
+                self._of_jobs.change(job, change(job_id), now)
+                done += 1
+            except IllegalTransition as error:
+                errors.append(BulkError(job_id, str(error)))
+        return replace(
+            operation,
+            done=operation.done + done,
+            skipped=operation.skipped + skipped,
+            failed=operation.failed + len(errors),
+            errors=(*operation.errors, *errors)[:BULK_ERRORS_KEPT],
+        )
+
+    def _find(self, number: int) -> BulkOperation:
+        operation = self._by_id.get(number)
+        if operation is None:
+            raise NotFound(
+                f"there is no operation {render_id(number)}; of those that have ended, the latest"
+                f" {BULK_ENDED_KEPT} are kept"
+            )
+        return operation
+
+    def _end(self, operation: BulkOperation, state: BulkState, now: int) -> BulkOperation:
+        ended = self._put(replace(operation, state=state, ended_at=now))
+        old = [each.id for each in self._by_id.values() if not each.is_active][:-BULK_ENDED_KEPT]
+        for number in old:
+            del self._by_id[number]
+            self._jobs.changes.bulk_operations[number] = None
+        return ended
+
+    def _put(self, operation: BulkOperation) -> BulkOperation:
+        self._by_id[operation.id] = self._jobs.changes.bulk_operations[operation.id] = operation
+        return operation

@@ -1,0 +1,191 @@
+"""Carries out operations on many jobs: it searches for the jobs, and changes them step by step.
+
+The operations take turns. A search looks at some hundreds of jobs beside the commits, and each step
+is a command and a commit of its own. After each step there is a pause as long as the step: so the
+operations take at most half of the time, and less the more the other work slows them down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from schedo.core.bulk import BulkAction, BulkOperation, BulkState
+from schedo.core.bulk_commands import BeginBulk, BulkCommand, CancelBulk, CountedBulk, StepBulk
+from schedo.core.ids import render_id
+from schedo.core.job_filter import JobFilter
+from schedo.core.limits import BULK_STEP_JOBS
+from schedo.engine.loop import EngineLoop
+from schedo.errors import SchedoError
+from schedo.store.base import Store
+
+log = logging.getLogger("schedo.engine")
+
+_FOUND_AT_ONCE = 500  # jobs of one search
+_EMPTY_SEARCHES_MAX = 20  # without a job, until their progress is made durable
+_PAUSE_MIN_S = 0.002
+_RETRY_S = 1.0
+OUTCOMES = ("done", "skipped", "failed")  # fields of an operation
+
+
+class BulkRunner:
+    """The operations on many jobs of one engine."""
+
+    def __init__(self, loop: EngineLoop, store: Store) -> None:
+        self._loop = loop
+        self._store = store
+        self._wake = asyncio.Event()
+        self._last = 0  # the operation that had the last turn
+        self._task: asyncio.Task[None] | None = None
+        # The jobs of all operations since the start, by action and what became of them.
+        self.jobs: Counter[tuple[BulkAction, str]] = Counter()
+
+    def start(self) -> None:
+        """Continue with the operations that the store has."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="schedo operations")
+
+    async def stop(self) -> None:
+        """Stop; the operations continue with the next server."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # Requests.
+
+    async def begin(self, command: BeginBulk) -> BulkOperation:
+        """Begin an operation; raise Overloaded if too many run."""
+        operation: BulkOperation = await self._loop.try_enqueue(command)
+        requested_by = f", requested by {operation.requested_by}" if operation.requested_by else ""
+        log.info("operation %s begins: %s%s", *_describe(operation), requested_by)
+        self._wake.set()
+        return operation
+
+    async def cancel(self, number: int) -> BulkOperation:
+        """Stop an operation; what it has done stays. Raise NotFound."""
+        was_active = any(each.id == number for each in self._active())
+        operation = await self._apply(CancelBulk(number))
+        if was_active:
+            _log_end(operation)
+        return operation
+
+    async def all(self) -> list[BulkOperation]:
+        """Return the operations that run and the latest ones that have ended, newest first."""
+        if self._loop.failure is not None:
+            raise self._loop.failure
+        operations = self._loop.scheduler.bulk_operations()
+        await self._loop.flush()  # what a caller has seen must be durable
+        return operations[::-1]
+
+    def count_active(self) -> int:
+        """Return how many operations run."""
+        return len(self._active()) if self._loop.failure is None else 0
+
+    async def count(self, which: JobFilter) -> int:
+        """Return how many jobs match the filter now."""
+        await self._store.settle()
+        total, before = 0, None
+        while True:
+            ids, before = await self._store.find_job_ids(which, before, _FOUND_AT_ONCE)
+            total += len(ids)
+            if before is None:
+                return total
+
+    # The work.
+
+    def _active(self) -> list[BulkOperation]:
+        return [each for each in self._loop.scheduler.bulk_operations() if each.is_active]
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._take_turn()
+            except SchedoError as error:
+                log.warning("the operations are postponed: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            except Exception:
+                log.exception("the operations are postponed after an internal error")
+                await asyncio.sleep(_RETRY_S)
+
+    async def _take_turn(self) -> None:
+        """Let the next operation do some work; wait if there is none."""
+        if self._loop.failure is not None:
+            await asyncio.sleep(_RETRY_S)
+            return
+        active = self._active()
+        if not active:
+            self._wake.clear()
+            await self._wake.wait()
+            return
+        operation = next((each for each in active if each.id > self._last), active[0])
+        self._last = operation.id
+        if operation.state is BulkState.COUNTING:
+            await self._count(operation)
+        else:
+            await self._change_some(operation)
+
+    async def _count(self, operation: BulkOperation) -> None:
+        """Count its jobs. From now on each search finds the jobs that match before it began."""
+        which = operation.which
+        await self._store.settle()
+        total, before = 0, operation.before
+        at: int | None = before
+        while at is not None:
+            ids, at = await self._store.find_job_ids(which, at, _FOUND_AT_ONCE)
+            total += len(ids)
+        operation = await self._apply(CountedBulk(operation.id, total))
+        if not operation.is_active:
+            _log_end(operation)
+
+    async def _change_some(self, operation: BulkOperation) -> None:
+        """Search once, and change the jobs that are found."""
+        ids, end = await self._search(operation)
+        for at in range(0, max(1, len(ids)), BULK_STEP_JOBS):
+            step = tuple(ids[at : at + BULK_STEP_JOBS])
+            before = step[-1] if at + BULK_STEP_JOBS < len(ids) else end
+            began_at = self._loop.loop.time()
+            changed = await self._apply(StepBulk(operation.id, operation.before, step, before))
+            for outcome in OUTCOMES:
+                count = getattr(changed, outcome) - getattr(operation, outcome)
+                self.jobs[operation.action, outcome] += count
+            operation = changed
+            if not operation.is_active:
+                _log_end(operation)
+                return
+            await asyncio.sleep(max(_PAUSE_MIN_S, self._loop.loop.time() - began_at))
+
+    async def _search(self, operation: BulkOperation) -> tuple[list[int], int | None]:
+        ids: list[int] = []
+        before: int | None = operation.before
+        for _ in range(_EMPTY_SEARCHES_MAX):
+            if ids or before is None:
+                break
+            ids, before = await self._store.find_job_ids(operation.which, before, _FOUND_AT_ONCE)
+        return ids, before
+
+    async def _apply(self, command: BulkCommand) -> BulkOperation:
+        operation: BulkOperation = await self._loop.try_enqueue(command)
+        return operation
+
+
+def _describe(operation: BulkOperation) -> tuple[str, str]:
+    """Return the id, and what the operation does to which jobs."""
+    which = operation.which
+    names = ("queue", "task", "tag", "state")
+    parts = [f"{name}={value}" for name in names if (value := getattr(which, name)) is not None]
+    if operation.schedule is not None:
+        parts.append(f"schedule={operation.schedule}")
+    return render_id(operation.id), f"{operation.action} jobs with {' '.join(parts) or 'filters'}"
+
+
+def _log_end(operation: BulkOperation) -> None:
+    """Log how the operation ended."""
+    log.info(
+        "operation %s is %s: %d jobs done, %d skipped, %d failed of %s",
+        render_id(operation.id),
+        operation.state,
+        operation.done,
+        operation.skipped,
+        operation.failed,
+        "an unknown number" if operation.total is None else operation.total,
+    )

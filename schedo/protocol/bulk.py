@@ -1,0 +1,171 @@
+"""Operations on many jobs: the request that begins one, and the responses that show it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from schedo.core import limits
+from schedo.core.bulk import BulkAction, BulkOperation, BulkState
+from schedo.core.ids import newest_at, render_id
+from schedo.core.job_filter import JobFilter
+from schedo.core.states import State
+from schedo.errors import Invalid
+from schedo.protocol import fields
+from schedo.protocol.fields import Id, Instant, Name, Text, instant_or_unset, or_unset
+from schedo.protocol.query import ERROR_PART_CHARACTERS_MAX
+from schedo.protocol.times import render_instant
+
+ErrorPart = Annotated[str, Meta(min_length=1, max_length=ERROR_PART_CHARACTERS_MAX)]
+
+
+class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The jobs of an operation: all conditions of a list of jobs, at least one of them."""
+
+    state: State | None = None
+    queue: Name | None = None
+    task: Name | None = None
+    schedule: Name | None = None
+    tag: Name | None = None
+    unique_key: Text | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    ended_after: Instant | None = None
+    ended_before: Instant | None = None
+    error: ErrorPart | None = None
+
+    def check(self, action: BulkAction) -> None:
+        """Raise Invalid if there is no condition, or if the action changes no such jobs."""
+        if self == Where():
+            raise Invalid.field(
+                "/where",
+                "give at least one condition; created_before with the current time means all jobs",
+            )
+        for name in ("queue", "task", "schedule", "tag"):
+            value = getattr(self, name)
+            if value is not None:
+                fields.read_name(f"/where/{name}", value)
+        if self.state is not None and self.state not in action.states:
+            raise Invalid.field(
+                "/where/state",
+                f"{action} changes no {self.state} jobs, only those that are"
+                f" {', '.join(action.states)}",
+            )
+
+    def read(self, schedule_id: int | None) -> JobFilter:
+        """Return the filter; raise Invalid. schedule_id: of the schedule, if there is one."""
+
+        def instant(name: str) -> int | None:
+            return fields.read_instant_or_none(f"/where/{name}", getattr(self, name))
+
+        return JobFilter(
+            state=None if self.state is None else self.state.value,
+            queue=self.queue,
+            task=self.task,
+            schedule_id=schedule_id,
+            tag=self.tag,
+            unique_key=self.unique_key,
+            created_after=instant("created_after"),
+            created_before=instant("created_before"),
+            ended_after=instant("ended_after"),
+            ended_before=instant("ended_before"),
+            error=self.error,
+        )
+
+    @classmethod
+    def of(cls, operation: BulkOperation) -> Self:
+        which = operation.which
+
+        def instant(us: int | None) -> str | None:
+            return None if us is None else render_instant(us)
+
+        return cls(
+            None if which.state is None else State(which.state),
+            which.queue,
+            which.task,
+            operation.schedule,
+            which.tag,
+            which.unique_key,
+            instant(which.created_after),
+            instant(which.created_before),
+            instant(which.ended_after),
+            instant(which.ended_before),
+            which.error,
+        )
+
+
+class BulkRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An operation on all jobs that match; with dry_run they are only counted."""
+
+    action: Annotated[BulkAction, Meta(description="What to do to each job.")]
+    where: Where = field(default_factory=Where)
+    dry_run: bool = False
+    max_jobs: Annotated[int, Meta(ge=1, le=limits.COUNT_MAX)] | None = None
+
+
+class DryRunResponse(Struct, forbid_unknown_fields=True):
+    """How many jobs an operation would change now."""
+
+    action: BulkAction
+    where: Where
+    matched: int
+
+
+class BulkErrorResponse(Struct, forbid_unknown_fields=True):
+    """Why a job could not be changed."""
+
+    job: Id
+    message: str
+
+
+class BulkResponse(Struct, forbid_unknown_fields=True):
+    """An operation on many jobs, and how far it has come.
+
+    It goes from the newest job to the oldest; searched_back_to says how old the jobs are that it
+    has come to.
+    """
+
+    id: Id
+    action: BulkAction
+    where: Where
+    state: BulkState
+    created_at: Instant
+    matched: int
+    done: int
+    skipped: int
+    failed: int
+    errors: list[BulkErrorResponse]
+    searched_back_to: Instant
+    total: int | UnsetType = UNSET
+    ended_at: Instant | UnsetType = UNSET
+    max_jobs: int | UnsetType = UNSET
+    requested_by: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, operation: BulkOperation) -> Self:
+        return cls(
+            id=render_id(operation.id),
+            action=operation.action,
+            where=Where.of(operation),
+            state=operation.state,
+            created_at=render_instant(operation.created_at),
+            total=or_unset(operation.total),
+            matched=operation.matched,
+            done=operation.done,
+            skipped=operation.skipped,
+            failed=operation.failed,
+            errors=[
+                BulkErrorResponse(render_id(each.job_id), each.message) for each in operation.errors
+            ],
+            searched_back_to=render_instant(newest_at(operation.before)),
+            ended_at=instant_or_unset(operation.ended_at),
+            max_jobs=or_unset(operation.jobs_max),
+            requested_by=or_unset(operation.requested_by),
+        )
+
+
+class BulkPage(Struct, forbid_unknown_fields=True):
+    """The operations that run, and the latest ones that have ended, newest first."""
+
+    items: list[BulkResponse]

@@ -1,0 +1,149 @@
+"""The operations of the HTTP API on jobs, one at a time or many at once."""
+
+from __future__ import annotations
+
+from schedo.protocol.batches import BatchResponse, BriefBatchResponse
+from schedo.protocol.bulk import BulkPage, BulkRequest, BulkResponse, DryRunResponse
+from schedo.protocol.jobs import (
+    AttemptPage,
+    JobPage,
+    JobPatch,
+    JobRequest,
+    JobResponse,
+    OutputPage,
+    WhyResponse,
+)
+from schedo.protocol.operation import Operation
+from schedo.protocol.schedules import EmptyRequest
+
+_JOB_FILTERS = (
+    "state",
+    "queue",
+    "task",
+    "schedule",
+    "tag",
+    "unique_key",
+    "created_after",
+    "created_before",
+    "ended_after",
+    "ended_before",
+    "error",
+)
+_PAGE = ("limit", "cursor")
+
+JOB_OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "create_job",
+        "POST /v1/jobs",
+        "Submit a job; the response arrives when the job is on disk.",
+        {201: JobResponse, 200: (JobResponse, BatchResponse), 202: JobResponse},
+        request=JobRequest,
+        query=("wait",),
+        takes_key=True,
+    ),
+    Operation(
+        "create_jobs",
+        "POST /v1/jobs:batch",
+        "Submit up to 1,000 jobs in one commit; each has its own result, in order.",
+        {200: (BatchResponse, BriefBatchResponse)},
+        request=JobRequest,
+        is_batch=True,
+        takes_key=True,
+    ),
+    Operation(
+        "list_jobs",
+        "GET /v1/jobs",
+        "List jobs, newest first; payloads and results above 4 KiB are left out.",
+        {200: JobPage},
+        query=(*_JOB_FILTERS, *_PAGE),
+    ),
+    Operation("get_job", "GET /v1/jobs/{id}", "Read a job.", {200: JobResponse}),
+    Operation(
+        "update_job",
+        "PATCH /v1/jobs/{id}",
+        "Change when a waiting job runs, or its priority.",
+        {200: JobResponse},
+        request=JobPatch,
+    ),
+    Operation(
+        "list_attempts",
+        "GET /v1/jobs/{id}/attempts",
+        "List the ended attempts that did not complete the job.",
+        {200: AttemptPage},
+    ),
+    Operation(
+        "get_output",
+        "GET /v1/jobs/{id}/output",
+        "Read the captured output; with stream= it is the bare text.",
+        {200: OutputPage},
+        query=("stream", "attempt"),
+    ),
+    Operation(
+        "wait_for_job",
+        "GET /v1/jobs/{id}/wait",
+        "Wait for the end of a job: 200, or 202 if the time is up first.",
+        {200: JobResponse, 202: JobResponse},
+        query=("timeout",),
+        may_wait=True,
+    ),
+    Operation(
+        "explain_job",
+        "GET /v1/jobs/{id}/why",
+        "Explain in one sentence why the job waits.",
+        {200: WhyResponse},
+    ),
+    Operation(
+        "cancel_job",
+        "POST /v1/jobs/{id}:cancel",
+        "Cancel a waiting job, or ask a running one to stop.",
+        {200: JobResponse},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "retry_job",
+        "POST /v1/jobs/{id}:retry",
+        "Queue a failed, cancelled or expired job again.",
+        {200: JobResponse},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "run_job",
+        "POST /v1/jobs/{id}:run",
+        "Queue a scheduled or retrying job now.",
+        {200: JobResponse},
+        request=EmptyRequest,
+    ),
+    Operation(
+        "delete_job",
+        "DELETE /v1/jobs/{id}",
+        "Delete an ended job with its attempts and its output.",
+        {204: ""},
+    ),
+    Operation(
+        "create_operation",
+        "POST /v1/operations",
+        "Cancel, retry, run or delete all jobs that match, in the background; or count them.",
+        {201: BulkResponse, 200: DryRunResponse},
+        request=BulkRequest,
+        may_wait=True,
+    ),
+    Operation(
+        "list_operations",
+        "GET /v1/operations",
+        "List the operations that run and the latest ones that have ended, newest first.",
+        {200: BulkPage},
+    ),
+    Operation(
+        "get_operation",
+        "GET /v1/operations/{id}",
+        "Read an operation: how many jobs it has found and changed.",
+        {200: BulkResponse},
+    ),
+    Operation(
+        "cancel_operation",
+        "POST /v1/operations/{id}:cancel",
+        "Stop an operation; what it has done stays.",
+        {200: BulkResponse},
+        request=EmptyRequest,
+    ),
+)

@@ -1,0 +1,213 @@
+"""Operations on many jobs: found by search, changed step by step, continued by the next server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.core.bulk import BulkAction, BulkOperation, BulkState
+from schedo.core.bulk_commands import BeginBulk
+from schedo.core.ids import render_id
+from schedo.core.job_filter import JobFilter
+from schedo.core.leases import Failed
+from schedo.core.limits import HOUR
+from schedo.core.model import Failure
+from schedo.core.states import State
+from schedo.engine import bulk_runner
+from schedo.errors import NotFound, StoreError
+from tests.engine.world import World, running, spec
+from tests.store.steps import all_jobs
+
+CANCEL, RETRY, RUN, DELETE = BulkAction
+
+
+async def begin(world: World, action: BulkAction, **which: Any) -> BulkOperation:
+    jobs_max = which.pop("jobs_max", None)
+    return await world.engine.bulk.begin(
+        BeginBulk(action, JobFilter(**which), jobs_max=jobs_max, requested_by="ann")
+    )
+
+
+async def ended(world: World, number: int) -> BulkOperation:
+    """Return the operation once it has ended."""
+    async with asyncio.timeout(30):
+        while True:
+            for each in await world.engine.bulk.all() if world.engine.health().ready else ():
+                if each.id == number and not each.is_active:
+                    return each
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+
+
+async def submit(world: World, count: int, **fields: object) -> list[int]:
+    answers: Any = await world.engine.submit([spec(**fields) for _ in range(count)])
+    return [each.job.id for each in answers]
+
+
+async def states(world: World) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for job in await all_jobs(world.store):
+        counts[job.state] = counts.get(job.state, 0) + 1
+    return counts
+
+
+async def test_all_jobs_that_match_are_changed_and_no_others(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.engine")
+    async with running(path) as world:
+        await submit(world, 1_234, queue="mail", delay_us=HOUR)
+        await submit(world, 5, delay_us=HOUR)
+
+        operation = await ended(world, (await begin(world, CANCEL, queue="mail")).id)
+
+        assert operation.state is BulkState.DONE
+        assert (operation.total, operation.done, operation.skipped) == (1_234, 1_234, 0)
+        assert await states(world) == {"cancelled": 1_234, "scheduled": 5}
+        assert world.engine.bulk.jobs[CANCEL, "done"] == 1_234
+        assert world.engine.bulk.count_active() == 0
+    name = render_id(operation.id)
+    assert f"operation {name} begins: cancel jobs with queue=mail, requested by ann" in caplog.text
+    assert f"operation {name} is done: 1234 jobs done, 0 skipped, 0 failed of 1234" in caplog.text
+
+
+async def test_jobs_that_are_submitted_meanwhile_are_not_touched(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "BULK_STEP_JOBS", 10)
+    async with running(path) as world:
+        await submit(world, 100, delay_us=HOUR)
+
+        operation = await begin(world, CANCEL, task="work")
+        later = [await submit(world, 10, delay_us=HOUR) for _ in range(10)]
+        await ended(world, operation.id)
+
+        assert await states(world) == {"cancelled": 100, "scheduled": 100}
+        assert min(map(min, later)) > operation.id
+
+
+async def test_operations_take_turns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_runner, "_FOUND_AT_ONCE", 10)
+    async with running(path) as world:
+        await submit(world, 2_000, queue="large", delay_us=HOUR)
+        await submit(world, 5, queue="small", delay_us=HOUR)
+
+        large = await begin(world, CANCEL, queue="large")
+        await ended(world, (await begin(world, CANCEL, queue="small")).id)
+
+        [operation] = [each for each in await world.engine.bulk.all() if each.id == large.id]
+        assert operation.is_active
+        assert world.engine.bulk.count_active() == 1
+        cancelled = await world.engine.bulk.cancel(large.id)
+        assert cancelled.state is BulkState.CANCELLED
+        assert (await world.engine.bulk.cancel(large.id)) == cancelled
+        assert (await states(world))["cancelled"] == cancelled.done + 5
+
+
+async def test_the_next_server_continues_where_the_last_one_was_killed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "BULK_STEP_JOBS", 10)
+    async with running(path) as world:
+        await submit(world, 300, delay_us=HOUR)
+        operation = await begin(world, CANCEL, task="work")
+        while operation.done < 50:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+            [operation] = await world.engine.bulk.all()
+
+    async with running(path) as world:
+        [found] = await world.engine.bulk.all()
+        assert 50 <= found.done < 300
+        operation = await ended(world, found.id)
+
+        assert (operation.done, operation.skipped) == (300, 0)
+        assert await states(world) == {"cancelled": 300}
+
+
+async def test_an_operation_continues_after_the_store_failed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_RETRY_S", 0.01)
+    async with running(path) as world:
+        await submit(world, 300, delay_us=HOUR)
+        find = world.store.find_job_ids
+        failures = [StoreError("it flickered"), ValueError("a bug")]
+
+        async def fail(*arguments: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await find(*arguments)
+
+        monkeypatch.setattr(world.store, "find_job_ids", fail)
+        operation = await ended(world, (await begin(world, CANCEL, task="work")).id)
+
+        assert operation.done == 300
+        assert failures == []
+
+
+async def test_a_long_search_without_a_job_is_durable_in_between(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_EMPTY_SEARCHES_MAX", 1)
+    async with running(path) as world:
+        first = await submit(world, 1, delay_us=HOUR)
+        await submit(world, 1_200)
+        befores = set()
+        operation = await begin(world, CANCEL, state="scheduled", task="work")
+        number = operation.id
+        while operation.is_active:
+            befores.add(operation.before)
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
+            [operation] = await world.engine.bulk.all()
+
+        assert operation.done == 1
+        assert (await world.engine.get(first[0])).state is State.CANCELLED
+        assert befores >= {number}
+
+
+async def test_failed_jobs_are_retried_and_ended_jobs_are_deleted(path: Path) -> None:
+    async with running(path) as world:
+        first = await world.submit()
+        second = await world.submit()
+        world.worker.end(Failed(Failure("boom", "no route"), retryable=False))
+        world.worker.end(Failed(Failure("boom", "no disk"), retryable=False))
+        await world.engine.wait(second.id, 5)
+
+        assert await world.engine.bulk.count(JobFilter(error="route")) == 1
+        retried = await ended(world, (await begin(world, RETRY, error="no route")).id)
+        await world.engine.flush()
+        deleted = await ended(world, (await begin(world, DELETE, task="work")).id)
+
+        assert (retried.done, deleted.done) == (1, 1)
+        assert (await world.engine.get(first.id)).state is State.RUNNING
+        with pytest.raises(NotFound):
+            await world.engine.get(second.id)
+
+
+async def test_an_operation_on_more_jobs_than_expected_changes_none(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.engine")
+    async with running(path) as world:
+        await submit(world, 11, delay_us=HOUR)
+
+        begun = await begin(world, CANCEL, jobs_max=10, task="work")
+        operation = await ended(world, begun.id)
+
+        assert (operation.state, operation.total) == (BulkState.REFUSED, 11)
+        assert await states(world) == {"scheduled": 11}
+    assert "is refused: 0 jobs done, 0 skipped, 0 failed of 11" in caplog.text
+
+
+async def test_a_single_job_is_deleted(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=HOUR)
+        await world.engine.cancel(job.id)
+
+        await world.engine.delete(job.id)
+
+        with pytest.raises(NotFound):
+            await world.engine.get(job.id)
