@@ -61,8 +61,10 @@ def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record
 
 def render_request(job: Mapping[str, Any]) -> Record:
     """Return the request for one job of a batch; if it has no task, the server refuses it alone."""
-    options = {key: value for key, value in job.items() if key != "payload"}
-    return {**render_options(options), "payload": job.get("payload")}
+    payload = job.get("payload")
+    request = render_options(job if payload is None else {**job, "payload": None})
+    request["payload"] = payload
+    return request
 
 
 def _pauses(response: HttpResponse) -> list[Record]:

@@ -131,6 +131,9 @@ class ReserveOptions(TypedDict, total=False):
     ttl: Duration | None
 
 
+_AS_IS = frozenset({str, int, float, bool})  # most values, which render_value returns
+
+
 def render_value(value: object) -> object:
     """Return an option as plain JSON data; raise Invalid for a datetime without a zone."""
     if isinstance(value, timedelta):
@@ -150,4 +153,8 @@ def render_value(value: object) -> object:
 
 def render_options(options: Mapping[str, object]) -> Record:
     """Return the given options as plain JSON data."""
-    return {key: render_value(value) for key, value in options.items() if value is not None}
+    return {
+        key: value if type(value) in _AS_IS else render_value(value)
+        for key, value in options.items()
+        if value is not None
+    }

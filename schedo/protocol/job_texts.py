@@ -6,12 +6,14 @@ once for all jobs with the same task, queue, instants and options: that takes a 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
 
 from schedo.core.ids import render_id
 from schedo.core.model import Job, Options, Trigger
+from schedo.core.states import State
 from schedo.protocol.jobs import job_fields
 from schedo.protocol.masking import show_payload
 
@@ -72,11 +74,16 @@ class JobTexts:
 
 
 def render_brief(job: Job) -> bytes:
-    """Return the job as JSON, as a minimal response has it. No name needs an escape in JSON."""
-    return (
-        f'{{"id":"{render_id(job.id)}","state":"{job.state.value}","task":"{job.task}",'
-        f'"queue":"{job.queue}"}}'
-    ).encode()
+    """Return the job as JSON, as a minimal response has it."""
+    return b'{"id":"%b%b' % (
+        render_id(job.id).encode(),
+        _render_brief_rest(job.state, job.task, job.queue),
+    )
+
+
+@lru_cache(maxsize=1_024)  # thousands of jobs share a few
+def _render_brief_rest(state: State, task: str, queue: str) -> bytes:
+    return b'",%b' % orjson.dumps({"state": state, "task": task, "queue": queue})[1:]
 
 
 def _make_template(job: Job) -> _Template:

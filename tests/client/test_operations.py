@@ -320,3 +320,15 @@ NOT_UTF8 = os.fsdecode(b"caf\xe9")  # as Python decodes such an argument of a co
 def test_text_that_is_not_utf8_is_refused_before_it_is_sent(ask: Callable[[], object]) -> None:
     with pytest.raises(Invalid, match="not UTF-8"):
         ask()
+
+
+def test_a_job_of_a_batch_keeps_its_payload_and_renders_its_options() -> None:
+    payload = {"due": None, "list": (1, 2)}
+
+    request = operations.render_request(
+        {"task": "t", "delay": timedelta(seconds=90), "queue": None, "payload": payload}
+    )
+
+    assert request == {"task": "t", "delay": 90.0, "payload": payload}
+    assert request["payload"] is payload
+    assert operations.render_request({"task": "t"}) == {"task": "t", "payload": None}

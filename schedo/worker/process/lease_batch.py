@@ -15,7 +15,7 @@ from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, Options
 
 BATCH_BYTES_MAX = 1_048_576  # unless a single lease is larger
-_LEASE_BYTES_MAX = 512  # without its options and its payload
+LEASE_BYTES_MAX = 512  # without its options and its payload
 _SHORT_OPTIONS = frozenset({"retry", "timeout_us", "at_most_once"})  # most jobs have only these
 _SHORT_OPTIONS_BYTES_MAX = 512
 _get_long = attrgetter(*(n for n in Options.__struct_fields__ if n not in _SHORT_OPTIONS))
@@ -31,11 +31,16 @@ class LeaseBatch:
         self._send = send
         self._leases: list[Lease] = []
         self._bytes = 0
+        self._options: Options | None = None  # of the last lease, which most others share
+        self._options_bytes = 0
         self._is_flush_due = False
 
     def add(self, lease: Lease) -> None:
         """Add the lease; it is sent at the end of this pass of the loop."""
-        size = measure_lease(lease)
+        options = lease.options
+        if options is not self._options:
+            self._options, self._options_bytes = options, measure_options(options)
+        size = LEASE_BYTES_MAX + self._options_bytes + len(lease.payload or b"")
         if self._bytes + size > BATCH_BYTES_MAX:
             self.flush()
         self._leases.append(lease)
@@ -56,14 +61,8 @@ class LeaseBatch:
         self.flush()
 
 
-def measure_lease(lease: Lease) -> int:
-    """Return an upper bound of the lease's size in a frame, in bytes."""
-    return _LEASE_BYTES_MAX + _measure_options(lease.options) + len(lease.payload or b"")
-
-
-def _measure_options(options: Options) -> int:
-    if options is PLAIN:
-        return 0
+def measure_options(options: Options) -> int:
+    """Return an upper bound of the size of the options in a frame, in bytes."""
     if _get_long(options) == _NOTHING_LONG:
         return _SHORT_OPTIONS_BYTES_MAX
     return len(_encoder.encode(options))

@@ -217,7 +217,8 @@ class ChildSupervisor:
             held.stop_timer.cancel()
         self._room.release(held.payload_bytes)
         self._engine.report(result)
-        self._end_if_retired()
+        if not self._held:
+            self._end_if_retired()
 
     # Liveness.
 
