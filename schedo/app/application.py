@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from schedo.app.options import ScheduleOptions, TaskOptions, make_job, make_schedule
@@ -21,7 +22,8 @@ from schedo.errors import Invalid
 from schedo.protocol.fields import read_name
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.backend import Backend, ThreadsafeBackend
-from schedo.tasks.current_job import to_microseconds
+from schedo.tasks.current_job import CurrentJob, to_microseconds
+from schedo.tasks.hooks import OnError, as_context_manager
 from schedo.tasks.registry import Registry, TaskSpec, check_function
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A", bound=Task[..., Any, Any])
+Lifespan = Callable[[Any], AbstractAsyncContextManager[object] | AsyncIterator[object]]
+AroundHook = Callable[[CurrentJob], AbstractAsyncContextManager[object] | AsyncIterator[object]]
+Around_ = TypeVar("Around_", bound=AroundHook)
+OnError_ = TypeVar("OnError_", bound=OnError)
 
 # Attempts at a time in the program's own loop; each plain function takes a thread.
 CONCURRENCY = 100
@@ -72,11 +78,14 @@ class Schedo:
         url, the application is for `schedo serve`, or uses SCHEDO_URL and SCHEDO_TOKEN.
     concurrency: how many attempts `async with app` runs at once.
     grace: how long running attempts may take to finish when `async with app` ends.
+    lifespan: an async function with one `yield`, called with this object. Each process that runs
+        tasks runs the part before the `yield` before its first job, and the rest after its last.
+    state: an empty namespace for what the lifespan makes, such as a pool of connections.
     prune_schedules: whether the start of `async with app` deletes the schedules in the store that
         the application once declared and no longer declares; without it, they are logged.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each property of an application
         self,
         store: str | os.PathLike[str] | None = None,
         *,
@@ -84,6 +93,7 @@ class Schedo:
         token: str | None = None,
         concurrency: int = CONCURRENCY,
         grace: Duration = "10s",
+        lifespan: Lifespan | None = None,
         prune_schedules: bool = False,
     ) -> None:
         if store is not None and url is not None:
@@ -92,6 +102,10 @@ class Schedo:
             raise Invalid("concurrency must be at least 1")
         self.registry = Registry()
         self.store = None if store is None else os.fspath(store)
+        self.state: Any = SimpleNamespace()
+        if lifespan is not None:
+            entered = as_context_manager(lifespan, "lifespan")
+            self.registry.hooks.lifespan = functools.partial(entered, self)
         self._url = url
         self._token = token
         self._concurrency = concurrency
@@ -194,6 +208,22 @@ class Schedo:
             return task
 
         return cast(ScheduleDecorator, decorate)
+
+    def around(self, hook: Around_, /) -> Around_:
+        """Run an async function with one `yield` around each attempt; its argument is the job.
+
+        What the handler raises comes out of the `yield`. The first one declared is the outermost.
+        """
+        self.registry.hooks.around.append(as_context_manager(hook, "around"))
+        return hook
+
+    def on_error(self, hook: OnError_, /) -> OnError_:
+        """Call a function with the job and the exception when an attempt has raised one.
+
+        It is not called for a Snooze, a Discard or a stop. What it raises is logged.
+        """
+        self.registry.hooks.on_error.append(hook)
+        return hook
 
     # The backend of the jobs.
 

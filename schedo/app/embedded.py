@@ -21,6 +21,7 @@ from schedo.errors import StoreLocked
 from schedo.store import open_store
 from schedo.tasks.backend import Backend
 from schedo.tasks.declarations import declare_schedules
+from schedo.tasks.hooks import running_lifespan
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import Registry
 from schedo.worker.engine_backend import EngineBackend
@@ -45,7 +46,11 @@ class EmbeddedServer:
         self._is_pruning = is_pruning
         self._threads = ThreadPoolExecutor(concurrency + 1, thread_name_prefix="schedo")
         self.engine = Engine(open_store(store), clock or SystemClock())
-        runners = {n: TaskRunner(task, self._threads) for n, task in registry.tasks.items()}
+        runners = {
+            n: TaskRunner(task, self._threads, hooks=registry.hooks)
+            for n, task in registry.tasks.items()
+        }
+        self._lifespan = contextlib.AsyncExitStack()
         defaults = registry.task_defaults()
         self._worker = LocalWorker(
             self.engine, EMBEDDED, concurrency, runners, task_defaults=defaults
@@ -64,6 +69,8 @@ class EmbeddedServer:
             undo.callback(self._threads.shutdown, wait=False)
             await self._open_store()
             undo.push_async_callback(self.engine.stop)
+            await self._lifespan.enter_async_context(running_lifespan(self._registry.hooks))
+            undo.push_async_callback(self._lifespan.aclose)
             self._worker.attach(durable_starts=self.engine.was_killed)
             self._suspects.attach(durable_starts=True)
             schedules = [*self._registry.schedules.values()]
@@ -99,5 +106,6 @@ class EmbeddedServer:
         try:
             await asyncio.gather(self._worker.drain(grace_s), self._suspects.drain(grace_s))
         finally:
+            await self._lifespan.aclose()
             await self.engine.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)

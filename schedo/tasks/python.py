@@ -9,13 +9,14 @@ watcher is notified, because only the end of the process can end such a handler.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import logging
 import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +25,8 @@ from schedo.core.leases import AttemptResult, Completed, Failed, Outcome, Releas
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.value_limits import fit_delay, fit_failure, fit_result, refuse_result
 from schedo.tasks.arguments import BadPayload, encode_custom
-from schedo.tasks.current_job import Discard, Snooze, enter
+from schedo.tasks.current_job import CurrentJob, Discard, Snooze, enter
+from schedo.tasks.hooks import Hooks
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
 from schedo.tasks.shortage import Shortage, is_shortage
@@ -61,11 +63,13 @@ class TaskRunner:
         *,
         grace_s: float = GRACE_S,
         watcher: Watcher | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.task = task
         self.threads = threads
         self.grace_s = grace_s
         self.watcher = watcher or Watcher()
+        self.hooks = hooks if hooks is not None and hooks.has_attempt_hooks else None
         self.is_async = task.is_async
         self.shortage = Shortage(f"no thread can be started for task {task.name}")
         self._name = f"schedo {task.name}"
@@ -137,9 +141,12 @@ class _Attempt(msgspec.Struct, eq=False):
                 return Released()
             arguments = task.arguments.read(lease.payload or b"null")
             enter(self._context)
+            if self._runner.hooks is not None:
+                return await self._run_with_hooks(self._runner.hooks, arguments)
             if self._runner.is_async:
                 return outcome_from_result(await task.function(**arguments))
-            outcome = await self._call_in_thread(arguments)
+            read_error = functools.partial(outcome_from_error, no_retry=task.no_retry)
+            outcome = await self._call_in_thread(arguments, _read_value, read_error)
             # A plain wrapper around an async function returns a coroutine.
             return outcome_from_result(await outcome) if isinstance(outcome, Coroutine) else outcome
         except BadPayload as error:
@@ -149,24 +156,59 @@ class _Attempt(msgspec.Struct, eq=False):
                 raise  # the interpreter discards the task, because its loop is gone
             return outcome_from_error(error, task.no_retry)
 
+    async def _run_with_hooks(self, hooks: Hooks, arguments: dict[str, Any]) -> Outcome:
+        """Run the handler inside the application's hooks, which see what it raises."""
+        job = CurrentJob(self._context)
+        value: Any = None
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                for around in hooks.around:
+                    await stack.enter_async_context(around(job))
+                if self._runner.is_async:
+                    value = await self._runner.task.function(**arguments)
+                else:
+                    value = await self._call_plain(arguments)
+        except BaseException as error:
+            if not job.is_cancelled and not isinstance(error, Snooze | Discard | GeneratorExit):
+                await hooks.report(job, error)
+            raise
+        return value.outcome if isinstance(value, _Decided) else outcome_from_result(value)
+
+    async def _call_plain(self, arguments: dict[str, Any]) -> Any:
+        """Call the plain function in a thread; return its value, or raise what it raised."""
+        value = await self._call_in_thread(arguments, _Returned, _Raised)
+        if isinstance(value, _Raised):
+            raise value.error
+        if not isinstance(value, _Returned):
+            return _Decided(value)
+        return await value.value if isinstance(value.value, Coroutine) else value.value
+
     def _is_running(self) -> bool:
         try:
             return asyncio.current_task() is self.handler
         except RuntimeError:  # no loop is running
             return False
 
-    async def _call_in_thread(self, arguments: dict[str, Any]) -> Outcome | _Coroutine:
+    async def _call_in_thread(
+        self,
+        arguments: dict[str, Any],
+        read_value: Callable[[Any], Any],
+        read_error: Callable[[BaseException], Any],
+    ) -> Any:
+        """Call the function in a thread; return what the readers make of its value or error.
+
+        If it was not called, return an outcome.
+        """
         task = self._runner.task
 
-        def run() -> Outcome | _Coroutine:
+        def run() -> Any:
             if self._context.stop.reason is not None:  # it waited for a free thread until its stop
                 return _DONE
-            # A future cannot carry every exception, so the thread converts it to an outcome.
+            # A future cannot carry every exception, so the thread converts it.
             try:
-                value = task.function(**arguments)
-                return value if isinstance(value, Coroutine) else outcome_from_result(value)
+                return read_value(task.function(**arguments))
             except BaseException as error:
-                return outcome_from_error(error, task.no_retry)
+                return read_error(error)
 
         in_context = functools.partial(contextvars.copy_context().run, run)
         shortage = self._runner.shortage
@@ -178,6 +220,28 @@ class _Attempt(msgspec.Struct, eq=False):
             return await shortage.wait(error, self._context.stop)
         shortage.end()
         return await ended
+
+
+class _Returned(NamedTuple):
+    """What a plain function returned."""
+
+    value: Any
+
+
+class _Raised(NamedTuple):
+    """What a plain function raised."""
+
+    error: BaseException
+
+
+class _Decided(NamedTuple):
+    """The outcome of an attempt whose function was not called."""
+
+    outcome: Outcome
+
+
+def _read_value(value: Any) -> Outcome | _Coroutine:
+    return value if isinstance(value, Coroutine) else outcome_from_result(value)
 
 
 def outcome_from_result(value: Any) -> Outcome:

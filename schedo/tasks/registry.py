@@ -17,6 +17,7 @@ from schedo.core.built_in import BUILT_IN
 from schedo.core.model import PLAIN, Options, ScheduleSpec
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.backend import Backend
+from schedo.tasks.hooks import Hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Registry:
 
     tasks: dict[str, TaskSpec] = field(default_factory=dict)
     schedules: dict[str, ScheduleSpec] = field(default_factory=dict)
+    hooks: Hooks = field(default_factory=Hooks)
 
     def add_task(self, task: TaskSpec) -> None:
         """Add the task; raise ValueError if its name is in use."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import ctypes
 import faulthandler
 import importlib
@@ -32,6 +33,8 @@ from schedo.core.progress import ProgressUpdate
 from schedo.hardening import make_undumpable
 from schedo.log_format import make_handler, quiet_libraries
 from schedo.protocol import frames
+from schedo.tasks import hooks
+from schedo.tasks.hooks import Hooks, LifespanFailed, running_lifespan
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
 from schedo.worker.executor import Executor
@@ -82,7 +85,7 @@ class Child(Watcher):
         self._starts = memory.starts
         threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
         runners = {
-            name: TaskRunner(task, threads, grace_s=grace_s, watcher=self)
+            name: TaskRunner(task, threads, grace_s=grace_s, watcher=self, hooks=app.registry.hooks)
             for name, task in app.registry.tasks.items()
         }
         self._executor = Executor(runners, self)
@@ -206,7 +209,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
         return EXIT_CANNOT_IMPORT
     make_child = partial(Child, app, memory, options.slots, options.grace)
-    asyncio.run(_serve(make_child, server))
+    try:
+        asyncio.run(_serve(app.registry.hooks, make_child, server))
+    except LifespanFailed as error:
+        server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
+        return EXIT_CANNOT_IMPORT
     return 0
 
 
@@ -225,8 +232,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _serve(make_child: Callable[[], Child], server: socket.socket) -> None:
-    await make_child().run(server)
+async def _serve(app_hooks: Hooks, make_child: Callable[[], Child], server: socket.socket) -> None:
+    async with running_lifespan(app_hooks):
+        await make_child().run(server)
 
 
 def _die_with(parent: int) -> None:
@@ -246,18 +254,22 @@ def _read_environment(descriptor: int) -> None:
 def _explain(target: str, error: BaseException) -> str:
     if isinstance(error, TargetError):
         return str(error)
+    failed = f"cannot import {target!r}"
+    if isinstance(error, LifespanFailed) and error.__cause__ is not None:
+        failed, error = f"the startup of {target!r} failed", error.__cause__
     summary = traceback.TracebackException.from_exception(error)
     # Without the frames of this module and of the import machinery, which do not help the reader.
     summary.stack = traceback.StackSummary.from_list(
         [
             frame
             for frame in summary.stack
-            if frame.filename not in (__file__, importlib.__file__)
+            if frame.filename
+            not in (__file__, hooks.__file__, contextlib.__file__, importlib.__file__)
             and not frame.filename.startswith("<frozen importlib")
         ]
     )
     text = "".join(summary.format())[-_EXPLANATION_CHARACTERS_MAX:].rstrip()
-    return f"cannot import {target!r}: {text}"
+    return f"{failed}: {text}"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from schedo.errors import Exit, SchedoError
 from schedo.log_format import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
+from schedo.tasks.hooks import LifespanFailed
 from schedo.worker.remote.worker import Worker
 from schedo.worker.shutdown import handle_hangup, handle_signals
 
@@ -41,6 +42,8 @@ def run_worker(
         return Exit.DONE
     except SchedoError as error:
         refusal = str(error)
+        if isinstance(error, LifespanFailed):
+            log.error("the startup of the application failed", exc_info=error.__cause__)
     finally:
         listener.stop()  # writes the remaining log lines
     print(f"schedo: {refusal}", file=sys.stderr, flush=True)

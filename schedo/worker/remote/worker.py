@@ -25,6 +25,7 @@ from schedo.core.model import Options
 from schedo.errors import Invalid
 from schedo.tasks.built_in import RunnerSettings, make_runners
 from schedo.tasks.current_job import to_microseconds
+from schedo.tasks.hooks import running_lifespan
 from schedo.tasks.http.egress import AddressRules
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import Application
@@ -126,6 +127,8 @@ class Worker:
             stack.push_async_callback(transport.close)
             self._connections.append(transport)
             stack.callback(self._connections.clear)
+            if self._app is not None:
+                await stack.enter_async_context(running_lifespan(self._app.registry.hooks))
             random = secrets.SystemRandom().random
             await self._work(Poller(transport, self._description, runners, random))
 
@@ -203,7 +206,10 @@ class Worker:
             threads = ThreadPoolExecutor(self._registration.slots, thread_name_prefix="schedo")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             tasks = self._app.registry.tasks
-            runners |= {name: TaskRunner(task, threads) for name, task in tasks.items()}
+            hooks = self._app.registry.hooks
+            runners |= {
+                name: TaskRunner(task, threads, hooks=hooks) for name, task in tasks.items()
+            }
         return runners
 
     def _warn_of_schedules(self) -> None:

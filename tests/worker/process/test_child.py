@@ -19,6 +19,7 @@ from schedo.core.model import PLAIN, LeaseKey, Trigger
 from schedo.protocol import frames
 from schedo.worker.process.child_memory import make_memory
 from schedo.worker.process.supervisor import CannotServe
+from tests.sources import ROOT
 from tests.worker.calls import wait_gone
 from tests.worker.site import LONG_S, TARGET, serving
 
@@ -52,6 +53,43 @@ async def test_an_application_that_cannot_be_imported_is_reported(
 
     assert reason in str(caught.value)
     assert "importlib" not in str(caught.value)
+
+
+async def test_a_child_runs_the_hooks_of_its_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    async with serving(tmp_path, "tests.worker.hooked_app:app") as site:
+        used = await site.run("use_pool")
+        failed = await site.run("fail")
+        await site.children.stop(LONG_S)
+
+    assert (used["result"], failed["error"]["type"]) == ("pool", "ValueError")
+    assert (tmp_path / "story.txt").read_text().splitlines() == [
+        *("start", "before use_pool", "after"),
+        *("before fail", "fail: ValueError('no')", "stop"),
+    ]
+
+
+async def test_a_startup_that_fails_is_reported_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        *("from schedo import Schedo", "async def live(app):", "    1 / 0", "    yield"),
+        "app = Schedo(lifespan=live)",
+    ]
+    (tmp_path / "cold.py").write_text("\n".join(lines))
+
+    with pytest.raises(CannotServe) as caught:
+        async with serving(tmp_path, "cold:app"):
+            pass
+
+    text = str(caught.value)
+    assert text.startswith("the startup of 'cold:app' failed: Traceback")
+    assert 'cold.py", line 3, in live' in text
+    assert "contextlib" not in text
 
 
 def test_a_child_does_not_outlive_a_killed_server(tmp_path: Path, pipe: Path) -> None:

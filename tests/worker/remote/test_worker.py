@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from schedo import Schedo, Worker, current_job
+from schedo import CurrentJob, Schedo, Worker, current_job
 from schedo.errors import Forbidden, Invalid
 from tests.worker import raised
 from tests.worker.remote.server import LEASE, WorkServer, lease_of, lease_text
@@ -43,6 +43,35 @@ class Factory:
                 self.was_cancelled.set()
                 raise
             return "done"
+
+
+async def test_the_hooks_of_the_application_run_in_the_worker(server: WorkServer) -> None:
+    story: list[str] = []
+
+    async def live(app: Schedo) -> AsyncIterator[None]:
+        story.append("start")
+        yield
+        story.append("stop")
+
+    app = Schedo(lifespan=live)
+
+    @app.around
+    async def around(job: CurrentJob) -> AsyncIterator[None]:
+        yield
+        story.append(f"after {job.task}")
+
+    @app.task
+    async def increment(Num: int) -> int:
+        return Num + 1
+
+    worker = Running(Worker(app, server=server.url, name="w1", slots=1))
+    (await server.next_poll()).answer(leases=[lease_of("increment", {"Num": 1})])
+    results = await hear_results(server, 1)
+    worker.run.cancel()
+    await asyncio.gather(worker.run, return_exceptions=True)
+
+    assert [each["result"] for each in results.values()] == [2]
+    assert story == ["start", "after increment", "stop"]
 
 
 @pytest.fixture
