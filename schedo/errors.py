@@ -354,6 +354,7 @@ class Exit(IntEnum):
         "The server rejected the request, the job did not succeed, or no server could be reached.",
     )
     MISUSED = 2, "The command line or a setting is wrong."
+    DIFFERENT = 3, "`schedo apply --diff`: the server differs from the files."
     DAMAGED = 65, "A part of the store is missing or damaged: inspect it before the next start."
     BROKEN = (
         70,

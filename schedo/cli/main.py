@@ -47,6 +47,8 @@ COMMANDS = {
     "restore": _Entry("schedo.cli.restore:restore", "Put a backup in place of a store, paused."),
     "check": _Entry("schedo.cli.check:check", "Check a store or a backup."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
+    "apply": _Entry("schedo.cli.apply:apply", "Put the schedules and queues that files declare."),
+    "export": _Entry("schedo.cli.export:export", "Write schedules and queues to a file."),
     "clock": _Entry("schedo.cli.clock:clock", "Move the clock of a test server."),
     "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),
     "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
@@ -58,11 +60,9 @@ class LazyGroup(click.Group):
     """A group that lists its commands from a table, without importing their modules."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].target.partition(":")
@@ -83,12 +83,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code.value), code.meaning) for code in Exit])
 

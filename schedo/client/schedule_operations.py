@@ -92,3 +92,12 @@ def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[
 def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
     """Fire once now; return {"job"} or {"skipped_overlap", "blocking_job"}."""
     return post(f"{_schedule(name)}:trigger", {"overlap": overlap})
+
+
+def declare(declaration: Mapping[str, Any]) -> Operation[Record]:
+    """Put the schedules of an owner in one commit and set queues; return what that does to each.
+
+    declaration: {owner, schedules, queues, prune, keep_edits, dry_run}.
+    """
+    body = encode(declaration)
+    return Operation("POST", "/v1/declarations", read_record, body, JSON, is_repeatable=True)

@@ -190,3 +190,12 @@ def _refuse_null_characters(value: Any) -> None:
         elif isinstance(found, dict):
             rest.extend(found)
             rest.extend(found.values())
+
+
+def is_same_json(one: bytes, other: bytes) -> bool:
+    """Return whether two texts that are JSON have one value; the order of keys does not matter."""
+    if one == other:
+        return True
+    return json.dumps(json.loads(one), sort_keys=True) == json.dumps(
+        json.loads(other), sort_keys=True
+    )

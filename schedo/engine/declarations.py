@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect, ResetSchedule
+from schedo.core.declarations import plan_declaration
 from schedo.core.model import Schedule
 from schedo.engine.loop import EngineLoop
 from schedo.store.base import Store
@@ -22,6 +23,30 @@ class Declarations:
         return await self._loop.try_enqueue(
             command, lambda reply: [each._replace(schedule=each.schedule.copy()) for each in reply]
         )
+
+    async def preview(
+        self, command: DeclareSchedules, known: Mapping[str, Schedule | None]
+    ) -> list[Declared]:
+        """Return what the command would do, given the current records; change nothing."""
+        now = self._loop.clock.now()
+        done = []
+        for spec in command.specs:
+            before = known[spec.name]
+            effect = plan_declaration(before, spec, command)
+            done.append(Declared(effect, before or Schedule(0, spec, now, now, now, None), before))
+        for name in command.removed:
+            removed = await self.find(name)
+            if removed is not None:
+                done.append(Declared(PutEffect.REMOVED, removed, removed))
+        return done
+
+    async def find(self, name: str) -> Schedule | None:
+        """Return the current record of the schedule, or None."""
+        schedule = await self._store.get_schedule(name)
+        if schedule is None:
+            return None
+        known = self._loop.scheduler.find_schedule(schedule.id)
+        return known.copy() if known is not None else schedule
 
     async def reset(self, name: str) -> tuple[Schedule, PutEffect]:
         """Undo the changes by hand to a schedule; raise NotFound."""

@@ -1,15 +1,23 @@
-"""Declarations of schedules by code and files: their owners, and what differs between two specs."""
+"""Declarations of schedules and queues by code and files: the request, the response, the owners."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 import msgspec
+from msgspec import Meta, Struct
 
-from schedo.core.model import BY_HAND, Schedule, ScheduleSpec
+from schedo.core import limits
+from schedo.core.commands import PutEffect
+from schedo.core.model import BY_HAND, Queue, Schedule, ScheduleSpec
+from schedo.protocol import fields
+from schedo.protocol.fields import Duration
+from schedo.protocol.queues import Concurrency, QueuePatch, Weight
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
+from schedo.protocol.times import render_duration
 
 OWNER_PATTERN = r"(code|file|crontab):\S(.*\S)?"
 OWNER_CHARACTERS_MAX = 300
@@ -17,6 +25,85 @@ OWNER_RULE = (
     f"an owner is code:APP, file:NAME or crontab:HOST/FILE, of at most {OWNER_CHARACTERS_MAX}"
     " printable characters"
 )
+
+
+Owner = Annotated[
+    str,
+    Meta(
+        description="What declares them: code:APP, file:NAME or crontab:HOST/FILE.",
+        extra_json_schema={"pattern": f"^{OWNER_PATTERN}$", "maxLength": OWNER_CHARACTERS_MAX},
+    ),
+]
+_PRIORITY_STEP = render_duration(limits.PRIORITY_STEP_US)
+
+
+class ScheduleEntry(ScheduleRequest, kw_only=True):
+    """A declared schedule: its name and the fields of a put."""
+
+    name: fields.Name
+
+
+class QueueEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A declared queue. Limits that are not given are the defaults; a pause is kept."""
+
+    name: fields.Name
+    concurrency: Concurrency | None = None  # null: as many as there are slots
+    weight: Weight = 1
+    priority_step: Duration = _PRIORITY_STEP
+    paused: bool | None = None  # null: as it is
+
+    def read(self) -> dict[str, Any]:
+        """Return the settings by the name of a Queue's field."""
+        fields.read_name("/name", self.name)
+        patch = QueuePatch(self.concurrency, self.weight, self.priority_step)
+        return patch.read() | ({} if self.paused is None else {"paused": self.paused})
+
+
+class DeclarationRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """All schedules of an owner, and queues with their settings."""
+
+    owner: Owner
+    schedules: Annotated[list[ScheduleEntry], Meta(max_length=limits.DECLARED_MAX)] = []
+    queues: Annotated[list[QueueEntry], Meta(max_length=limits.DECLARED_MAX)] = []
+    prune: bool = False  # delete the owner's other schedules
+    keep_edits: bool = False  # as the start of an application does
+    dry_run: bool = False  # respond with what would change, and change nothing
+
+
+class FieldChange(Struct, forbid_unknown_fields=True):
+    """A field that changes; null: it is not given."""
+
+    field: str
+    before: Any
+    after: Any
+
+    @classmethod
+    def between(cls, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Self]:
+        """Return the fields that differ."""
+        names = dict.fromkeys([*before, *after])
+        return [
+            cls(name, before.get(name), after.get(name))
+            for name in names
+            if before.get(name) != after.get(name)
+        ]
+
+
+class DeclaredResponse(Struct, forbid_unknown_fields=True):
+    """What a declaration does to one schedule or queue, and the fields that it changes."""
+
+    name: str
+    effect: PutEffect
+    changes: list[FieldChange]
+    warnings: list[str]
+
+
+class DeclarationResponse(Struct, forbid_unknown_fields=True):
+    """What a declaration does. undeclared: the owner's other schedules, which stay."""
+
+    owner: str
+    schedules: list[DeclaredResponse]
+    queues: list[DeclaredResponse]
+    undeclared: list[str]
 
 
 def is_owner(text: str) -> bool:
@@ -32,17 +119,26 @@ def show_spec(spec: ScheduleSpec) -> dict[str, Any]:
     return {name: shown[name] for name in ScheduleRequest.__struct_fields__ if name in shown}
 
 
-def find_differences(before: ScheduleSpec, after: ScheduleSpec) -> dict[str, tuple[Any, Any]]:
-    """Return the fields that differ, with both values; None where a spec does not have one.
+def find_differences(before: ScheduleSpec, after: ScheduleSpec) -> list[FieldChange]:
+    """Return the fields that differ.
 
     A secret in a payload is masked, so that two different payloads may look alike.
     """
     old, new = show_spec(before), show_spec(after)
-    is_same_work = before.job.payload == after.job.payload
+    found = FieldChange.between(old, new)
+    if old["payload"] == new["payload"] and before.job.payload != after.job.payload:
+        found.append(FieldChange("payload", old["payload"], new["payload"]))
+    return found
+
+
+def show_queue(queue: Queue) -> dict[str, Any]:
+    """Return the settings of the queue as plain JSON data, in the fields of its declaration."""
+    step = render_duration(queue.priority_step_us)
     return {
-        name: (old.get(name), new.get(name))
-        for name in ScheduleRequest.__struct_fields__
-        if old.get(name) != new.get(name) or (name == "payload" and not is_same_work)
+        "concurrency": queue.concurrency,
+        "weight": queue.weight,
+        "priority_step": step,
+        "paused": queue.paused,
     }
 
 
@@ -50,7 +146,7 @@ def list_edited(schedule: Schedule) -> list[str]:
     """Return the fields that were changed by hand since the schedule's owner declared them."""
     if schedule.declared is None:
         return []
-    return [*find_differences(schedule.declared, schedule.spec)]
+    return [each.field for each in find_differences(schedule.declared, schedule.spec)]
 
 
 def describe_edit(schedule: Schedule) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from schedo.core.built_in import BUILT_IN
+from schedo.core.model import JobSpec
+from schedo.core.strict_json import is_same_json
 
 _MASK = msgspec.Raw(b'"***"')
 _NULL = msgspec.Raw(b"null")
@@ -26,3 +29,33 @@ def show_payload(task: str, payload: bytes) -> bytes:
             members[built_in.secret] = _MASK
             return msgspec.json.encode(members)
     return payload
+
+
+def reuse_payload(spec: JobSpec, stored: JobSpec) -> JobSpec:
+    """Return the spec of a job with the payload of the stored one if both are equal.
+
+    The mask of a secret is equal to the secret, so what a response has shown can be sent back; the
+    order of keys does not matter. The same goes for the job of `on_failure`.
+    """
+    if spec.task != stored.task:
+        return spec
+    payload = _restore_secret(spec, stored.payload)
+    if is_same_json(payload, stored.payload):
+        payload = stored.payload
+    options, old = spec.options, stored.options
+    if options.on_failure is not None and old.on_failure is not None:
+        options = replace(options, on_failure=reuse_payload(options.on_failure, old.on_failure))
+    return replace(spec, payload=payload, options=options)
+
+
+def _restore_secret(spec: JobSpec, stored: bytes) -> bytes:
+    built_in = BUILT_IN.get(spec.task)
+    if built_in is None or built_in.secret is None:
+        return spec.payload
+    try:
+        members, old = _MEMBERS.decode(spec.payload), _MEMBERS.decode(stored)
+    except msgspec.ValidationError:  # no objects
+        return spec.payload
+    if members.get(built_in.secret) == _MASK and built_in.secret in old:
+        return msgspec.json.encode(members | {built_in.secret: old[built_in.secret]})
+    return spec.payload

@@ -22,6 +22,7 @@ _CHAPTERS = {
     "jobs": "jobs",
     "operations": "jobs",
     "schedules": "schedules",
+    "declarations": "schedules",
     "cron": "schedules",
     "queues": "queues",
     "workers": "workers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeRequest,
@@ -158,6 +159,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "List the decisions on the latest instants, newest first.",
         {200: DecisionPage},
         query=("limit",),
+    ),
+    Operation(
+        "declare",
+        "POST /v1/declarations",
+        "Put all schedules of an owner in one commit, and set queues; with dry_run, only compare.",
+        {200: DeclarationResponse},
+        request=DeclarationRequest,
+        is_large=True,
     ),
     Operation(
         "reset_schedule",

@@ -20,12 +20,14 @@ Concurrency = Annotated[
     Meta(ge=1, le=limits.QUEUE_CONCURRENCY_MAX, description="How many of its jobs run at once."),
 ]
 
+Weight = Annotated[int, Meta(ge=1, le=_WEIGHT_MAX)]
+
 
 class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """New limits for a queue; absent fields keep their value."""
 
     concurrency: Concurrency | UnsetType | None = UNSET  # null: as many as there are slots
-    weight: Annotated[int, Meta(ge=1, le=_WEIGHT_MAX)] | UnsetType = UNSET
+    weight: Weight | UnsetType = UNSET
     priority_step: Duration | UnsetType = UNSET
 
     def read(self) -> dict[str, Any]:

@@ -31,8 +31,8 @@ _OPERATIONS: dict[Role | None, str] = {
         cordon_worker uncordon_worker drain_worker pause_server resume_server
         """,
     Role.ADMIN: """
-        put_schedule reset_schedule delete_schedule delete_job update_queue create_backup
-        advance_clock
+        put_schedule declare reset_schedule delete_schedule delete_job update_queue
+        create_backup advance_clock
         """,
     Role.WORKER: "work",
 }

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect
 from schedo.core.model import ScheduleSpec
 from schedo.engine.engine import Engine
-from schedo.protocol.declarations import describe_edit, describe_takeover, find_differences
+from schedo.protocol.declarations import describe_edit, describe_takeover, list_edited
 
 _NAMES_LOGGED_MAX = 10
 _WORDS = {PutEffect.UNCHANGED: "up to date", PutEffect.KEPT: "changed by hand"}
@@ -73,7 +73,7 @@ def _log_surprise(owner: str, declared: Declared) -> None:
     if effect is PutEffect.KEPT:
         text = f"{describe_edit(schedule)} (schedo schedules reset {schedule.name})"
     elif effect is PutEffect.CHANGED and before is not None and before.declared is not None:
-        lost = ", ".join(find_differences(before.declared, before.spec))
+        lost = ", ".join(list_edited(before))
         text = f"{owner} declares it differently now, which replaces a change by hand of {lost}"
     if text is not None:
         fields = {"schedule": schedule.name, "owner": owner}

@@ -36,8 +36,8 @@ TABLE = {
         pause_server resume_server
         """,
     "a": """
-        put_schedule reset_schedule delete_schedule delete_job update_queue create_backup
-        advance_clock
+        put_schedule declare reset_schedule delete_schedule delete_job update_queue
+        create_backup advance_clock
         """,
     "aw": "work",
     "-": "check_health check_ready get_openapi get_docs get_docs_file get_problem",

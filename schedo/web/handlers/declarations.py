@@ -1,0 +1,155 @@
+"""Declarations: all schedules of an owner in one commit, and the settings of queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from schedo.core.commands import Declared, DeclareSchedules, PutEffect
+from schedo.core.model import Queue, Schedule, ScheduleSpec
+from schedo.errors import Invalid, Problem, SchedoError
+from schedo.protocol.declarations import (
+    OWNER_RULE,
+    DeclarationRequest,
+    DeclarationResponse,
+    DeclaredResponse,
+    FieldChange,
+    QueueEntry,
+    ScheduleEntry,
+    describe_edit,
+    describe_takeover,
+    find_differences,
+    is_owner,
+    show_queue,
+)
+from schedo.protocol.masking import reuse_payload
+from schedo.web.context import AppContext
+from schedo.web.http import Request, Response
+
+_BYTES = 8_388_608  # claimed for the records that the declared ones are compared with
+
+Known = Mapping[str, Schedule | None]
+
+
+async def declare(context: AppContext, request: Request) -> Response:
+    declaration = await request.read(DeclarationRequest)
+    if not is_owner(declaration.owner):
+        raise Invalid.field("/owner", OWNER_RULE)
+    await request.claim.take(len(request.body) + _BYTES)
+    problems: list[Problem] = []
+    known = await _load(context, declaration.schedules)
+    specs = _read_schedules(context, request, declaration.schedules, known, problems)
+    queues = _read_queues(declaration.queues, problems)
+    if problems:
+        text = "; ".join(f"{each.pointer}: {each.detail}" for each in problems)
+        raise Invalid(f"nothing was changed: {text}", *problems)
+    return await _carry_out(context, declaration, specs, queues, known)
+
+
+async def _load(context: AppContext, entries: Sequence[ScheduleEntry]) -> Known:
+    """Return the current record of each schedule that is declared."""
+    return {entry.name: await context.engine.declarations.find(entry.name) for entry in entries}
+
+
+def _read_schedules(
+    context: AppContext,
+    request: Request,
+    entries: Sequence[ScheduleEntry],
+    known: Known,
+    problems: list[Problem],
+) -> list[ScheduleSpec]:
+    """Return the specs; add what is wrong with any of them to the problems."""
+    specs: dict[str, ScheduleSpec] = {}
+    for at, entry in enumerate(entries):
+        try:
+            if entry.name in specs:
+                raise Invalid.field("/name", f"there are two schedules {entry.name!r}")
+            spec = _reuse_payload(entry.to_spec(entry.name), known[entry.name])
+            context.check_work(request, spec.job)
+            specs[entry.name] = spec
+        except SchedoError as error:
+            problems += _place(f"/schedules/{at}", error)
+    return [*specs.values()]
+
+
+def _reuse_payload(spec: ScheduleSpec, known: Schedule | None) -> ScheduleSpec:
+    return spec if known is None else replace(spec, job=reuse_payload(spec.job, known.spec.job))
+
+
+def _read_queues(
+    entries: Sequence[QueueEntry], problems: list[Problem]
+) -> dict[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for at, entry in enumerate(entries):
+        try:
+            if entry.name in settings:
+                raise Invalid.field("/name", f"there are two queues {entry.name!r}")
+            settings[entry.name] = entry.read()
+        except Invalid as error:
+            problems += _place(f"/queues/{at}", error)
+    return settings
+
+
+def _place(pointer: str, error: SchedoError) -> tuple[Problem, ...]:
+    """Return the problems of the error below the entry at the pointer."""
+    placed = (error if isinstance(error, Invalid) else Invalid(str(error))).under(pointer)
+    return placed.problems
+
+
+async def _carry_out(
+    context: AppContext,
+    declaration: DeclarationRequest,
+    specs: Sequence[ScheduleSpec],
+    queues: Mapping[str, dict[str, Any]],
+    known: Known,
+) -> Response:
+    engine, owner = context.engine, declaration.owner
+    undeclared = await engine.declarations.find_undeclared(owner, {spec.name for spec in specs})
+    removed = undeclared if declaration.prune else []
+    command = DeclareSchedules(owner, specs, removed, declaration.keep_edits)
+    before = {name: engine.get_queue(name) for name in queues}
+    after = {name: queue.changed(**queues[name]) for name, queue in before.items()}
+    if declaration.dry_run:
+        done = await engine.declarations.preview(command, known)
+    else:
+        changed = [name for name in queues if before[name] != after[name]]
+        put = asyncio.ensure_future(engine.declarations.put(command))
+        # All of them are applied in one turn.
+        await asyncio.gather(put, *(engine.change_queue(name, **queues[name]) for name in changed))
+        done = put.result()
+    wanted = {spec.name: spec for spec in specs}
+    response = DeclarationResponse(
+        owner,
+        [_describe(owner, each, wanted.get(each.schedule.name)) for each in done],
+        [_describe_queue(before[name], after[name]) for name in queues],
+        [] if declaration.prune else undeclared,
+    )
+    return Response(200, msgspec.json.encode(response))
+
+
+def _describe(owner: str, declared: Declared, wanted: ScheduleSpec | None) -> DeclaredResponse:
+    effect, schedule, before = declared
+    changes: list[FieldChange] = []
+    warnings: list[str] = []
+    if effect is PutEffect.KEPT:
+        warnings.append(describe_edit(schedule))
+    if wanted is not None and before is not None:
+        if effect is PutEffect.CHANGED:
+            is_known = before.paused == wanted.paused  # perhaps it was paused by hand
+            old = replace(before.spec, paused=wanted.paused) if is_known else before.spec
+            changes = find_differences(old, wanted)
+        if schedule.paused and not wanted.paused:
+            warnings.append("it was paused by hand and stays paused until it is resumed")
+        takeover = describe_takeover(before, owner)
+        warnings += [] if takeover is None else [takeover]
+    return DeclaredResponse(schedule.name, effect, changes, warnings)
+
+
+def _describe_queue(before: Queue, after: Queue) -> DeclaredResponse:
+    changes = FieldChange.between(show_queue(before), show_queue(after))
+    effect = PutEffect.CHANGED if changes else PutEffect.UNCHANGED
+    return DeclaredResponse(before.name, effect, changes, [])
