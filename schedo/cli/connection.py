@@ -45,7 +45,11 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
         from schedo.client.sync import Client
 
         context = click.get_current_context()
-        context.meta[_OPTIONS] = {f"/{each.name}": each.opts[-1] for each in context.command.params}
+        context.meta[_OPTIONS] = {
+            f"{parent}/{each.name}": each.opts[-1]
+            for each in context.command.params
+            for parent in ("", "/where")
+        }
         with make_client(Client, url, token_file) as client:
             function(client, *args, **options)
 

@@ -1,14 +1,17 @@
-"""The commands of `schedo jobs` that change jobs: cancel, retry, run, set."""
+"""The commands of `schedo jobs` that change jobs: cancel, retry, run, delete, set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
+from schedo.cli.bulk import change_many, takes_many
 from schedo.cli.connection import as_json, connected
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
+from schedo.cli.job_filters import given_filters
 from schedo.cli.job_text import describe_state
 from schedo.cli.tables import print_json
 from schedo.cli.times import read_future
@@ -19,31 +22,41 @@ from schedo.core.states import State
 from schedo.errors import SchedoError
 
 
-@click.command()
-@click.argument("job_ids", nargs=-1, required=True, metavar="ID...")
-@as_json
-@connected
-def cancel(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Cancel waiting jobs, and stop running ones."""
-    _change_each(client, job_ids, operations.cancel_job, is_json)
+def _command(name: str, change: Callable[[str], Operation[Any]], text: str) -> click.Command:
+    """Return a command that changes the jobs with these ids, or all jobs that match filters."""
+
+    @click.command(name, help=text + "\n\n" + _TWO_FORMS)
+    @click.argument("job_ids", nargs=-1, metavar="[ID]...")
+    @takes_many
+    @as_json
+    @connected
+    def command(client: Client, job_ids: tuple[str, ...], is_json: bool, **options: Any) -> None:
+        is_many = bool(given_filters(options))
+        if bool(job_ids) == is_many:
+            raise click.UsageError(
+                "give either ids of jobs or filters such as --queue, not both"
+                if is_many
+                else "give ids of jobs, or filters such as --queue"
+            )
+        if is_many:
+            change_many(client, name, options, is_json)
+            return
+        unfit = [f"--{each.replace('_', '-')}" for each in _FOR_MANY if options[each]]
+        if unfit:
+            raise click.UsageError(f"{unfit[0]} goes with filters, not with ids")
+        _change_each(client, job_ids, change, is_json)
+
+    return command
 
 
-@click.command()
-@click.argument("job_ids", nargs=-1, required=True, metavar="ID...")
-@as_json
-@connected
-def retry(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Run failed, cancelled or expired jobs again."""
-    _change_each(client, job_ids, operations.retry_job, is_json)
+_FOR_MANY = ("dry_run", "no_wait", "max_jobs")
+_TWO_FORMS = """Give ids, or filters: then the server changes all jobs that match and were created
+before, in the background. The command counts them first, asks, and shows the progress."""
 
-
-@click.command("run")
-@click.argument("job_ids", nargs=-1, required=True, metavar="ID...")
-@as_json
-@connected
-def run_now(client: Client, job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Make waiting jobs due now."""
-    _change_each(client, job_ids, operations.run_job_now, is_json)
+cancel = _command("cancel", operations.cancel_job, "Cancel waiting jobs, and stop running ones.")
+retry = _command("retry", operations.retry_job, "Run failed, cancelled or expired jobs again.")
+run_now = _command("run", operations.run_job_now, "Make waiting jobs due now.")
+delete = _command("delete", operations.delete_job, "Delete ended jobs with their output.")
 
 
 @click.command("set")
@@ -111,4 +124,4 @@ def _try_each(
                 return
 
 
-CHANGES = (cancel, retry, run_now, set_)
+CHANGES = (cancel, retry, run_now, delete, set_)

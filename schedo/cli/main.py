@@ -36,6 +36,9 @@ COMMANDS = {
     "jobs": _Entry(
         "schedo.cli.jobs:jobs", "List, show, change and retry jobs; print their output."
     ),
+    "operations": _Entry(
+        "schedo.cli.operations:operations", "List, show and cancel operations on many jobs."
+    ),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),

@@ -188,6 +188,11 @@ def run_job_now(job_id: str) -> Operation[Record]:
     return post(f"{_job(job_id)}:run")
 
 
+def delete_job(job_id: str) -> Operation[Record]:
+    """Delete an ended job with its output. It is not repeatable: a second request gets a 404."""
+    return Operation("DELETE", _job(job_id), lambda response: {"id": job_id, "state": "deleted"})
+
+
 def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]:
     """Change a waiting job's run_at or delay, or its priority."""
     body = encode(render_options(changes))

@@ -1,8 +1,8 @@
 """Carries out operations on many jobs: it searches for the jobs, and changes them step by step.
 
 The operations take turns. A search looks at some hundreds of jobs beside the commits, and each step
-is a command and a commit of its own. After each step there is a pause as long as the step: so the
-operations take at most half of the time, and less the more the other work slows them down.
+is a command that waits for its commit, so a busy store slows the operations down. After each step
+there is a short pause, in which the other work catches up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("schedo.engine")
 
 _FOUND_AT_ONCE = 500  # jobs of one search
 _EMPTY_SEARCHES_MAX = 20  # without a job, until their progress is made durable
-_PAUSE_MIN_S = 0.002
+_PAUSE_S = 0.005
 _RETRY_S = 1.0
 OUTCOMES = ("done", "skipped", "failed")  # fields of an operation
 
@@ -143,7 +143,6 @@ class BulkRunner:
         for at in range(0, max(1, len(ids)), BULK_STEP_JOBS):
             step = tuple(ids[at : at + BULK_STEP_JOBS])
             before = step[-1] if at + BULK_STEP_JOBS < len(ids) else end
-            began_at = self._loop.loop.time()
             changed = await self._apply(StepBulk(operation.id, operation.before, step, before))
             for outcome in OUTCOMES:
                 count = getattr(changed, outcome) - getattr(operation, outcome)
@@ -152,7 +151,7 @@ class BulkRunner:
             if not operation.is_active:
                 _log_end(operation)
                 return
-            await asyncio.sleep(max(_PAUSE_MIN_S, self._loop.loop.time() - began_at))
+            await asyncio.sleep(_PAUSE_S)
 
     async def _search(self, operation: BulkOperation) -> tuple[list[int], int | None]:
         ids: list[int] = []

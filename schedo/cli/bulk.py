@@ -1,0 +1,199 @@
+"""Changes many jobs with one operation of the server: counts, asks, begins, shows the progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from schedo.cli.escapes import escape
+from schedo.cli.job_filters import given_filters, takes_filters
+from schedo.cli.tables import make_printable, print_json
+from schedo.client import bulk
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_POLL_S = 0.3
+_LINE_EVERY_S = 10.0  # where no bar can be drawn
+_BAR_CHARACTERS = 30
+_DONE = {"cancel": "cancelled", "retry": "queued again", "run": "made due", "delete": "deleted"}
+ACTIVE = ("counting", "running")
+
+
+class Wish(NamedTuple):
+    """What the user wants beyond the filter."""
+
+    is_dry_run: bool
+    is_sure: bool
+    is_detached: bool
+    jobs_max: int | None
+    is_json: bool
+
+
+def takes_many(command: F) -> F:
+    """Add the options of a change of many jobs: the filters, and how to go about it."""
+    for option in (
+        click.option("--max-jobs", type=click.IntRange(1), help="Change none if more jobs match."),
+        click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the end."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
+    ):
+        command = option(command)
+    return takes_filters(command)
+
+
+def change_many(client: Client, action: str, options: Mapping[str, Any], is_json: bool) -> None:
+    """Change the jobs that the options select; exit with 1 if not all of them were changed."""
+    where = given_filters(options)
+    wish = Wish(
+        options["dry_run"], options["yes"], options["no_wait"], options["max_jobs"], is_json
+    )
+    counted = client.send(bulk.count_jobs(action, where))
+    count = counted["matched"]
+    if wish.is_dry_run or count == 0:
+        print_json(counted) if is_json else click.echo(_count_text(count))
+        return
+    _confirm(action, count, wish)
+    operation = client.send(bulk.begin_operation(action, where, wish.jobs_max))
+    if wish.is_detached:
+        _say_how_to_follow(operation, err=is_json)
+    else:
+        operation = follow_operation(client, operation, is_quiet=is_json)
+    if is_json:
+        print_json(operation)
+    if not wish.is_detached:
+        end_with(operation, is_json=is_json)
+
+
+def _count_text(count: int) -> str:
+    if count == 0:
+        return "no job matches"
+    return "1 job matches" if count == 1 else f"{count:,} jobs match"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+def _confirm(action: str, count: int, wish: Wish) -> None:
+    """Ask on a terminal; without one, raise UsageError unless the user was sure."""
+    if wish.is_sure:
+        return
+    if not _can_ask():
+        raise click.UsageError(
+            f"{_count_text(count)}; without a terminal to ask, give --yes to {action} them,"
+            " or --dry-run to count them"
+        )
+    note = " This cannot be undone." if action in ("cancel", "delete") else ""
+    click.confirm(f"{_count_text(count)}. {action.capitalize()} {_jobs(count)}?{note}", abort=True)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
+def _can_draw() -> bool:
+    return sys.stderr.isatty()
+
+
+def follow_operation(client: Client, operation: Record, *, is_quiet: bool = False) -> Record:
+    """Show the progress until the operation has ended, and return it.
+
+    Ctrl-C ends only the command: the operation goes on.
+    """
+    progress = _Progress(is_quiet)
+    try:
+        while operation["state"] in ACTIVE:
+            progress.show(operation)
+            time.sleep(_POLL_S)
+            operation = client.send(bulk.get_operation(operation["id"]))
+        progress.show(operation)
+    except KeyboardInterrupt:
+        progress.end()
+        click.echo("", err=True)
+        _say_how_to_follow(operation, err=True)
+        click.get_current_context().exit(1)
+    progress.end()
+    return operation
+
+
+def _say_how_to_follow(operation: Record, *, err: bool) -> None:
+    number = operation["id"]
+    click.echo(
+        f"operation {number} runs on the server;"
+        f" follow it: schedo operations show {number} --follow,"
+        f" stop it: schedo operations cancel {number}",
+        err=err,
+    )
+
+
+class _Progress:
+    """A bar on a terminal, else a line now and then; on stderr."""
+
+    def __init__(self, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._is_drawn = _can_draw()
+        self._is_open = False
+        self._next_line_at = time.monotonic() + _LINE_EVERY_S
+
+    def show(self, operation: Record) -> None:
+        """Show how far the operation has come."""
+        if self._is_quiet:
+            return
+        text = render_progress(operation)
+        if self._is_drawn:
+            click.echo(f"\r{make_printable(_bar(operation))} {text}\x1b[K", nl=False, err=True)
+            self._is_open = True
+        elif time.monotonic() >= self._next_line_at:
+            click.echo(text, err=True)
+            self._next_line_at = time.monotonic() + _LINE_EVERY_S
+
+    def end(self) -> None:
+        """End the line of the bar."""
+        if self._is_open:
+            click.echo("", err=True)
+            self._is_open = False
+
+
+def _bar(operation: Record) -> str:
+    share = operation["matched"] / (operation.get("total") or 1)
+    if operation["state"] == "done":
+        share = 1.0
+    filled = int(min(1.0, share) * _BAR_CHARACTERS)
+    return f"[{'#' * filled}{'.' * (_BAR_CHARACTERS - filled)}]"
+
+
+def render_progress(operation: Record) -> str:
+    """Return how many jobs of how many the operation has come to."""
+    total = operation.get("total")
+    return "counting" if total is None else f"{operation['matched']:,} of {_jobs(total)}"
+
+
+def end_with(operation: Record, *, is_json: bool) -> None:
+    """Print how the operation ended; exit with 1 unless it changed all of its jobs."""
+    is_good = operation["state"] == "done" and not operation["failed"]
+    if not is_json:
+        for line in _outcome(operation):
+            click.echo(line, err=not is_good)
+    click.get_current_context().exit(0 if is_good else 1)
+
+
+def _outcome(operation: Record) -> list[str]:
+    if operation["state"] == "refused":
+        return [
+            f"{_count_text(operation['total'])}, more than --max-jobs {operation['max_jobs']};"
+            " none was changed"
+        ]
+    text = f"{_jobs(operation['done'])} {_DONE[operation['action']]}"
+    if operation["skipped"]:
+        text += f", {operation['skipped']:,} skipped because they had changed"
+    if operation["failed"]:
+        text += f", {operation['failed']:,} could not be changed:"
+    if operation["state"] == "cancelled":
+        text = f"the operation was cancelled: {text}"
+    return [text, *(f"  {escape(error['message'])}" for error in operation["errors"])]

@@ -1,0 +1,46 @@
+"""The calls of the HTTP API on many jobs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schedo.client.messages import Operation, Record
+from schedo.client.options import render_options
+from schedo.client.rest import JSON, encode, get, post, quote_part, read_items, read_record
+
+_COUNT_S = 600.0  # the server counts some hundred thousand jobs a second
+_PATH = "/v1/operations"
+
+
+def count_jobs(action: str, where: Mapping[str, Any]) -> Operation[Record]:
+    """Count the jobs that an operation would change, as {"matched": ...}."""
+    body = encode({"action": action, "where": render_options(where), "dry_run": True})
+    return Operation("POST", _PATH, read_record, body, JSON, is_repeatable=True, held_s=_COUNT_S)
+
+
+def begin_operation(
+    action: str, where: Mapping[str, Any], max_jobs: int | None = None
+) -> Operation[Record]:
+    """Begin to change all jobs that match; the server refuses it if there are more than max_jobs.
+
+    It is not repeatable: each request begins another operation.
+    """
+    limit = {} if max_jobs is None else {"max_jobs": max_jobs}
+    body = encode({"action": action, "where": render_options(where), **limit})
+    return Operation("POST", _PATH, read_record, body, JSON)
+
+
+def list_operations() -> Operation[list[Record]]:
+    """Return the operations that run and the latest ones that have ended, newest first."""
+    return get(_PATH, read_items)
+
+
+def get_operation(number: str) -> Operation[Record]:
+    """Return the operation with its progress."""
+    return get(f"{_PATH}/{quote_part(number)}", read_record)
+
+
+def cancel_operation(number: str) -> Operation[Record]:
+    """Stop the operation; what it has done stays."""
+    return post(f"{_PATH}/{quote_part(number)}:cancel", is_repeatable=True)
