@@ -140,7 +140,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "tokens": Setting(
         read_text,
-        "File with a line 'TOKEN role=viewer|operator|admin|worker name=x' for each token;"
+        "File with a line 'TOKEN role=viewer|operator|admin|worker|beat name=x' for each token;"
         " queues=a,b and tasks=x restrict an operator or a worker.",
         "FILE",
     ),

@@ -22,22 +22,15 @@ QUERIES = {
     "find_job", "find_schedule", "queue", "queue_names", "explain", "worker_status",
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "waiting", "pauses", "unserved", "bulk_operations",
+    "expectations",
     "has_suspects_for",
 }
 # fmt: on
 DOOR = CHANGES | RECOVERY | EFFECTS | QUERIES
 # Classes that only the core makes and uses.
 PARTS = {
-    *(
-        "Admission",
-        "BulkOperations",
-        "Expiry",
-        "JobCommands",
-        "JobTable",
-        "JobTransitions",
-        "Pauses",
-        "Placement",
-    ),
+    *("Admission", "BulkOperations", "Expectations", "Expiry", "JobCommands", "JobMaker"),
+    *("JobTable", "JobTransitions", "Pauses", "Placement"),
     *("ReadyQueues", "RunningAttempts", "ScheduleCommands", "ScheduleTable", "Schedules"),
     *("Timers", "WorkerPool"),
 }

@@ -13,6 +13,7 @@ import msgspec
 
 from schedo.client.options import (
     Duration,
+    Expect,
     Instant,
     Retry,
     RetryOption,
@@ -59,6 +60,7 @@ class ScheduleOptions(TaskOptions, total=False):
     end_at: Instant | None
     dst: Mapping[str, str] | None
     paused: bool | None
+    expect: Expect | None
     unique: str | Mapping[str, Any] | None
 
 

@@ -120,6 +120,23 @@ _SINGLE: dict[str, _Option] = {
         "--broadcast", is_flag=True, default=None, help="Run the job once on each suitable worker."
     ),
 }
+_EXPECT: dict[str, _Option] = {
+    "within": click.option(
+        "--within", metavar="DURATION", help="The limit, counted from each instant."
+    ),
+    "on_miss": click.option(
+        "--on-miss",
+        type=JsonValue(takes_text=True),
+        metavar="TASK|JSON",
+        help="Job to run when a limit passes, in the form of --on-failure.",
+    ),
+    "on_back": click.option(
+        "--on-back",
+        type=JsonValue(takes_text=True),
+        metavar="TASK|JSON",
+        help="Job to run when it is met again.",
+    ),
+}
 SHARED_FIELDS = tuple(_SHARED)
 SINGLE_FIELDS = tuple(_SINGLE)
 INVOKE_FIELDS = ("queue", "timeout", "tags", "meta", "requires", "prefer")
@@ -138,6 +155,11 @@ def shared_options(function: Callable[..., None]) -> Callable[..., None]:
 def invoke_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add an option for each field of a job that runs right now."""
     return _add(function, {name: _SHARED[name] for name in INVOKE_FIELDS})
+
+
+def expect_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of an expectation: its limit, and its event jobs."""
+    return _add(function, _EXPECT)
 
 
 def _add(function: Callable[..., None], options: dict[str, _Option]) -> Callable[..., None]:

@@ -40,6 +40,9 @@ COMMANDS = {
         "schedo.cli.operations:operations", "List, show and cancel operations on many jobs."
     ),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
+    "expectations": _Entry(
+        "schedo.cli.expectations:expectations", "Watch work outside of schedo by its beats."
+    ),
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),

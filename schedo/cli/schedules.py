@@ -13,7 +13,7 @@ import click
 from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
-from schedo.cli.job_options import given, shared_options
+from schedo.cli.job_options import expect_options, given, shared_options
 from schedo.cli.job_text import describe_effect, describe_work, render_fact
 from schedo.cli.run_history import (
     describe_last_run,
@@ -30,6 +30,7 @@ from schedo.client.sync import Client
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
 
 _DECISIONS_SHOWN = 10
+EXPECT_FIELDS = ("within", "max_duration", "on_miss", "on_back")
 # What `show --json` prints besides the fields of a request, so that `put --file` can read it.
 _READ_ONLY = {*ScheduleResponse.__struct_fields__, "decisions"} - {
     *ScheduleRequest.__struct_fields__
@@ -147,6 +148,8 @@ def _render_field(field: str, value: Any, now: int) -> str:
 )
 @click.option("--catchup", metavar="POLICY", help="Which missed runs to make: latest, all, skip.")
 @click.option("--jitter", metavar="DURATION", help="Delay each run by a random time up to this.")
+@expect_options
+@click.option("--max-duration", metavar="DURATION", help="Expect that no run takes longer.")
 @click.option("--paused/--not-paused", default=None, help="Whether the schedule is paused.")
 @click.option(
     "--file",
@@ -185,6 +188,9 @@ def put(
 
 def _read_options(options: dict[str, Any]) -> dict[str, Any]:
     spec = given(options, *options)
+    expect = {name: spec.pop(name) for name in EXPECT_FIELDS if name in spec}
+    if expect:
+        spec["expect"] = expect
     if "payload" in spec:
         spec["payload"] = _parse_json(spec["payload"], "--payload")
     if "at" in spec:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
-from schedo.client import operations, schedule_operations
+from schedo.client import expectation_operations, operations, schedule_operations
 from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation, AsyncTriggered
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
@@ -245,6 +245,10 @@ class AsyncClient:
         return AsyncTriggered(
             AsyncJobHandle(self, job) if job else None, triggered.get("blocking_job")
         )
+
+    async def beat(self, expectation: str) -> Record:
+        """Note that the work of a named expectation has been done; return the expectation."""
+        return await self.send(expectation_operations.beat(expectation))
 
     async def list_queues(self) -> list[Record]:
         """Return the queues with their limits and counts of waiting jobs."""

@@ -81,6 +81,20 @@ class EventJob(QueuedOptions, total=False):
     retry: RetryOption | None
 
 
+class Expect(TypedDict, total=False):
+    """What is expected of the runs of a schedule.
+
+    within: how long after each instant a run of it must have completed.
+    max_duration: how long an attempt may run.
+    on_miss, on_back: the jobs that run when it is missed, and when it is met again.
+    """
+
+    within: Duration
+    max_duration: Duration
+    on_miss: EventJob | str
+    on_back: EventJob | str
+
+
 class SharedOptions(QueuedOptions, total=False):
     """The options that jobs and schedules share, without retry policy and unique key."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, BinaryIO, Unpack
 
-from schedo.client import operations, schedule_operations
+from schedo.client import expectation_operations, operations, schedule_operations
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
 from schedo.client.operations import INVOKE_WAIT_S, JobFilters
 from schedo.client.options import (
@@ -241,6 +241,10 @@ class Client:
         triggered = self.send(schedule_operations.trigger_schedule(name, overlap))
         job = triggered.get("job")
         return Triggered(SyncJobHandle(self, job) if job else None, triggered.get("blocking_job"))
+
+    def beat(self, expectation: str) -> Record:
+        """Note that the work of a named expectation has been done; return the expectation."""
+        return self.send(expectation_operations.beat(expectation))
 
     def list_queues(self) -> list[Record]:
         """Return the queues with their limits and counts of waiting jobs."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from schedo.core.bulk import BulkOperation
+from schedo.core.expectations import Expectation
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
 from schedo.core.run_history import EndedRun
@@ -58,6 +59,7 @@ class Changes:
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)  # None: it has ended
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)  # None: delete
     jobs_deleted: list[int] = field(default_factory=list)
+    expectations: dict[int, Expectation | None] = field(default_factory=dict)  # None: deleted
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Changes:
             or self.pauses
             or self.bulk_operations
             or self.jobs_deleted
+            or self.expectations
             or self.attempts
             or self.outputs
             or self.decisions

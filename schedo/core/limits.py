@@ -52,6 +52,9 @@ LAST_RUNS_MAX = 10  # per schedule: how each of them ended, and how long it took
 LAST_FAILURE_TYPE_CHARACTERS_MAX = 100  # of a schedule's last failure
 LAST_FAILURE_CHARACTERS_MAX = 500
 SCHEDULES_MEASURED_MAX = 200  # schedules with metrics of their own
+# All expectations are in memory; each can have two event jobs. A bound for a server of 1,000.
+EXPECTATIONS_MAX = 1_000
+EARLY_RUNS_KEPT = 100  # completed runs after an instant that still waits for its own
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
 

@@ -77,6 +77,8 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     INVOKE = "invoke"  # placed right now, or refused
     ON_FAILURE = "on_failure"  # of another job
+    ON_MISS = "on_miss"  # of an expectation
+    ON_BACK = "on_back"
 
 
 class Location(IntEnum):
@@ -211,6 +213,19 @@ class OnFailure(JobSpec, frozen=True, omit_defaults=True):
     schedule: str | None = None
 
 
+class Expect(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is expected of a schedule's runs, or of work outside, and the event jobs.
+
+    within_us: how long after each instant a run of it must have completed.
+    max_duration_us: how long an attempt may run.
+    """
+
+    within_us: int | None = None
+    max_duration_us: int | None = None
+    on_miss: JobSpec | None = None  # made when it is no longer met
+    on_back: JobSpec | None = None  # made when it is met again
+
+
 class Overlap(StrEnum):
     """What a schedule does when it fires while a run of it has not ended."""
 
@@ -255,6 +270,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True):
     catchup_window_us: int = limits.CATCHUP_WINDOW_US
     catchup_max: int = limits.CATCHUP_MAX
     paused: bool = False
+    expect: Expect | None = None
 
 
 # The owner of a schedule that no code and no file declares.
@@ -329,6 +345,8 @@ class Decision(StrEnum):
     SKIPPED_OVERLAP = "skipped_overlap"
     BUFFERED = "buffered"
     MANUAL = "manual"
+    EXPECTATION_MISSED = "expectation_missed"  # in addition to another decision
+    EXPECTATION_BACK = "expectation_back"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from schedo.core.commit_queue import CommitQueue
+from schedo.core.expectation_table import Expectations
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease, StopReason, StopRequest
 from schedo.core.model import Job, LeaseKey, Location, Trigger
@@ -23,9 +24,12 @@ _new_key: Callable[[tuple[int, int, int]], LeaseKey] = partial(tuple.__new__, Le
 class RunningAttempts:
     """Running attempts by job id; one job has at most one."""
 
-    def __init__(self, jobs: JobTable, workers: WorkerPool, epoch: int) -> None:
+    def __init__(
+        self, jobs: JobTable, workers: WorkerPool, expectations: Expectations, epoch: int
+    ) -> None:
         self._jobs = jobs
         self._workers = workers
+        self._expectations = expectations
         self._epoch = epoch
         self._deadlines = Timers()
         self._stopping: dict[int, StopReason] = {}
@@ -98,6 +102,8 @@ class RunningAttempts:
         self._workers.release(job.worker, key)
         if job.options.timeout_us is not None:
             self._deadlines.cancel(job.id)
+        if job.schedule_id is not None:
+            self._expectations.run_stopped(job)
         if self.unsent:
             self.unsent.discard(key)
         return self._stopping.pop(job.id, None) if self._stopping else None
@@ -158,6 +164,8 @@ class RunningAttempts:
         self._jobs.ready_queues.started(job.queue)
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, now + job.options.timeout_us)
+        if job.schedule_id is not None:
+            self._expectations.run_started(job)
 
 
 def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:

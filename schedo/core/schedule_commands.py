@@ -29,6 +29,7 @@ from schedo.core.commands import (
     UnblockRun,
 )
 from schedo.core.declarations import plan_declaration, works_as
+from schedo.core.expectation_table import Expectations
 from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
 from schedo.core.loads import Appliers, Loaded, LoadSchedule, Needs
@@ -49,8 +50,10 @@ class ScheduleCommands:
         schedules: Schedules,
         jobs: JobTable,
         ids: IdSource,
+        expectations: Expectations,
         follow_up: GiveFollowUp,
     ) -> None:
+        self._expectations = expectations
         self._table = table
         self._schedules = schedules
         self._jobs = jobs
@@ -95,6 +98,7 @@ class ScheduleCommands:
         known = self._find(command.spec.name, loaded)
         if isinstance(known, Needs):
             return known
+        self._expectations.check_room([command.spec])
         if known is None:
             return self._create(command.spec, BY_HAND, now), PutEffect.CREATED
         known = self._table.track(known)
@@ -114,6 +118,7 @@ class ScheduleCommands:
         )
         if loads:
             return Needs(loads)
+        self._expectations.check_room(command.specs)
         known = {n: self._table.track(s) for n, s in found.items() if isinstance(s, Schedule)}
         put = [self._declare_one(known.get(s.name), s, command, now) for s in command.specs]
         owned = [
@@ -145,6 +150,7 @@ class ScheduleCommands:
         schedule = Schedule(ident, spec, now, now, now - 1, first, paused=spec.paused, owner=owner)
         self._table.add(schedule)
         self._table.mark_dirty(schedule)
+        self._expectations.follow_schedule(schedule, now)
         return schedule
 
     def _change(self, schedule: Schedule, spec: ScheduleSpec, now: int) -> PutEffect:
@@ -160,6 +166,7 @@ class ScheduleCommands:
         if effect is PutEffect.CHANGED:
             schedule.updated_at = now
         self._table.mark_dirty(schedule)
+        self._expectations.follow_schedule(schedule, now)
         return effect
 
     def _change_rule(self, schedule: Schedule, old: Rule, now: int) -> None:
@@ -178,6 +185,7 @@ class ScheduleCommands:
         if schedule.blocked is not None:
             self._give_follow_up(UnblockRun(schedule.blocked), now)
         self._table.remove(schedule)
+        self._expectations.forget_schedule(schedule.id)
 
     def _pause(self, schedule: Schedule, command: PauseSchedule, now: int) -> Schedule:
         return self._switch(schedule, True, command.note, now, now)

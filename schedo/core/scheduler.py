@@ -18,6 +18,8 @@ from schedo.core.admission import Admission
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_operations import BulkOperations
 from schedo.core.changes import Changes
+from schedo.core.expectation_table import Expectations
+from schedo.core.expectations import Expectation
 from schedo.core.expiry import Expiry
 from schedo.core.explain import explain
 from schedo.core.ids import IdSource
@@ -71,36 +73,34 @@ class Scheduler:
         self._workers = WorkerPool(sessions.cordoned)
         self._jobs = jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
         self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
-        maker = JobMaker(jobs, self._ids, self._workers)
-        self._schedules = Schedules(table, jobs, self._ids, maker.make_run, self._follow_up)
-        self._transitions = JobTransitions(jobs, self._schedules, maker, ended)
+        ids, follow_up = self._ids, self._follow_up
+        maker = JobMaker(jobs, ids, self._workers)
+        self._schedules = Schedules(table, jobs, ids, maker.make_run, follow_up)
+        self.expectations = expectations = Expectations(jobs, ids, maker)
+        self._transitions = JobTransitions(jobs, self._schedules, maker, expectations, ended)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
-        self._attempts = RunningAttempts(self._jobs, self._workers, epoch)
+        self._attempts = RunningAttempts(jobs, self._workers, expectations, epoch)
         self.waiting = self._jobs.waiting  # the numbers of waiting jobs, by queue and state
         # Queries of records in memory and of running attempts.
         self.find_job, self.find_schedule = self._jobs.find, table.find
         self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
-        self.stop_reason = self._attempts.stop_reason
-        self.unserved = self._workers.groups.unserved
+        self.stop_reason, self.unserved = self._attempts.stop_reason, self._workers.groups.unserved
         self.has_suspects_for = jobs.ready_queues.has_suspects_for
         # The leases of running attempts that wait for a commit or for their gang.
         self.unsent: Set[LeaseKey] = self._attempts.unsent
         # The attempts that the workers must start and stop.
         self.take_leases, self.take_stops = self._attempts.take_leases, self._attempts.take_stops
         of_jobs = JobCommands(self._jobs, self._transitions, self._attempts)
-        of_schedules = ScheduleCommands(table, self._schedules, jobs, self._ids, self._follow_up)
+        of_schedules = ScheduleCommands(table, self._schedules, jobs, ids, expectations, follow_up)
         self._placement = Placement(
             jobs, maker, self._workers, self._attempts, self._transitions, sessions
         )
-        self._loading = Loading(
-            self._loads, jobs, table, self._schedules, self._expiry, self._follow_up
-        )
+        self._loading = Loading(self._loads, jobs, table, self._schedules, self._expiry, follow_up)
         # The loads that the store must carry out, each once; and what they have found.
         self.take_loads, self.deliver = self._loading.take, self._loading.deliver
         self._pauses = Pauses(self._jobs, self._placement.appliers)
-        self.pauses = self._pauses.all
         self._bulk = BulkOperations(self._jobs, self._ids, of_jobs)
-        self.bulk_operations = self._bulk.all
+        self.pauses, self.bulk_operations = self._pauses.all, self._bulk.all
         self._appliers: Appliers = {
             commands.Submit: Admission(jobs, maker, of_jobs.cancel).submit,
             **of_jobs.appliers,
@@ -108,6 +108,7 @@ class Scheduler:
             **self._placement.appliers,
             **self._pauses.appliers,
             **self._bulk.appliers,
+            **expectations.appliers,
             **self._make_sessions(random),
             commands.ConfigureQueue: self._jobs.configure_queue,
             commands.KeepIdempotencyRecord: self._jobs.keep_idempotency_record,
@@ -192,10 +193,12 @@ class Scheduler:
         has_blocked: bool,
         pauses: Sequence[Pause] = (),
         bulk_operations: Sequence[BulkOperation] = (),
+        expectations: Sequence[Expectation] = (),
     ) -> None:
         """Restore the store's snapshot; ready_keys: those with queued jobs."""
         self._pauses.restore(pauses)
         self._bulk.restore(bulk_operations)
+        self.expectations.restore(expectations)
         for queue in queues:
             self._jobs.ready_queues.set_queue(queue)
         for ready_key in ready_keys:
@@ -236,6 +239,7 @@ class Scheduler:
         if self._may_fire:
             self._schedules.fire_due(now, TURN_FIRES_MAX)
         self._jobs.queue_due(now, TURN_ENTRIES_MAX)
+        self.expectations.tick(now)
         self.tick_attempts(now)
 
     def tick_attempts(self, now: int) -> None:
@@ -263,6 +267,7 @@ class Scheduler:
         """Shift the instants that count elapsed time. No commit or load may be under way."""
         self._jobs.shift(delta_us)
         self._schedule_table.shift(delta_us)
+        self.expectations.follow_clock(delta_us)
         self._attempts.shift_deadlines(delta_us)
         self._sessions.shift(delta_us)
         self._placement.shift(delta_us)
@@ -273,7 +278,9 @@ class Scheduler:
         fire_at = self._schedule_table.order.next_at() if self._may_fire else None
         resume_at = self._pauses.next_at()
         backlog_at = self._jobs.backlog.next_at()
-        return earliest(timer and timer[0], fire_at, self.next_timeout_at(), backlog_at, resume_at)
+        limit_at = self.expectations.next_at()
+        others = (self.next_timeout_at(), backlog_at, resume_at, limit_at)
+        return earliest(timer and timer[0], fire_at, *others)
 
     def next_timeout_at(self) -> int | None:
         """Return the next instant at which `tick_attempts` has something to do, or None."""
@@ -324,7 +331,7 @@ class Scheduler:
             self._attempts.take_results(),
             self._placement.take_decided(),
             self._sessions.take_progress(),
-            self._sessions.take_warnings(),
+            self._sessions.take_warnings() + self.expectations.take_warnings(),
             self._transitions.take_failed(),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedo.core.changes import AttemptRecord
 from schedo.core.event_jobs import facts_of_failure
+from schedo.core.expectation_table import Expectations
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.model import ONCE, Job, Trigger
@@ -21,11 +22,13 @@ class JobTransitions:
         jobs: JobTable,
         schedules: Schedules,
         maker: JobMaker,
+        expectations: Expectations,
         ended: dict[State, int] | None,
     ) -> None:
         self._jobs = jobs
         self._schedules = schedules
         self._maker = maker
+        self._expectations = expectations
         self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # the caller's counters
         self._failed: list[FailedAttempt] = []
 
@@ -94,6 +97,7 @@ class JobTransitions:
             self._maker.make_event_job(on_failure, facts, Trigger.ON_FAILURE, now)
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)
+            self._expectations.run_ended(job, now)
 
     def queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
         """Queue the job for a worker."""

@@ -47,6 +47,8 @@ class ClockChanges:
         step_us = self._missed_step()
         if step_us:
             log_step(step_us, " since the store was used last")
+            for expectation in snapshot.expectations:
+                expectation.shift(step_us)
         if step_us or self._mark.boot != clock.boot:
             await self._save(self._mark.offset_us + step_us)
         return replace(snapshot, clock=self._mark)

@@ -36,6 +36,7 @@ from schedo.engine.call_results import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.declarations import Declarations
 from schedo.engine.dispatch import AttachedWorker, Transport
+from schedo.engine.expectations import Expectations
 from schedo.engine.failures import log_fatal
 from schedo.engine.gauges import (
     Gauges,
@@ -87,14 +88,14 @@ class Engine:
         self._invocations = Invocations(self._loop, self.wait, self.cancel)
         self.sessions = Workers(self._loop)
         self.settling = partial(Settling, self._loop)
+        self.expectations = Expectations(self._loop)
         self.declarations = Declarations(self._loop, store)
         self.bulk = BulkRunner(self._loop, store)
         self._pausing = Pausing(self._loop)
         self.pause, self.resume = self._pausing.pause, self._pausing.resume
         self.pauses = self._pausing.list
-        self.flush = self._loop.flush
+        self.flush, self.report = self._loop.flush, self._loop.report
         self.note_progress = self._loop.note_progress
-        self.report = self._loop.report
         self.note_leaving = store.note_leaving
         self.invoke = self._invocations.invoke
         self.reserve = self._invocations.reserve

@@ -34,7 +34,7 @@ from schedo.engine.failure_log import FailureLog
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.progress import ProgressLog
-from schedo.engine.recovery import Reconciliation
+from schedo.engine.recovery import Reconciliation, restore_snapshot
 from schedo.engine.waiters import Decisions, EndWaiters
 from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
@@ -376,9 +376,9 @@ class EngineLoop:
 
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""
-        s = snapshot = await self._clock_changes.began(snapshot)
+        snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
-        scheduler.restore(s.queues, s.ready_keys, s.has_blocked, s.pauses, s.bulk_operations)
+        restore_snapshot(scheduler, snapshot)
         now = self.clock.now()
         for worker in self.dispatcher.workers.values():
             scheduler.apply(AttachWorker(worker.spec), now)

@@ -13,9 +13,21 @@ from schedo.core.running import make_lease
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_status import EMBEDDED_ALONE, kind
 from schedo.engine.dispatch import Dispatcher
-from schedo.store.base import Store
+from schedo.store.base import Snapshot, Store
 
 RUNNING_PAGE = 1_000
+
+
+def restore_snapshot(scheduler: Scheduler, snapshot: Snapshot) -> None:
+    """Give the new scheduler what it needs of the store before its first turn."""
+    scheduler.restore(
+        snapshot.queues,
+        snapshot.ready_keys,
+        snapshot.has_blocked,
+        snapshot.pauses,
+        snapshot.bulk_operations,
+        snapshot.expectations,
+    )
 
 
 class Reconciliation:

@@ -24,6 +24,7 @@ _CHAPTERS = {
     "schedules": "schedules",
     "declarations": "schedules",
     "cron": "schedules",
+    "expectations": "expectations",
     "queues": "queues",
     "workers": "workers",
     "work": "workers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedo.protocol import expectations
 from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
     CommitRequest,
@@ -247,6 +248,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: ShortResponse},
         query=("task_id",),
     ),
+    *expectations.OPERATIONS,
     Operation(
         "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}
     ),

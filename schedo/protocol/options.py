@@ -160,6 +160,12 @@ class EventJobRequest(QueuedFields, kw_only=True):
             shown | {"task": spec.task, "queue": spec.queue, "priority": spec.priority}, cls
         )
 
+    @classmethod
+    def shown(cls, spec: JobSpec) -> Self:
+        """Return the request for the event job without its secrets, for responses."""
+        payload = show_payload(spec.task, spec.payload)
+        return cls.of(msgspec.structs.replace(spec, payload=payload))
+
     def to_spec(self) -> OnFailure:
         """Return the spec of the job, without the facts."""
         spec = OnFailure(
@@ -249,7 +255,7 @@ def option_fields(options: Options) -> dict[str, Any]:  # noqa: C901  # one arm 
     if options.requirements is not None:
         shown.update(requirements_fields(options.requirements))
     if options.on_failure is not None:
-        shown["on_failure"] = show_event_job(options.on_failure)
+        shown["on_failure"] = msgspec.to_builtins(EventJobRequest.shown(options.on_failure))
     return shown
 
 
@@ -259,13 +265,6 @@ def read_event_job(pointer: str, value: EventJobRequest | str | None) -> OnFailu
         return None
     request = EventJobRequest(task=value) if isinstance(value, str) else value
     return fields.read_under(pointer, request.to_spec)
-
-
-def show_event_job(spec: JobSpec) -> dict[str, Any]:
-    """Return the event job as responses show it, as plain JSON data."""
-    shown = msgspec.structs.replace(spec, payload=show_payload(spec.task, spec.payload))
-    fields: dict[str, Any] = msgspec.to_builtins(EventJobRequest.of(shown))
-    return fields
 
 
 def read_delivery(delivery: Delivery | None) -> bool | None:

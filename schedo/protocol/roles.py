@@ -6,12 +6,13 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a token permits. An operator may also view; an admin may do everything."""
+    """What a token permits. An operator may also view and beat; an admin may do everything."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
     WORKER = "worker"
+    BEAT = "beat"
 
 
 # The operations by the role that a token needs for them; None: no token is needed.
@@ -19,7 +20,8 @@ _OPERATIONS: dict[Role | None, str] = {
     None: "check_health check_ready get_openapi get_docs get_docs_file get_problem",
     Role.VIEWER: """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
-        list_schedules get_schedule list_decisions explain_cron list_queues
+        list_schedules get_schedule list_decisions list_expectations get_expectation
+        explain_cron list_queues
         list_workers get_worker list_operations get_operation
         get_metrics get_info short_status
         """,
@@ -31,9 +33,10 @@ _OPERATIONS: dict[Role | None, str] = {
         cordon_worker uncordon_worker drain_worker pause_server resume_server
         """,
     Role.ADMIN: """
-        put_schedule declare reset_schedule delete_schedule delete_job update_queue
-        create_backup advance_clock
+        put_schedule declare reset_schedule delete_schedule put_expectation delete_expectation
+        delete_job update_queue create_backup advance_clock
         """,
+    Role.BEAT: "beat_expectation",
     Role.WORKER: "work",
 }
 ROLES = {name: role for role, names in _OPERATIONS.items() for name in names.split()}

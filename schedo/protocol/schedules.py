@@ -25,6 +25,7 @@ from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid, Problem
 from schedo.protocol import fields
+from schedo.protocol.expect import ExpectationStatus, ExpectRequest, ExpectResponse
 from schedo.protocol.fields import (
     Duration,
     DurationText,
@@ -33,6 +34,7 @@ from schedo.protocol.fields import (
     duration_or_unset,
     instant_or_unset,
     or_unset,
+    read_under,
 )
 from schedo.protocol.jobs import JobResponse
 from schedo.protocol.masking import show_payload
@@ -78,6 +80,7 @@ class ScheduleRequest(JobFields, kw_only=True):
     start_at: Instant | None = None
     end_at: Instant | None = None
     paused: bool = False
+    expect: ExpectRequest | None = None
 
     def to_spec(self, name: str) -> ScheduleSpec:
         """Return the spec of the schedule for the engine."""
@@ -101,6 +104,7 @@ class ScheduleRequest(JobFields, kw_only=True):
             catchup_window_us=fields.read_duration("/catchup_window", self.catchup_window),
             catchup_max=self.catchup_max,
             paused=self.paused,
+            expect=None if self.expect is None else read_under("/expect", self.expect.to_expect),
         )
 
     def _read_rule(self, name: str) -> Rule:
@@ -110,7 +114,7 @@ class ScheduleRequest(JobFields, kw_only=True):
                 f"give exactly one of cron, every and at, not {' and '.join(given) or 'none'}",
                 *(Problem(f"/{each}", "exclude each other") for each in given),
             )
-        when = _read_cron(self.cron, self.tz, name) if self.cron is not None else None
+        when = read_cron(self.cron, self.tz, name) if self.cron is not None else None
         every_us = fields.read_duration_or_none("/every", self.every)
         dst = self.dst or DstRequest()
         return Rule(
@@ -135,7 +139,7 @@ class CronRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     def read(self) -> ParsedRule:
         """Return the checked expression."""
-        return _read_cron(self.cron, self.tz, fields.read_name("/name", self.name))
+        return read_cron(self.cron, self.tz, fields.read_name("/name", self.name))
 
 
 class EmptyRequest(Struct, forbid_unknown_fields=True):
@@ -169,7 +173,8 @@ class ParsedRule(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def _read_cron(text: str, tz: str | None, seed: str) -> ParsedRule:
+def read_cron(text: str, tz: str | None, seed: str) -> ParsedRule:
+    """Return the checked expression; seed: H is a hash of it."""
     parsed = parse_cron(text, seed=seed)
     zone = _read_zone(tz)
     if parsed.tz is not None:
@@ -238,6 +243,8 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     last_job: Id | UnsetType = UNSET
     counters: CountersResponse
     runs: RunHistoryResponse
+    expect: ExpectResponse | UnsetType = UNSET
+    expectation: ExpectationStatus | UnsetType = UNSET
     warnings: list[str]
     effect: PutEffect | UnsetType = UNSET  # of the PUT that this responds to
 
@@ -288,6 +295,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
                 schedule.fired, schedule.missed, schedule.overlap_skipped, schedule.buffered
             ),
             runs=RunHistoryResponse.of(history),
+            expect=UNSET if spec.expect is None else ExpectResponse.of(spec.expect),
             warnings=list(warnings),
             **option_fields(options),
         )

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter
 from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Schedule
@@ -48,6 +49,7 @@ class Snapshot:
     clock: ClockMark = NO_MARK
     pauses: Sequence[Pause] = ()
     bulk_operations: Sequence[BulkOperation] = ()
+    expectations: Sequence[Expectation] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from schedo.core.built_in import may_run
-from schedo.core.model import Job, JobSpec
+from schedo.core.model import Expect, Job, JobSpec, ScheduleSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import SharedCall
@@ -72,6 +72,18 @@ class AppContext:
     def check_event_job(self, request: Request, pointer: str, spec: JobSpec) -> None:
         """Check the job of an event as check_work does; its field is at the pointer."""
         read_under(pointer, lambda: self.check_work(request, spec))
+
+    def check_schedule(self, request: Request, spec: ScheduleSpec) -> None:
+        """Check the jobs of a schedule and of its events as check_work does."""
+        self.check_work(request, spec.job)
+        if spec.expect is not None:
+            self.check_expect(request, "/expect", spec.expect)
+
+    def check_expect(self, request: Request, pointer: str, expect: Expect) -> None:
+        """Check the event jobs of an expectation, whose fields are below the pointer."""
+        for name, spec in (("on_miss", expect.on_miss), ("on_back", expect.on_back)):
+            if spec is not None:
+                self.check_event_job(request, f"{pointer}/{name}", spec)
 
     async def load_schedule_names(self, jobs: list[Job]) -> dict[int, str]:
         """Return the names of the jobs' schedules; they never change, so they are cached."""

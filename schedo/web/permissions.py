@@ -24,7 +24,8 @@ WORKER_LINE = MappingProxyType({"role": "worker", "name": "worker"})
 
 _INCLUDED = {
     Role.VIEWER: frozenset({Role.VIEWER}),
-    Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR}),
+    Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR, Role.BEAT}),
+    Role.BEAT: frozenset({Role.BEAT}),
     Role.ADMIN: frozenset(Role),
     Role.WORKER: frozenset({Role.WORKER}),
 }

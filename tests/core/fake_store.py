@@ -13,6 +13,7 @@ from typing import Any
 from schedo.core import loads
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Output
+from schedo.core.expectations import Expectation
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import (
     DecisionRecord,
@@ -45,6 +46,7 @@ class Written:
     pauses: dict[PauseScope, Pause | None]
     bulk_operations: dict[int, BulkOperation | None]
     jobs_deleted: list[int]
+    expectations: dict[int, Expectation | None]
     attempts: list[AttemptRecord]
     outputs: list[Output]
     decisions: list[DecisionRecord]
@@ -62,6 +64,7 @@ class FakeStore:
     queues: dict[str, Queue] = field(default_factory=dict)
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)
+    expectations: dict[int, Expectation | None] = field(default_factory=dict)
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -74,6 +77,9 @@ class FakeStore:
             job.shift(delta_us)
         for schedule in self.schedules.values():
             schedule.shift(delta_us)
+        for expectation in self.expectations.values():
+            if expectation is not None:
+                expectation.shift(delta_us)
 
     def write(self, written: Written) -> None:
         """Apply a commit: deletes, updates, those without a key before the others, new jobs."""
@@ -97,6 +103,7 @@ class FakeStore:
         self.queues.update((queue.name, queue) for queue in written.queues)
         self.pauses.update(written.pauses)
         self.bulk_operations.update(written.bulk_operations)
+        self.expectations.update(written.expectations)
         self.attempts += written.attempts
         self.outputs += written.outputs
         self.decisions += written.decisions

@@ -101,7 +101,10 @@ class Server:
         pauses = [pause for pause in store.pauses.values() if pause is not None]
         scheduler.waiting.add_snapshot(store.count_waiting())
         operations = [each for each in store.bulk_operations.values() if each is not None]
-        scheduler.restore(queues, store.ready_keys(), store.has_blocked(), pauses, operations)
+        expectations = [each.copy() for each in store.expectations.values() if each is not None]
+        scheduler.restore(
+            queues, store.ready_keys(), store.has_blocked(), pauses, operations, expectations
+        )
         for job in store.unfinished():
             if job.state is State.RUNNING:
                 loaded = store.load_job(job.id)
@@ -133,6 +136,7 @@ class Server:
             dict(changes.pauses),
             dict(changes.bulk_operations),
             list(changes.jobs_deleted),
+            {ident: each and each.copy() for ident, each in changes.expectations.items()},
             list(changes.attempts),
             list(changes.outputs),
             list(changes.decisions),

@@ -7,10 +7,20 @@ import dataclasses
 import pytest
 
 from schedo.core.changes import Changes
+from schedo.core.expectations import Expectation
 from schedo.core.ids import ID_MAX, first_id
 from schedo.core.limits import HOUR, MINUTE
 from schedo.core.loads import LoadExpired, LoadJob, LoadSchedules, LoadTimers, PromoteDue
-from schedo.core.model import Decision, DecisionRecord, Job, Rule, Schedule, ScheduleSpec, Trigger
+from schedo.core.model import (
+    Decision,
+    DecisionRecord,
+    Expect,
+    Job,
+    Rule,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+)
 from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError
@@ -26,6 +36,12 @@ def waiting(job_id: int, due_at: int, *, elapsed: bool) -> Job:
     return make_job(id=job_id, state=State.SCHEDULED, due_at=due_at, due_elapsed=elapsed)
 
 
+def expectation(ident: int, rule: Rule) -> Expectation:
+    made = Expectation(ident, f"e{ident}", True, rule, Expect(within_us=MINUTE), AT, AT, AT, AT)
+    made.early = (AT + 1,)
+    return made
+
+
 def interval(schedule_id: int, next_fire_at: int, **rule: int) -> Schedule:
     every = Rule(every_us=MINUTE, **rule)  # type: ignore[arg-type]
     base = make_schedule(id=schedule_id, name=f"s{schedule_id}", next_fire_at=next_fire_at)
@@ -35,6 +51,23 @@ def interval(schedule_id: int, next_fire_at: int, **rule: int) -> Schedule:
 
 
 class ClockClaims(Claims):
+    @STEPS
+    async def test_the_instants_of_an_intervals_expectation_move_with_the_offset(
+        self, store: Store, step: int
+    ) -> None:
+        elapsed = expectation(1, Rule(every_us=MINUTE))
+        wall = expectation(2, Rule(cron="* * * * *"))
+        await store.commit(Changes(expectations={1: elapsed, 2: wall}))
+
+        await store.save_clock(ClockMark(offset_us=step))
+        moved, fixed = (await store.snapshot()).expectations
+
+        assert (moved.through, moved.early, moved.phase_us) == (AT + step, (AT + step + 1,), step)
+        assert (fixed.through, fixed.early, fixed.phase_us) == (AT, (AT + 1,), 0)
+
+        await store.commit(Changes(expectations={1: moved}))
+        assert (await store.snapshot()).expectations[0] == moved
+
     @STEPS
     async def test_instants_on_the_elapsed_timeline_move_with_the_offset(
         self, store: Store, step: int

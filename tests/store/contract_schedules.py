@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.expectations import Expectation, ExpectationState
 from schedo.core.limits import SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
 from schedo.core.loads import LoadBlocked, LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
     Decision,
     DecisionRecord,
+    Expect,
     JobSpec,
     Options,
     Overlap,
@@ -300,6 +302,40 @@ class ScheduleClaims(Claims):
         assert await store.prune(10, Retention(idempotency_us=10), 9) == 1
         assert await store.find_idempotency_record("old", FINGERPRINT) is None
         assert await store.find_idempotency_record("new", FINGERPRINT) is not None
+
+    async def test_every_field_of_an_expectation_is_in_the_snapshot_until_it_is_deleted(
+        self, store: Store
+    ) -> None:
+        alert = JobSpec("alert", b'{"a":1}', options=Options(tags=("x",)))
+        first = Expectation(
+            5,
+            "nightly",
+            True,
+            Rule(cron="0 1 * * *", tz="Europe/Paris"),
+            Expect(9, 8, alert, JobSpec("fine")),
+            created_at=1,
+            updated_at=2,
+            through=3,
+            since=4,
+            cron_source="@daily",
+            state=ExpectationState.MISSED,
+            missed=6,
+            kept_at=7,
+            long_job_id=8,
+            phase_us=0,
+            lag_us=9,
+            lag_through=10,
+            early=(11, 12),
+        )
+        second = Expectation(6, "laptop", False, Rule(every_us=7), Expect(1), 1, 1, 1, 1)
+        await store.commit(Changes(expectations={5: first, 6: second}))
+        both = await self.reopen(store)
+        await store.commit(Changes(expectations={5: None, 6: second}))
+        one = await self.reopen(store)
+
+        assert both.expectations == [first, second]
+        assert both.last_id >= 6
+        assert one.expectations == [second]
 
     async def test_pauses_of_the_server_are_in_the_snapshot_until_they_end(
         self, store: Store

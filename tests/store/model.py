@@ -14,6 +14,7 @@ from typing import Any
 from schedo.core import limits, loads
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.expectations import Expectation
 from schedo.core.ids import first_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import CapturedOutput
@@ -44,8 +45,7 @@ from tests.store.model_records import (
 )
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
-_ID = attrgetter("id", "attempt")
-_EXPIRY = attrgetter("expires_at", "id")
+_ID, _EXPIRY = attrgetter("id", "attempt"), attrgetter("expires_at", "id")
 
 
 class ModelStore:
@@ -62,6 +62,7 @@ class ModelStore:
         self._queues: dict[str, Queue] = {}
         self._pauses: dict[PauseScope, Pause] = {}
         self._bulk_operations: dict[int, BulkOperation] = {}
+        self._expectations: dict[int, Expectation] = {}
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
         self._decided_at = 0
@@ -104,6 +105,8 @@ class ModelStore:
                 self._schedules[schedule.id] = stored
         put_or_delete(self._pauses, changes.pauses)
         put_or_delete(self._bulk_operations, changes.bulk_operations)
+        copies = {ident: each and each.copy() for ident, each in changes.expectations.items()}
+        put_or_delete(self._expectations, copies)
         for queue in changes.queues.values():
             self._queues[queue.name] = queue.changed()
         add_runs(self._histories, self._schedules, changes)
@@ -115,23 +118,22 @@ class ModelStore:
         self._check_open()
         delta_us = mark.offset_us - self._clock.offset_us
         self._clock = mark
-        for job in self._jobs.values():
-            job.shift(delta_us)
-        for schedule in self._schedules.values():
-            schedule.shift(delta_us)
+        for records in (self._jobs, self._schedules, self._expectations):
+            for record in records.values():
+                record.shift(delta_us)
 
     async def snapshot(self) -> Snapshot:
         self._check_open()
         self._epoch += 1
         jobs = self._jobs.values()
         self._waiting = count_waiting(jobs)
+        ids = (*self._jobs, *self._schedules, *self._expectations, *self._bulk_operations)
         queued = {job.ready_key for job in jobs if job.state is State.QUEUED}
         return Snapshot(
             epoch=self._epoch,
-            last_id=max(
-                first_id(self._decided_at), *self._jobs, *self._schedules, *self._bulk_operations, 0
-            ),
+            last_id=max([first_id(self._decided_at), *ids]),
             bulk_operations=[each for _, each in sorted(self._bulk_operations.items())],
+            expectations=[each.copy() for _, each in sorted(self._expectations.items())],
             pauses=[pause for _, pause in sorted(self._pauses.items())],
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),

@@ -12,6 +12,7 @@ from schedo.core import limits
 from schedo.core.changes import Changes
 from schedo.core.run_history import EndedRun
 from schedo.core.states import State
+from schedo.protocol.expectations import ExpectationRequest, ExpectationResponse
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.protocol.jobs import JobRequest, JobResponse
 from schedo.protocol.operation import Operation
@@ -57,6 +58,7 @@ SECTIONS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "Right now": (InvokeRequest, ReserveRequest),
     "Workers": (WorkerResponse,),
     "Schedules": (ScheduleRequest,),
+    "Expectations": (ExpectationRequest, ExpectationResponse),
     "Queues": (QueuePatch,),
     "Short forms": (ShortRequest,),
 }
@@ -90,6 +92,7 @@ async def test_every_metric_is_documented(world: World) -> None:
     await world.put("/v1/schedules/s", {"cron": "@daily", "task": "t"})
     ended = EndedRun((await world.engine.get_schedule("s")).id, 1, State.COMPLETED, T0, 1, None)
     await world.engine.store.commit(Changes(ended_runs=[ended]))
+    await world.put("/v1/expectations/e", {"every": "1h", "within": "1m"})
     page = (await world.get("/metrics")).body.decode()
 
     found = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))

@@ -20,13 +20,13 @@ from schedo.web.permissions import TokenPermission, digest, parse_tokens
 from schedo.web.settings import WebSettings
 from tests.web.world import Headers, World
 
-# Who may call each operation: v viewer, o operator, a admin, w worker; "-" needs no token.
+# Who may call each operation: v viewer, o operator, a admin, w worker, b beat; "-" needs no token.
 TABLE = {
     "voa": """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_workers get_worker list_operations get_operation
         list_schedules get_schedule list_decisions explain_cron list_queues
-        short_status get_metrics get_info
+        list_expectations get_expectation short_status get_metrics get_info
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation
@@ -36,10 +36,11 @@ TABLE = {
         pause_server resume_server
         """,
     "a": """
-        put_schedule declare reset_schedule delete_schedule delete_job update_queue
-        create_backup advance_clock
+        put_schedule declare reset_schedule delete_schedule put_expectation delete_expectation
+        delete_job update_queue create_backup advance_clock
         """,
     "aw": "work",
+    "oab": "beat_expectation",
     "-": "check_health check_ready get_openapi get_docs get_docs_file get_problem",
 }
 ALLOWED = {name: letters for letters, names in TABLE.items() for name in names.split()}
@@ -108,7 +109,7 @@ def test_the_table_has_exactly_the_operations() -> None:
 
 
 def test_the_document_names_the_role_of_every_operation() -> None:
-    names = {"voa": "viewer", "oa": "operator", "a": "admin", "aw": "worker"}
+    names = {"voa": "viewer", "oa": "operator", "a": "admin", "aw": "worker", "oab": "beat"}
     for item in build_document()["paths"].values():
         for described in item.values():
             role = names.get(ALLOWED[described["operationId"]])
@@ -212,7 +213,10 @@ FORM = "line 1: write role=ROLE name=NAME queues=a,b tasks=x,y behind the token,
     ("text", "message"),
     [
         ("\n# x\n", "there is no token in it"),
-        (f"{MAIL}", "line 1: write role=viewer, role=operator, role=admin, role=worker behind"),
+        (
+            f"{MAIL}",
+            "line 1: write role=viewer, role=operator, role=admin, role=worker, role=beat behind",
+        ),
         (f"{MAIL} role=root name=x", "line 1: write role=viewer"),
         (f"{MAIL} role={MAIL} name=x", "line 1: write role=viewer"),
         (f"{MAIL} role=Admin name=x", "line 1: write role=viewer"),

@@ -41,9 +41,14 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
     (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
     (last_id,) = connection.execute(queries.LAST_ID).fetchone()
     (decided_at,) = connection.execute(queries.DECIDED_AT).fetchone()
+    clock = load_clock(connection)
+    expectations = [
+        rows.expectation_from_row(row, clock.offset_us)
+        for row in connection.execute(queries.EXPECTATIONS)
+    ]
     return Snapshot(
         epoch=epoch,
-        last_id=max(last_id, first_id(decided_at)),
+        last_id=max(last_id, first_id(decided_at), *(each.id for each in expectations)),
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
         pauses=[rows.pause_from_row(row) for row in connection.execute(queries.PAUSES)],
         bulk_operations=[
@@ -52,7 +57,8 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
         ],
         ready_keys=[rows.ready_key_from_row(row) for row in connection.execute(queries.READY_KEYS)],
         has_blocked=bool(connection.execute(queries.BLOCKED, (0, 1)).fetchall()),
-        clock=load_clock(connection),
+        clock=clock,
+        expectations=expectations,
     )
 
 

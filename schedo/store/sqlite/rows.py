@@ -19,6 +19,7 @@ import msgspec
 
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
+from schedo.core.expectations import Expectation
 from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Pause, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Requirements
 from schedo.core.run_history import EndedRun, LastRun, RunHistory
@@ -67,6 +68,11 @@ SCHEDULE = Columns(
 )
 QUEUE = Columns(Queue, fixed=("name",))
 PAUSE = Columns(Pause, fixed=("scope",))
+EXPECTATION = Columns(
+    Expectation,
+    codecs={"early": Codec("encode(record.early).decode()", "decode_instants({})")},
+    scope={"decode_instants": msgspec.json.Decoder(tuple[int, ...]).decode},
+)
 RUN_HISTORY = Columns(
     RunHistory,
     codecs={"last_runs": Codec("", "decode_runs({})")},
@@ -90,6 +96,8 @@ queue_row = QUEUE.compile_row(QUEUE.names)
 queue_from_row: Callable[[Row], Queue] = QUEUE.compile_record()
 pause_row = PAUSE.compile_row(PAUSE.names)
 pause_from_row: Callable[[Row], Pause] = PAUSE.compile_record()
+_expectation_row = EXPECTATION.compile_row(EXPECTATION.names)
+_expectation_from_row: Callable[[Row], Expectation] = EXPECTATION.compile_record()
 decision_row = DECISION.compile_row(DECISION.names)
 decision_from_row: Callable[[Row], DecisionRecord] = DECISION.compile_record()
 history_from_row: Callable[[Row], RunHistory] = RUN_HISTORY.compile_record()
@@ -169,6 +177,21 @@ def ended_run_row(run: EndedRun) -> Row:
         *(run.schedule_id, run.state.value, run.ended_at, run.job_id, failure),
         _encode(last).decode(),
     )
+
+
+def expectation_row(expectation: Expectation, offset_us: int) -> Row:
+    """Return the values of EXPECTATION.names."""
+    if offset_us:
+        expectation = expectation.copy()
+        expectation.shift(-offset_us)
+    return _expectation_row(expectation)
+
+
+def expectation_from_row(row: Row, offset_us: int) -> Expectation:
+    """Return the expectation of the values of EXPECTATION.names."""
+    expectation = _expectation_from_row(row)
+    expectation.shift(offset_us)
+    return expectation
 
 
 def attempt_row(attempt: AttemptRecord, *, has_job: bool) -> dict[str, Any]:

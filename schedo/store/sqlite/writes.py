@@ -27,6 +27,7 @@ from schedo.store.sqlite.histories import ADD_ENDED_RUN, ADD_ENDED_RUNS, DELETE_
 from schedo.store.sqlite.rows import (
     ATTEMPT,
     DECISION,
+    EXPECTATION,
     IDEMPOTENCY_RECORD,
     JOB,
     PAUSE,
@@ -93,6 +94,8 @@ UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
 DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
 UPSERT_BULK_OPERATION = "INSERT OR REPLACE INTO bulk_operation (id, record) VALUES (?, ?)"
 DELETE_BULK_OPERATION = "DELETE FROM bulk_operation WHERE id = ?"
+UPSERT_EXPECTATION = _insert("expectation", EXPECTATION.names) + _or_update("id", EXPECTATION.names)
+DELETE_EXPECTATION = "DELETE FROM expectation WHERE id = ?"
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
 # A late result may belong to a pruned job; its record would never be deleted. A job that the same
@@ -280,6 +283,11 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(UPSERT_PAUSE, [rows.pause_row(p) for p in changes.pauses.values() if p]),
         Statement(DELETE_PAUSE, [(scope.value,) for scope, p in changes.pauses.items() if not p]),
+        Statement(
+            UPSERT_EXPECTATION,
+            [rows.expectation_row(e, offset_us) for e in changes.expectations.values() if e],
+        ),
+        Statement(DELETE_EXPECTATION, [(i,) for i, e in changes.expectations.items() if e is None]),
         Statement(
             UPSERT_BULK_OPERATION,
             [rows.bulk_operation_row(each) for each in changes.bulk_operations.values() if each],

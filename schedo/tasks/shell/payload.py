@@ -15,11 +15,11 @@ _GRACE_US_MAX = limits.HOUR
 _WORD_BYTES_MAX = 131_071  # Linux's limit of an argument or a variable (MAX_ARG_STRLEN)
 
 # Variables that change which code a program loads at its start, and variables that schedo sets.
-# The facts of a failure are in the payload of an event job: see core/event_jobs.py.
+# The facts of an event are in the payload of an event job: see core/event_jobs.py.
 # PATH is allowed: crontabs set it, and a command can set it, too.
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = re.compile(
-    r"(SCHEDO_(?!FAILED_).*|TRACEPARENT|TRACESTATE|LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH"
+    r"(SCHEDO_(?!FAILED_|EXPECTATION_).*|TRACEPARENT|TRACESTATE|LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH"
     r"|BASH_ENV|BASH_FUNC_.*|ENV|IFS|SHELLOPTS|BASHOPTS|PS4"
     r"|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PERL5LIB|PERL5OPT|RUBYLIB|RUBYOPT|NODE_OPTIONS)\Z"
 )

@@ -69,7 +69,7 @@ def _read_schedules(
             if entry.name in specs:
                 raise Invalid.field("/name", f"there are two schedules {entry.name!r}")
             spec = _reuse_payload(entry.to_spec(entry.name), known[entry.name])
-            context.check_work(request, spec.job)
+            context.check_schedule(request, spec)
             specs[entry.name] = spec
         except SchedoError as error:
             problems += _place(f"/schedules/{at}", error)

@@ -29,6 +29,7 @@ from schedo.protocol.prometheus import (
     render_labels,
 )
 from schedo.web.context import AppContext
+from schedo.web.handlers.expectation_metrics import render_expectations
 from schedo.web.handlers.process_metrics import read_process
 from schedo.web.handlers.schedule_metrics import read_schedules, render_schedules
 from schedo.web.http import Request, Response
@@ -60,6 +61,7 @@ def _render(
     families += [*_render_state(context, gauges), *_render_queues(gauges), *read_process()]
     yield
     families += render_schedules(schedules)
+    families += render_expectations(context.engine.expectations.all())
     yield
     return render_exposition(families)
 

@@ -25,6 +25,7 @@ from schedo.protocol.declarations import (
     is_owner,
     list_edited,
 )
+from schedo.protocol.expect import ExpectationStatus
 from schedo.protocol.fields import duration_or_unset, or_unset
 from schedo.protocol.jobs import job_fields
 from schedo.protocol.query import (
@@ -60,7 +61,7 @@ _LOADED_SCHEDULES = 50  # at a time
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
-    context.check_work(request, spec.job)
+    context.check_schedule(request, spec)
     # The schedule that it replaces is loaded.
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
     owner, takeover = _read_owner(request), None
@@ -227,6 +228,9 @@ def _describe(
     history = histories.get(schedule.id, NO_RUNS)
     response = ScheduleResponse.of(schedule, shown, _explain(rule), warnings, history)
     response.edited = edited or UNSET
+    expectation = context.engine.expectations.of_schedule(schedule.id)
+    if expectation is not None:
+        response.expectation = ExpectationStatus.of(expectation)
     return response
 
 

@@ -1,0 +1,49 @@
+"""The calls of the HTTP API for named expectations, as Operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schedo.client.messages import Operation, Record
+from schedo.client.options import render_options
+from schedo.client.rest import (
+    JSON,
+    encode,
+    get,
+    post,
+    quote_part,
+    read_items,
+    read_nothing,
+    read_record,
+)
+
+
+def _expectation(name: str) -> str:
+    return f"/v1/expectations/{quote_part(name)}"
+
+
+def put_expectation(name: str, spec: Mapping[str, Any]) -> Operation[Record]:
+    """Create or change a named expectation; return it."""
+    body = encode(render_options(spec))
+    return Operation("PUT", _expectation(name), read_record, body, JSON, is_repeatable=True)
+
+
+def list_expectations() -> Operation[list[Record]]:
+    """Return the named expectations."""
+    return get("/v1/expectations", read_items)
+
+
+def get_expectation(name: str) -> Operation[Record]:
+    """Return a named expectation, and whether it is met."""
+    return get(_expectation(name), read_record)
+
+
+def delete_expectation(name: str) -> Operation[None]:
+    """Delete a named expectation. It is not repeatable: a second request gets a 404."""
+    return Operation("DELETE", _expectation(name), read_nothing)
+
+
+def beat(name: str) -> Operation[Record]:
+    """Note that the work outside has been done."""
+    return post(f"{_expectation(name)}/beat", {}, is_repeatable=True)

@@ -1,0 +1,316 @@
+"""The expectations of one server: their limits, their event jobs, and the commands on them.
+
+All of them are in memory, so a run that completes and a beat change them at once. The change, its
+event job and the completed run are in the same commit: none of them is lost or doubled by a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from schedo.core.commands import Command, PutEffect
+from schedo.core.event_jobs import Facts
+from schedo.core.expectations import Expectation, ExpectationSpec, ExpectationState
+from schedo.core.ids import IdSource, render_id
+from schedo.core.instants import render_instant
+from schedo.core.job_maker import JobMaker
+from schedo.core.job_table import JobTable
+from schedo.core.limits import EXPECTATIONS_MAX, SECOND, TURN_FIRES_MAX
+from schedo.core.loads import Appliers, Loaded
+from schedo.core.model import Decision, DecisionRecord, Job, Schedule, ScheduleSpec, Trigger
+from schedo.core.states import State
+from schedo.core.timers import Timers, earliest
+from schedo.errors import Conflict, NotFound
+
+_OK, _MISSED = ExpectationState
+
+
+class PutExpectation(Command[tuple[Expectation, PutEffect]], frozen=True):
+    """Create a named expectation or change it to the spec."""
+
+    spec: ExpectationSpec
+
+
+class DeleteExpectation(Command[None], frozen=True):
+    """Delete a named expectation. Raises NotFound."""
+
+    name: str
+
+
+class Beat(Command[Expectation], frozen=True):
+    """Note that the work outside has been done. Raises NotFound."""
+
+    name: str
+
+
+class Expectations:
+    """The expectations by id; that of a schedule has the schedule's id."""
+
+    def __init__(self, jobs: JobTable, ids: IdSource, maker: JobMaker) -> None:
+        self._jobs = jobs
+        self._ids = ids
+        self._maker = maker
+        self._by_id: dict[int, Expectation] = {}
+        self._named: dict[str, int] = {}
+        self._limits = Timers()  # by the id of the expectation
+        self._long = Timers()  # by the id of the job: when its attempt runs for too long
+        self._now = 0  # of the last tick
+        self._warnings: list[str] = []
+        self.find = self._by_id.get
+        self.appliers: Appliers = {
+            PutExpectation: self._put,
+            DeleteExpectation: self._delete,
+            Beat: self._beat,
+        }
+
+    def all(self) -> Iterable[Expectation]:
+        """Return all expectations, in no order."""
+        return self._by_id.values()
+
+    def restore(self, expectations: Iterable[Expectation]) -> None:
+        """Restore the expectations of the store."""
+        for each in expectations:
+            self._add(each)
+
+    def take_warnings(self) -> list[str]:
+        """Return what to log since the last call."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
+
+    # Time.
+
+    def tick(self, now: int) -> None:
+        """Handle a bounded number of limits that have passed."""
+        self._now = now
+        for _, ident in self._limits.pop_due(now, TURN_FIRES_MAX):
+            self._check(self._by_id[ident], now)
+        for _, job_id in self._long.pop_due(now, TURN_FIRES_MAX):
+            job = self._jobs.find(job_id)
+            assert job is not None, "a running job is in memory"
+            self._note_long(job, now)
+
+    def next_at(self) -> int | None:
+        """Return the next limit, or None."""
+        limit, long = self._limits.first(), self._long.first()
+        return earliest(limit and limit[0], long and long[0])
+
+    def follow_clock(self, delta_us: int) -> None:
+        """Follow a change of the wall clock: limits count elapsed time."""
+        self._long.shift(delta_us)
+        for each in self._by_id.values():
+            if each.follow_clock(delta_us, self._now):
+                self._jobs.changes.expectations[each.id] = each
+            self._arm(each)
+
+    # Schedules and their runs.
+
+    def check_room(self, specs: Sequence[ScheduleSpec]) -> None:
+        """Raise Conflict if these schedules would bring too many expectations."""
+        names = {spec.name for spec in specs if spec.expect is not None}
+        if names:
+            names -= {each.name for each in self._by_id.values() if each.of_schedule}
+            self._check_room(len(names))
+
+    def follow_schedule(self, schedule: Schedule, now: int) -> None:
+        """Expect what the schedule now says, if anything."""
+        known, spec = self._by_id.get(schedule.id), schedule.spec
+        if spec.expect is None:
+            self.forget_schedule(schedule.id)
+            return
+        through = max(schedule.evaluated_through, now - 1)
+        if known is None:
+            known = Expectation(
+                schedule.id, spec.name, True, spec.rule, spec.expect, now, now, through, now
+            )
+            known.phase_us = schedule.phase_us
+            self._add(known)
+        elif known.rule != spec.rule:
+            known.rule, known.phase_us = spec.rule, schedule.phase_us
+            known.through, known.early = through, ()
+        known.expect, known.updated_at = spec.expect, now
+        self._changed(known)
+
+    def forget_schedule(self, schedule_id: int) -> None:
+        """Remove the expectation of the schedule, if it has one."""
+        if self._by_id.pop(schedule_id, None) is not None:
+            self._removed(schedule_id)
+
+    def run_started(self, job: Job) -> None:
+        """Watch how long the attempt of the run takes, if that is limited."""
+        known = self._by_id.get(job.schedule_id or 0)
+        longest = None if known is None else known.expect.max_duration_us
+        if longest is not None and job.started_at is not None:
+            self._long.arm(job.id, job.started_at + longest)
+
+    def run_stopped(self, job: Job) -> None:
+        """Watch the attempt no longer."""
+        self._long.cancel(job.id)
+
+    def run_ended(self, job: Job, now: int) -> None:
+        """Settle the instant of the run if it has completed."""
+        known = self._by_id.get(job.schedule_id or 0)
+        if known is None or job.state is not State.COMPLETED:
+            return
+        self._check(known, now)  # its limit may have passed before this turn
+        instant = None if job.trigger is Trigger.MANUAL else job.scheduled_for
+        known.complete(instant, stands_for_earlier=job.missed_count > 0)
+        self._keep(known, job.scheduled_for or now, now, job.id)
+
+    # Commands.
+
+    def _put(
+        self, command: PutExpectation, now: int, loaded: Loaded
+    ) -> tuple[Expectation, PutEffect]:
+        spec = command.spec
+        known = self._by_id.get(self._named.get(spec.name, 0))
+        if known is None:
+            self._check_room(1)
+            ident = self._ids.next(now)
+            known = Expectation(ident, spec.name, False, spec.rule, spec.expect, now, now, now, now)
+            known.cron_source = spec.cron_source
+            self._add(known)
+            self._changed(known)
+            return known, PutEffect.CREATED
+        before = ExpectationSpec(known.name, known.rule, known.expect, known.cron_source)
+        if before == spec:
+            return known, PutEffect.UNCHANGED
+        known.rule, known.expect, known.cron_source = spec.rule, spec.expect, spec.cron_source
+        known.updated_at = now
+        self._changed(known)
+        return known, PutEffect.CHANGED
+
+    def _delete(self, command: DeleteExpectation, now: int, loaded: Loaded) -> None:
+        ident = self._find_named(command.name).id
+        del self._by_id[ident], self._named[command.name]
+        self._removed(ident)
+
+    def _beat(self, command: Beat, now: int, loaded: Loaded) -> Expectation:
+        known = self._find_named(command.name)
+        self._check(known, now)
+        known.beat(now)
+        self._keep(known, now, now, None)
+        return known
+
+    def _find_named(self, name: str) -> Expectation:
+        known = self._by_id.get(self._named.get(name, 0))
+        if known is None:
+            raise NotFound(f"there is no expectation {name!r}")
+        return known
+
+    def _check_room(self, new: int) -> None:
+        if len(self._by_id) + new > EXPECTATIONS_MAX:
+            raise Conflict(f"there are {EXPECTATIONS_MAX} expectations; that is the most")
+
+    # Changes of one expectation.
+
+    def _add(self, expectation: Expectation) -> None:
+        self._by_id[expectation.id] = expectation
+        if not expectation.of_schedule:
+            self._named[expectation.name] = expectation.id
+        self._arm(expectation)
+
+    def _changed(self, expectation: Expectation) -> None:
+        self._jobs.changes.expectations[expectation.id] = expectation
+        self._arm(expectation)
+
+    def _removed(self, ident: int) -> None:
+        self._limits.cancel(ident)
+        self._jobs.changes.expectations[ident] = None
+
+    def _arm(self, expectation: Expectation) -> None:
+        limit = expectation.limit()
+        if limit is None:
+            self._limits.cancel(expectation.id)
+        else:
+            self._limits.arm(expectation.id, limit)
+
+    def _check(self, expectation: Expectation, now: int) -> None:
+        """Note the instants whose limit has passed."""
+        overdue = expectation.take_overdue(now)
+        if overdue is None:
+            return
+        within_s = (expectation.expect.within_us or 0) / SECOND
+        what = "no run has completed" if expectation.of_schedule else "no beat has come"
+        message = f"{what} within {within_s:g} s after {render_instant(overdue.instant)}"
+        self._miss(expectation, overdue.instant, overdue.number, message, None, now)
+
+    def _note_long(self, job: Job, now: int) -> None:
+        known = self._by_id.get(job.schedule_id or 0)
+        longest = None if known is None else known.expect.max_duration_us
+        if known is None or longest is None or known.long_job_id == job.id:
+            return
+        known.long_job_id = job.id
+        message = f"job {render_id(job.id)} has run for more than {longest / SECOND:g} s"
+        self._miss(known, job.scheduled_for or now, 1, message, job.id, now)
+
+    def _miss(  # what is said of the miss
+        self,
+        expectation: Expectation,
+        instant: int,
+        count: int,
+        message: str,
+        job_id: int | None,
+        now: int,
+    ) -> None:
+        """Note misses; the first one after a time without any changes the state."""
+        expectation.missed += count
+        event_job = None
+        if expectation.state is _OK:
+            expectation.state, expectation.since = _MISSED, now
+            facts = {"message": message, "scheduled_for": render_instant(instant)}
+            event_job = self._make_job(expectation, Trigger.ON_MISS, facts, job_id, now)
+            self._warnings.append(f"{_name(expectation)} is missed: {message}")
+        if expectation.of_schedule:
+            self._decide(expectation, instant, Decision.EXPECTATION_MISSED, event_job, count, now)
+        self._changed(expectation)
+
+    def _keep(self, expectation: Expectation, instant: int, now: int, job_id: int | None) -> None:
+        """Note a completed run or a beat; after a miss, the expectation is met again."""
+        expectation.kept_at = now
+        if expectation.state is _MISSED:
+            facts = {"missed_since": render_instant(expectation.since)}
+            expectation.state, expectation.since = _OK, now
+            event_job = self._make_job(expectation, Trigger.ON_BACK, facts, job_id, now)
+            if expectation.of_schedule:
+                self._decide(expectation, instant, Decision.EXPECTATION_BACK, event_job, 1, now)
+            self._warnings.append(f"{_name(expectation)} is met again")
+        self._changed(expectation)
+
+    def _make_job(
+        self,
+        expectation: Expectation,
+        trigger: Trigger,
+        facts: dict[str, str],
+        job_id: int | None,
+        now: int,
+    ) -> int | None:
+        expect = expectation.expect
+        spec = expect.on_miss if trigger is Trigger.ON_MISS else expect.on_back
+        if spec is None:
+            return None
+        values = {
+            "event": "missed" if trigger is Trigger.ON_MISS else "back",
+            "at": render_instant(now),
+            "schedule" if expectation.of_schedule else "name": expectation.name,
+            **facts,
+        }
+        if job_id is not None:
+            values["job"] = render_id(job_id)
+        return self._maker.make_event_job(spec, Facts("expectation", values), trigger, now).id
+
+    def _decide(  # the fields of the record
+        self,
+        expectation: Expectation,
+        instant: int,
+        decision: Decision,
+        job_id: int | None,
+        count: int,
+        now: int,
+    ) -> None:
+        record = DecisionRecord(expectation.id, instant, now, decision, job_id, count)
+        self._jobs.changes.decisions.append(record)
+
+
+def _name(expectation: Expectation) -> str:
+    kind = "of the schedule " if expectation.of_schedule else ""
+    return f"the expectation {kind}{expectation.name!r}"

@@ -1,0 +1,55 @@
+"""The calls of the engine about expectations."""
+
+from __future__ import annotations
+
+from schedo.core.commands import PutEffect
+from schedo.core.expectation_table import Beat, DeleteExpectation, PutExpectation
+from schedo.core.expectations import Expectation, ExpectationSpec
+from schedo.engine.loop import EngineLoop
+from schedo.errors import NotFound
+
+
+class Expectations:
+    """The expectations of one engine. All of them are in memory."""
+
+    def __init__(self, loop: EngineLoop) -> None:
+        self._loop = loop
+
+    async def put(self, spec: ExpectationSpec) -> tuple[Expectation, PutEffect]:
+        """Create the named expectation or change it to the spec; return it and what that did."""
+        return await self._loop.try_enqueue(
+            PutExpectation(spec), lambda reply: (reply[0].copy(), reply[1])
+        )
+
+    async def delete(self, name: str) -> None:
+        """Delete the named expectation."""
+        await self._loop.try_enqueue(DeleteExpectation(name))
+
+    async def beat(self, name: str) -> Expectation:
+        """Note a beat of the named expectation; return its record."""
+        return await self._loop.try_enqueue(Beat(name), Expectation.copy)
+
+    def get(self, name: str) -> Expectation:
+        """Return the named expectation; raise NotFound."""
+        found = next((each for each in self.named() if each.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no expectation {name!r}")
+        return found
+
+    def named(self) -> list[Expectation]:
+        """Return the named expectations, by name."""
+        return sorted(
+            (each for each in self.all() if not each.of_schedule), key=lambda each: each.name
+        )
+
+    def of_schedule(self, schedule_id: int) -> Expectation | None:
+        """Return the expectation of the schedule, if it has one."""
+        if self._loop.failure is not None:
+            return None
+        return self._loop.scheduler.expectations.find(schedule_id)
+
+    def all(self) -> list[Expectation]:
+        """Return all expectations; none while the engine has failed."""
+        if self._loop.failure is not None:
+            return []
+        return list(self._loop.scheduler.expectations.all())

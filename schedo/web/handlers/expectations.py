@@ -1,0 +1,49 @@
+"""Named expectations of work outside of schedo, and their beats."""
+
+from __future__ import annotations
+
+import msgspec
+
+from schedo.core.commands import PutEffect
+from schedo.core.expectations import Expectation
+from schedo.protocol import fields
+from schedo.protocol.expectations import ExpectationRequest, ExpectationResponse
+from schedo.web.context import AppContext
+from schedo.web.http import Request, Response
+from schedo.web.pages import page_response
+
+
+async def put_expectation(context: AppContext, request: Request) -> Response:
+    spec = (await request.read(ExpectationRequest)).to_spec(_name(request))
+    context.check_expect(request, "", spec.expect)
+    expectation, effect = await context.engine.expectations.put(spec)
+    response = ExpectationResponse.of(expectation)
+    response.effect = effect
+    location = (b"location", f"/v1/expectations/{spec.name}".encode())
+    status = 201 if effect is PutEffect.CREATED else 200
+    return Response(status, msgspec.json.encode(response)).with_headers(location)
+
+
+async def list_expectations(context: AppContext, request: Request) -> Response:
+    return await page_response(ExpectationResponse.of, context.engine.expectations.named())
+
+
+async def get_expectation(context: AppContext, request: Request) -> Response:
+    return _respond(context.engine.expectations.get(_name(request)))
+
+
+async def delete_expectation(context: AppContext, request: Request) -> Response:
+    await context.engine.expectations.delete(_name(request))
+    return Response(204, b"")
+
+
+async def beat_expectation(context: AppContext, request: Request) -> Response:
+    return _respond(await context.engine.expectations.beat(_name(request)))
+
+
+def _respond(expectation: Expectation) -> Response:
+    return Response(200, msgspec.json.encode(ExpectationResponse.of(expectation)))
+
+
+def _name(request: Request) -> str:
+    return fields.read_name("/name", request.params["name"])
