@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from schedo.client.options import Retry
     from schedo.client.sync import Client
     from schedo.tasks.current_job import CurrentJob, Discard, Snooze, current_job, report_progress
+    from schedo.tasks.log_records import name_jobs_in_logs
     from schedo.worker.remote.worker import Worker
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Snooze",
     "Worker",
     "current_job",
+    "name_jobs_in_logs",
     "report_progress",
 ]
 
@@ -52,6 +54,7 @@ _MODULES = {
     "Snooze": "schedo.tasks.current_job",
     "Worker": "schedo.worker.remote.worker",
     "current_job": "schedo.tasks.current_job",
+    "name_jobs_in_logs": "schedo.tasks.log_records",
     "report_progress": "schedo.tasks.current_job",
 }
 

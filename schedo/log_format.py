@@ -28,15 +28,23 @@ def quiet_libraries() -> None:
 def make_handler(form: LogFormat) -> logging.Handler:
     """Return a handler that writes to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(make_formatter(form))
     return handler
+
+
+def make_formatter(form: LogFormat) -> logging.Formatter:
+    """Return the formatter of log lines."""
+    return JsonFormatter() if form == "json" else TextFormatter()
 
 
 class TextFormatter(logging.Formatter):
     """Formats a record as "instant level logger: message"."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_instant(record)} {record.levelname.lower():7} {record.name}: {_text(record)}"
+        job = _job(record)
+        of_job = f"job {job['job']} of task {job['task']}: " if job else ""
+        level = record.levelname.lower()
+        text = f"{_instant(record)} {level:7} {record.name}: {of_job}{_text(record)}"
         return _CONTROL.sub(_escape, text)
 
 
@@ -50,11 +58,18 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line.update(_job(record))
         line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["traceback"] = logging.Formatter().formatException(record.exc_info)
         # An exception's text may contain lone surrogates, for example from file names.
         return orjson.dumps({key: _clean(value) for key, value in line.items()}).decode()
+
+
+def _job(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the job and the task of the handler that logged it, if one did."""
+    job = getattr(record, "schedo_job", "-")
+    return {} if job == "-" else {"job": job, "task": getattr(record, "schedo_task", "-")}
 
 
 def _clean(value: Any) -> Any:

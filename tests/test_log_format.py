@@ -25,6 +25,20 @@ def test_a_text_line_has_instant_level_logger_and_message() -> None:
     assert line == "2026-11-20T11:04:05.250Z warning shop: order 7 is late"
 
 
+def test_a_line_names_the_job_of_the_handler_that_logged_it() -> None:
+    found = record("late")
+    found.schedo_job, found.schedo_task = "0000000000011", "send"
+    outside = record("late")
+    outside.schedo_job = outside.schedo_task = "-"
+
+    text = "warning shop: job 0000000000011 of task send: late"
+    assert TextFormatter().format(found) == f"2026-11-20T11:04:05.250Z {text}"
+    line = json.loads(JsonFormatter().format(found))
+    assert (line["job"], line["task"]) == ("0000000000011", "send")
+    assert TextFormatter().format(outside).endswith("shop: late")
+    assert "job" not in json.loads(JsonFormatter().format(outside))
+
+
 def test_a_message_with_line_breaks_stays_one_line() -> None:
     line = TextFormatter().format(record("%s", "a\nforged\x1b[2J\u2028", is_error=True))
 

@@ -130,9 +130,9 @@ def entered(context: AttemptContext) -> Iterator[None]:
         _current.reset(token)
 
 
-def has_current_job() -> bool:
-    """Whether a handler makes this call."""
-    return _current.get(None) is not None
+def find_context() -> AttemptContext | None:
+    """Return the attempt whose handler makes this call, or None outside of a handler."""
+    return _current.get(None)
 
 
 def report_progress(

@@ -115,7 +115,9 @@ class _Attempt(msgspec.Struct, eq=False):
     def _end(self, outcome: Outcome) -> None:
         if not self._is_over:
             self._is_over = True
-            self._on_end(AttemptResult(self._context.lease.key, outcome))
+            output = self._context.output
+            captured = () if output is None else output.end()
+            self._on_end(AttemptResult(self._context.lease.key, outcome, captured))
 
     def _stop(self) -> None:
         runner = self._runner

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from schedo.core.leases import AttemptResult, Lease, StopReason
+from schedo.core.leases import AttemptResult, CapturedOutput, Lease, StopReason
 from schedo.tasks.progress import ReportProgress, ignore_progress
 
 
@@ -38,12 +38,20 @@ class StopSignal(msgspec.Struct, eq=False):
         return self.reason
 
 
-class AttemptContext(msgspec.Struct, frozen=True):
+class KeptOutput(Protocol):
+    """The output that was kept of one attempt."""
+
+    def end(self) -> tuple[CapturedOutput, ...]:
+        """Return the kept parts of each stream that is not empty; the attempt has ended."""
+
+
+class AttemptContext(msgspec.Struct, eq=False):
     """The input of a runner: the lease, with its payload loaded, and the stop signal."""
 
     lease: Lease
     stop: StopSignal
     report_progress: ReportProgress = ignore_progress  # may be called from any thread
+    output: KeptOutput | None = None  # of an application's handler, once it has written something
 
 
 class Runner(Protocol):

@@ -30,7 +30,7 @@ from schedo.errors import Invalid, SchedoError
 from schedo.protocol.fields import read_instant
 from schedo.protocol.jobs import JobTemplate, SubmittedJob
 from schedo.tasks.backend import Backend, Record
-from schedo.tasks.current_job import has_current_job, to_microseconds
+from schedo.tasks.current_job import find_context, to_microseconds
 from schedo.testing.enqueued import check_enqueued
 from schedo.virtual_clock import VirtualClock
 
@@ -175,7 +175,7 @@ class _TestBackend:
     ) -> list[SubmittedJob | SchedoError]:
         """Submit the jobs; in inline mode, return when they have run."""
         submitted = await self._backend.submit(jobs)
-        if self._tester.mode == "inline" and not has_current_job():
+        if self._tester.mode == "inline" and find_context() is None:
             await self._tester.settle()
         return submitted
 
@@ -185,7 +185,7 @@ class _TestBackend:
 
     async def wait(self, job_id: str, timeout_s: float) -> Record:
         """Return the job when it is final; raise RuntimeError if it waits for the test itself."""
-        if not has_current_job() and not await self._tester.settle():
+        if find_context() is None and not await self._tester.settle():
             record = await self._backend.get(job_id)
             if record["state"] not in FINAL:
                 raise RuntimeError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
 import sys
 from pathlib import Path
@@ -157,3 +158,10 @@ async def enqueue_and_cancel() -> list[str]:
 
 @app.cron("0 9 * * mon-fri", tz="Europe/Paris")
 async def report() -> None: ...
+
+
+@app.task
+async def talk(text: str) -> str:
+    print(text)
+    logging.getLogger("shop").warning("%s in the log", text)
+    return text

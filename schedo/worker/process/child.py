@@ -37,6 +37,7 @@ from schedo.tasks import hooks
 from schedo.tasks.hooks import Hooks, LifespanFailed, running_lifespan
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
+from schedo.tasks.task_output import TaskOutput, keep_task_output
 from schedo.worker.executor import Executor
 from schedo.worker.process.backend_client import ChildBackend
 from schedo.worker.process.child_memory import ChildMemory
@@ -197,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=options.log_level.upper(), handlers=[make_handler(options.log_format)]
     )
     quiet_libraries()
+    output = keep_task_output(options.log_format)
     os.set_inheritable(options.fd, False)
     server = socket.socket(fileno=options.fd)
     memory = ChildMemory.map(options.memory)
@@ -210,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_CANNOT_IMPORT
     make_child = partial(Child, app, memory, options.slots, options.grace)
     try:
-        asyncio.run(_serve(app.registry.hooks, make_child, server))
+        asyncio.run(_serve(app.registry.hooks, output, make_child, server))
     except LifespanFailed as error:
         server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
         return EXIT_CANNOT_IMPORT
@@ -232,7 +234,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _serve(app_hooks: Hooks, make_child: Callable[[], Child], server: socket.socket) -> None:
+async def _serve(
+    app_hooks: Hooks, output: TaskOutput, make_child: Callable[[], Child], server: socket.socket
+) -> None:
+    output.loop = asyncio.get_running_loop()
     async with running_lifespan(app_hooks):
         await make_child().run(server)
 

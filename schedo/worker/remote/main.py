@@ -17,6 +17,7 @@ from schedo.log_format import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.tasks.hooks import LifespanFailed
+from schedo.tasks.task_output import TaskOutput, keep_task_output
 from schedo.worker.remote.worker import Worker
 from schedo.worker.shutdown import handle_hangup, handle_signals
 
@@ -35,10 +36,11 @@ def run_worker(
     read_token: reads the token again, after a SIGHUP.
     """
     listener = start_logging(log_format, log_level, has_application=True)
+    output = keep_task_output(log_format)
     os.umask(0o077)
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(_run(worker, read_token))
+            runner.run(_run(worker, read_token, output))
         return Exit.DONE
     except SchedoError as error:
         refusal = str(error)
@@ -50,7 +52,9 @@ def run_worker(
     return Exit.REFUSED
 
 
-async def _run(worker: Worker, read_token: Callable[[], str | None]) -> None:
+async def _run(worker: Worker, read_token: Callable[[], str | None], output: TaskOutput) -> None:
+    output.loop = asyncio.get_running_loop()
+
     def reload() -> None:
         try:
             is_new = worker.use_token(read_token())

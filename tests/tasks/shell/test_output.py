@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedo.tasks.shell.output import HeadAndTail, OutputFile, PipeReader
+from schedo.tasks.head_and_tail import HeadAndTail
+from schedo.tasks.shell.output import OutputFile, PipeReader
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from schedo.child_process import write_unnamed_file
+from schedo.core.ids import parse_id
 from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, LeaseKey, Trigger
 from schedo.protocol import frames
+from schedo.store.base import OutputPiece
 from schedo.worker.process.child_memory import make_memory
 from schedo.worker.process.supervisor import CannotServe
 from tests.sources import ROOT
@@ -53,6 +55,17 @@ async def test_an_application_that_cannot_be_imported_is_reported(
 
     assert reason in str(caught.value)
     assert "importlib" not in str(caught.value)
+
+
+async def test_what_a_handler_prints_and_logs_is_kept_with_its_job(tmp_path: Path) -> None:
+    async with serving(tmp_path) as site:
+        job = await site.run("talk", text="hello")
+        job_id = parse_id(job["id"])
+        pieces = [OutputPiece(1, stream, "head", 0, 1_000) for stream in ("stdout", "stderr")]
+        stdout, stderr = [await site.engine.store.read_output(job_id, each) for each in pieces]
+
+    assert stdout == b"hello\n"
+    assert stderr.endswith(f"shop: job {job['id']} of task talk: hello in the log\n".encode())
 
 
 async def test_a_child_runs_the_hooks_of_its_application(
