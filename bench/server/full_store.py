@@ -1,8 +1,9 @@
-"""A full store beside an empty one: submits, timers, and each read of the API.
+"""A full store beside an empty one: start, memory, submits, timers, and each read of the API.
 
-Submits and timers are measured in pairs, alternately on an empty and on a full store; a figure is
-the median of its pairs, and its floor is that of the empty store. Each read is repeated on the full
-store, while another connection looks up one job after the other: no read may keep those waiting.
+First each read is repeated on the full store, while another connection looks up one job after the
+other: no read may keep those waiting. Then submits and timers are measured alternately on an empty
+store, on the full one, and on the full one while it prunes; a figure is the median of the rounds.
+The floor of a full store is the empty one, and that of pruning the full store without it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.figures import percentiles, poisson_offsets_us
 from bench.server.connection import (
@@ -25,11 +27,21 @@ from bench.server.connection import (
     send_all,
 )
 from bench.server.evidence import NotDone, check_completed, query_store
-from bench.server.full_filling import RARE, Full, fill_full
+from bench.server.full_filling import RARE, SPACING_US, Full, fill_full
 from bench.server.process import NOOP_APP, Server
 from bench.server.script import Option, Results, positive, run_script
 
-SHOWN = ("p50", "p99")
+WHATS, SHOWN = ("submit", "start of a timed job"), ("p50", "p99")
+# The jobs of the full store are past this retention, and those of this run are not.
+RETENTION = tuple(
+    word
+    for state in ("completed", "failed", "cancelled")
+    for word in (f"--retention-{state}", "30m")
+)
+PRUNABLE_MIN = 1_000_000  # fewer are gone before the measurement ends
+OLDEST = """
+SELECT created_at FROM job WHERE state = 'completed' AND ended_at IS NOT NULL
+ORDER BY ended_at LIMIT 1"""
 LATENESS = """
 SELECT started_at - due_at FROM job WHERE task = 'stamp' AND state = 'completed' AND payload = ?"""
 BATCH = 500
@@ -56,33 +68,109 @@ READS = {f"list: {name}": f"/v1/jobs?limit=50{query}" for name, query in JOBS.it
 }
 
 
+class Case(NamedTuple):
+    """A server to measure."""
+
+    place: Path
+    options: tuple[str, ...] = ()
+
+
+Found = dict[tuple[str, str], list[dict[str, int]]]  # by case and what is measured
+
+
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
-    """Measure submits, timers and reads."""
+    """Measure starts and memory, reads, and then submits and timers."""
     full = Full(arguments.ended, arguments.queued, arguments.scheduled, arguments.schedules)
-    places = {"empty": directory / "empty", "full": directory / "full"}
-    for place in places.values():
-        place.mkdir()
-    fill_full(places["full"] / "bench.db", full)
-    found: dict[tuple[str, str], list[dict[str, int]]] = {}
-    for number in range(arguments.pairs):
-        for name, place in places.items():
-            with Server(place, "--concurrency", "1000", app=NOOP_APP) as server:
-                submits = run(_submit(server, arguments.submits))
-                timers = run(_fire(server, arguments.rate, arguments.seconds, number))
-                found.setdefault((name, "submit"), []).append(submits)
-                found.setdefault((name, "start of a timed job"), []).append(timers)
-    for what in ("submit", "start of a timed job"):
-        for share in SHOWN:
-            full_us, empty_us = (
-                statistics.median(each[share] for each in found[name, what])
-                for name in ("full", "empty")
-            )
-            results.add(f"{what}: {share}", full_us, "us", empty_us, "empty store")
-    with Server(places["full"], app=NOOP_APP) as server:
+    cases = {"empty": Case(directory / "empty"), "full": Case(directory / "full")}
+    for case in cases.values():
+        case.place.mkdir()
+    began = time.perf_counter()
+    fill_full(cases["full"].place / "bench.db", full)
+    results.note(f"the full store was made in {time.perf_counter() - began:.0f} s")
+    _add_starts(cases, arguments.repeats, results)
+    with Server(cases["full"].place, app=NOOP_APP) as server:
         for name, path in READS.items():
             _add_read(results, name, *run(_read(server, path, arguments.repeats)))
-    count = arguments.pairs * arguments.rate * arguments.seconds
-    results.check(check_completed(places["full"] / "bench.db", "stamp", count))
+        results.add("memory after the reads", server.memory_bytes[0], "bytes")
+    if full.ended >= PRUNABLE_MIN:
+        cases["pruning"] = Case(cases["full"].place, RETENTION)
+    found = _alternate(cases, arguments, results)
+    _add_ratios(found, "", "full", "empty", "empty store", results)
+    if "pruning" in cases:
+        _add_ratios(found, " beside pruning", "pruning", "full", "full store", results)
+    count = arguments.pairs * arguments.rate * arguments.seconds * (len(cases) - 1)
+    results.check(check_completed(cases["full"].place / "bench.db", "stamp", count))
+
+
+def _add_starts(cases: Mapping[str, Case], repeats: int, results: Results) -> None:
+    """Add the time to start and the memory when started."""
+    ready: dict[str, list[float]] = {name: [] for name in cases}
+    memory: dict[str, list[int]] = {name: [] for name in cases}
+    for _ in range(repeats):
+        for name, case in cases.items():
+            server = Server(case.place, app=NOOP_APP)
+            try:
+                ready[name].append(server.start_ready())
+                run(_count_waiting(server))
+                memory[name].append(server.memory_bytes[0])
+            finally:
+                server.stop()
+    for what, unit, each in (("start to ready", "s", ready), ("memory", "bytes", memory)):
+        full, empty = (statistics.median(each[name]) for name in ("full", "empty"))
+        results.add(what, full, unit, empty, "empty store")
+
+
+def _alternate(cases: Mapping[str, Case], arguments: argparse.Namespace, results: Results) -> Found:
+    """Return the percentiles of submits and timers in each case, one of each round."""
+    found: Found = {}
+    pruned: list[float] = []
+    for number in range(arguments.pairs * len(cases)):
+        name, case = [*cases.items()][number % len(cases)]
+        with Server(case.place, "--concurrency", "1000", *case.options, app=NOOP_APP) as server:
+            run(_count_waiting(server))
+            oldest = _await_pruning(server) if case.options else 0
+            began = time.perf_counter()
+            submits = run(_submit(server, arguments.submits))
+            timers = run(_fire(server, arguments.rate, arguments.seconds, number))
+            for what, each in zip(WHATS, (submits, timers), strict=True):
+                found.setdefault((name, what), []).append(each)
+            if case.options:
+                count = (_oldest(server) - oldest) / SPACING_US
+                pruned.append(count / (time.perf_counter() - began))
+    if pruned:
+        results.note(f"pruned meanwhile: {statistics.median(pruned):,.0f} jobs a second")
+        if min(pruned) <= 0:
+            raise NotDone("nothing was pruned while pruning was measured")
+    return found
+
+
+def _add_ratios(
+    found: Found, beside: str, name: str, floor: str, floor_what: str, results: Results
+) -> None:
+    for what in WHATS:
+        for share in SHOWN:
+            value_us, floor_us = (
+                statistics.median(each[share] for each in found[case, what])
+                for case in (name, floor)
+            )
+            results.add(f"{what}{beside}: {share}", value_us, "us", floor_us, floor_what)
+
+
+def _oldest(server: Server) -> int:
+    ((created_at,),) = query_store(server.store, OLDEST)
+    return int(created_at)
+
+
+def _await_pruning(server: Server) -> int:
+    """Return when the oldest job was created, once the server has begun to prune."""
+    first = _oldest(server)
+    deadline = time.perf_counter() + DEADLINE_S
+    while time.perf_counter() < deadline:
+        oldest = _oldest(server)
+        if oldest != first:
+            return oldest
+        time.sleep(0.05)
+    raise NotDone(f"the server did not prune within {DEADLINE_S:g} s")
 
 
 def _add_read(results: Results, name: str, took: Sequence[int], beside: Sequence[int]) -> None:
@@ -90,11 +178,15 @@ def _add_read(results: Results, name: str, took: Sequence[int], beside: Sequence
     results.add(f"{name}: the longest look-up beside it", max(beside), "us")
 
 
+async def _count_waiting(server: Server) -> None:
+    """Return when the store has counted its waiting jobs."""
+    connection = await connect(server)
+    await connection.get("/v1/queues")
+    connection.close()
+
+
 async def _submit(server: Server, count: int) -> dict[str, int]:
     """Submit jobs one at a time; return the percentiles of the times."""
-    connection = await connect(server)
-    await connection.get("/v1/queues")  # the store has counted its waiting jobs then
-    connection.close()
     far = job_request({"task": "far", "delay": "1h"})
     load = await send_all(server, [far] * count, 1)
     return percentiles(load.latency_us)
@@ -145,15 +237,15 @@ async def _read(server: Server, path: str, repeats: int) -> tuple[list[int], lis
 
 
 OPTIONS = (
-    Option("ended", 2_000_000, 20_000, "ended jobs in the full store", positive),
+    Option("ended", 10_000_000, 20_000, "ended jobs in the full store", positive),
     Option("queued", 200_000, 2_000, "queued jobs in it", positive),
     Option("scheduled", 200_000, 2_000, "scheduled jobs in it", positive),
     Option("schedules", 100_000, 1_000, "schedules in it", positive),
-    Option("pairs", 7, 1, "measurements of each store"),
-    Option("submits", 500, 20, "jobs submitted one at a time"),
+    Option("pairs", 7, 1, "measurements of each case"),
+    Option("submits", 2_000, 20, "jobs submitted one at a time"),
     Option("rate", 100, 50, "timed jobs a second"),
     Option("seconds", 5, 1, "how long timed jobs become due"),
-    Option("repeats", 5, 1, "how often each read is made"),
+    Option("repeats", 5, 1, "how often each read and each start is made"),
 )
 
 if __name__ == "__main__":
