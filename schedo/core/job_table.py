@@ -12,7 +12,7 @@ from schedo.core.backlog import Backlog
 from schedo.core.changes import Changes
 from schedo.core.commands import ConfigureQueue, KeepIdempotencyRecord
 from schedo.core.ids import render_id
-from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, READY_PAGES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import Load, Loaded, LoadReady, LoadTimers, Promoted, PromoteDue
 from schedo.core.model import Job, Location, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
@@ -262,7 +262,7 @@ class JobTable:
             self.timers.is_loading = True
             assert self.timers.horizon is not None
             pages.append(LoadTimers(self.timers.horizon, self.timers.page_size))
-        for ready_key, ready in self.ready_queues.take_pages(READY_PAGES_MAX):
+        for ready_key, ready in self.ready_queues.take_pages():
             assert ready.horizon is not None
             pages.append(LoadReady(ready_key, ready.horizon, ready.page_size))
         return pages

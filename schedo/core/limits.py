@@ -88,7 +88,9 @@ PRUNED_MAX = 500
 PRUNING_US = 5 * MILLISECOND
 # A burst of queued jobs up to this number, in all ready indexes together, is never read back.
 READY_ENTRIES_MAX = 8_192
-READY_PAGES_MAX = 8  # ready indexes that load a page after one commit
+# Ready indexes that load a page after one commit, and the entries of these pages.
+READY_PAGES_MAX = 64
+READY_PAGED_MAX = 8 * PAGE_ENTRIES_MAX
 SUSPECTS_MAX = 1_000_000  # never reached: at most the attempts that workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 # The payloads of the schedules that fire soonest. Those of a page of schedules, and of the

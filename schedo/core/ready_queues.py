@@ -28,7 +28,7 @@ from itertools import count
 from operator import attrgetter
 
 from schedo.core.lazy_heap import LazyHeap
-from schedo.core.limits import SUSPECTS_MAX, WINDOW_ENTRIES
+from schedo.core.limits import READY_PAGED_MAX, READY_PAGES_MAX, SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.queue_states import QueueState, ReadyIndex, Section
@@ -271,13 +271,20 @@ class ReadyQueues:
         if queue_state is not None and ready_key in queue_state.indexes:
             self._shrunk(queue_state.indexes[ready_key])
 
-    def take_pages(self, limit: int) -> list[tuple[ReadyKey, PagedIndex]]:
+    def take_pages(
+        self, limit: int = READY_PAGES_MAX, entries: int = READY_PAGED_MAX
+    ) -> list[tuple[ReadyKey, PagedIndex]]:
         """Return up to `limit` indexes that need a page, in the order of their queues.
 
-        Their pages count as being loaded from now on. An index of a paused queue needs no page.
+        No page is added once the pages have this number of entries. They count as being loaded from
+        now on. An index of a paused queue needs no page.
         """
         taken: list[tuple[ReadyKey, PagedIndex]] = []
-        while len(taken) < limit and (ready := self._page_heap.pop()) is not None:
+        while len(taken) < limit and entries > 0:
+            ready = self._page_heap.pop()
+            if ready is None:
+                break
+            entries -= ready.page_size
             ready.is_loading = True
             taken.append((ready.key, ready))
         return taken

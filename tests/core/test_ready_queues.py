@@ -355,6 +355,17 @@ def test_pages_are_loaded_in_queue_order_and_not_for_paused_queues() -> None:
     assert [ready_key.queue for ready_key, _ in ready_queues.take_pages(9)] == ["paused"]
 
 
+def test_many_small_pages_are_loaded_together_and_few_large_ones() -> None:
+    ready_queues = ReadyQueues(worker_pool(), 8, 64)
+    for number in range(40):
+        ready_queues.announce(ReadyKey(f"q{number}", "work"))
+    sizes = [len(ready_queues.take_pages(limit, 16)) for limit in (3, 40, 40)]
+    pages = [ready for _, ready in ready_queues.ready_indexes() if ready.is_loading]
+
+    assert {ready.page_size for ready in pages} == {2}
+    assert sizes == [3, 8, 8]
+
+
 def test_a_paused_queue_needs_no_page() -> None:
     ready_queues = ReadyQueues(worker_pool(), 8, 64)
     ready_queues.announce(ReadyKey("q", "work"))
