@@ -1,9 +1,9 @@
 """Compares the speed of two commits through the public API; exits with 1 if one became slower.
 
-Both run alternately on this machine, in the environment and with the bench/ of this checkout, each
-from a copy of its own package. Each round runs the old commit twice: what these two differ by is
-noise. A row is slower if the interval of new / old lies above 1.02 and its median above the
-interval of the noise.
+Both run at the same time on this machine, in the environment and with the bench/ of this checkout,
+each from a copy of its own package. Each round also runs the old commit beside itself: what these
+two differ by is noise. A row is slower if the interval of new / old lies above 1.02 and its median
+above the interval of the noise.
 """
 
 from __future__ import annotations
@@ -17,14 +17,24 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.compare.judge import ROUNDS_MIN, Finding, Interval, Sample, alternate, compare
+from bench.compare.judge import (
+    ROUNDS_MIN,
+    Finding,
+    Interval,
+    Pair,
+    Sample,
+    Samples,
+    alternate,
+    compare,
+)
 from bench.compare.work import ROWS
 from bench.server.process import ROOT
 from bench.server.script import positive
 
-ROUNDS, QUICK_ROUNDS = 15, 7
+ROUNDS, QUICK_ROUNDS = 25, 9
 QUICK_SHARE = 0.3
 DEADLINE_S = 600
 
@@ -82,14 +92,14 @@ def extract(commit: str, tree: Path) -> Path:
     return tree
 
 
-def run_in(trees: dict[str, Path], share: float) -> Callable[[str, str], Sample]:
-    """Return the function that runs a row in a process of its own, with a tree's package."""
+def run_in(trees: dict[str, Path], share: float) -> Callable[[Pair, str], Samples]:
+    """Return the function that runs a row with the packages of two trees at the same time."""
 
-    def run(tree: str, row: str) -> Sample:
+    def run_tree(tree: str, row: str) -> Sample:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "bench.compare.work", row, str(share)],
             cwd=trees[tree],
-            env=_environment() | {"PYTHONPATH": f"{trees[tree]}:{ROOT}"},
+            env=_environment() | {"PYTHONPATH": f"{trees[tree]}:{ROOT}", "PYTHONHASHSEED": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             timeout=DEADLINE_S,
@@ -99,6 +109,11 @@ def run_in(trees: dict[str, Path], share: float) -> Callable[[str, str], Sample]
         sample = Sample(*json.loads(done.stdout.splitlines()[-1]))
         print(f"{row}, {tree}: {_render(sample)}", file=sys.stderr, flush=True)
         return sample
+
+    def run(pair: Pair, row: str) -> Samples:
+        with ThreadPoolExecutor(2) as pool:
+            first, second = (pool.submit(run_tree, tree, row) for tree in pair)
+            return first.result(), second.result()
 
     return run
 

@@ -7,25 +7,46 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.compare.__main__ import enough_rounds, report
-from bench.compare.judge import Finding, Interval, Sample, alternate, compare, find_interval
+from bench.compare.__main__ import QUICK_ROUNDS, ROUNDS, enough_rounds, report
+from bench.compare.judge import (
+    NEW,
+    Finding,
+    Interval,
+    Pair,
+    Sample,
+    Samples,
+    alternate,
+    compare,
+    find_interval,
+)
 
 ROWS = ("stream", "drain")
 NOISE = 0.05
 
 
-def machine(seed: int, slowdown: float = 1.0) -> Callable[[str, str], Sample]:
-    """Return a run of 50 us a job, give or take the noise; "new" drains slower by a factor."""
+def machine(seed: int, slowdown: float = 1.0) -> Callable[[Pair, str], Samples]:
+    """Return runs of 50 us a job, give or take the noise; "new" drains slower by a factor.
+
+    What else the machine does slows both runs of a pair.
+    """
     draw = random.Random(seed)
 
-    def run(tree: str, row: str) -> Sample:
-        factor = slowdown if (tree, row) == ("new", "drain") else 1.0
-        return Sample(50 * factor * draw.gauss(1, NOISE), 80 * factor * draw.gauss(1, 3 * NOISE))
+    def run(pair: Pair, row: str) -> Samples:
+        load = draw.uniform(1, 3)
+        first, second = (
+            Sample(
+                50 * load * factor * draw.gauss(1, NOISE),
+                80 * load * factor * draw.gauss(1, 3 * NOISE),
+            )
+            for tree in pair
+            for factor in [slowdown if (tree, row) == ("new", "drain") else 1.0]
+        )
+        return first, second
 
     return run
 
 
-def findings(rounds: int, run: Callable[[str, str], Sample]) -> list[Finding]:
+def findings(rounds: int, run: Callable[[Pair, str], Samples]) -> list[Finding]:
     return list(compare(alternate(ROWS, rounds, run)))
 
 
@@ -33,7 +54,7 @@ def changes(found: list[Finding]) -> set[tuple[str, str, str]]:
     return {(each.row, each.measure, each.change) for each in found if each.change}
 
 
-@pytest.mark.parametrize(("rounds", "slowdown"), [(15, 1.15), (7, 1.3)])
+@pytest.mark.parametrize(("rounds", "slowdown"), [(ROUNDS, 1.1), (QUICK_ROUNDS, 1.25)])
 def test_a_planted_slowdown_is_found_in_its_row_alone(rounds: int, slowdown: float) -> None:
     for seed in range(50):
         found = changes(findings(rounds, machine(seed, slowdown)))
@@ -43,44 +64,57 @@ def test_a_planted_slowdown_is_found_in_its_row_alone(rounds: int, slowdown: flo
 
 
 def test_a_commit_that_became_faster_is_reported_as_faster() -> None:
-    assert ("drain", "cpu", "faster") in changes(findings(15, machine(1, slowdown=0.8)))
+    assert ("drain", "cpu", "faster") in changes(findings(ROUNDS, machine(1, slowdown=0.8)))
 
 
 def test_the_same_commit_twice_is_not_slower() -> None:
-    assert [seed for seed in range(50) if changes(findings(15, machine(seed)))] == []
+    assert [seed for seed in range(50) if changes(findings(ROUNDS, machine(seed)))] == []
 
 
 def test_a_change_of_one_percent_is_not_reported_however_quiet_the_machine_is() -> None:
-    def run(tree: str, row: str) -> Sample:
-        return Sample(101, 101) if tree == "new" else Sample(100, 100)
+    def run(pair: Pair, row: str) -> Samples:
+        first, second = (Sample(100 + (tree == "new"), 100) for tree in pair)
+        return first, second
 
-    assert changes(findings(15, run)) == set()
+    assert changes(findings(ROUNDS, run)) == set()
 
 
-def test_each_tree_is_the_first_of_a_round_in_turn() -> None:
-    order: list[str] = []
+def test_neither_a_pair_nor_a_tree_is_always_the_first() -> None:
+    order: list[Pair] = []
 
-    def run(tree: str, row: str) -> Sample:
-        order.append(tree)
-        return Sample(1, 1)
+    def run(pair: Pair, row: str) -> Samples:
+        order.append(pair)
+        first, second = (Sample(100 + (tree == "new"), 100) for tree in pair)
+        return first, second
 
-    alternate(("stream",), 3, run)
+    rounds = alternate(("stream",), 4, run)
 
     assert order == [
-        *("old", "new", "old again"),
-        *("new", "old again", "old"),
-        *("old again", "old", "new"),
+        *(("old", "old again"), ("old", "new")),
+        *(("old", "new"), ("old", "old again")),
+        *(("old again", "old"), ("new", "old")),
+        *(("new", "old"), ("old again", "old")),
     ]
+    assert {each[NEW][1].cpu for each in rounds["stream"]} == {101}
 
 
-def test_the_interval_of_15_values_leaves_out_three_on_each_side() -> None:
-    values = [15.0, *(float(each) for each in range(1, 15))]
+@pytest.mark.parametrize(
+    ("count", "left_out"), [(8, 0), (9, 1), (10, 2), (15, 13), (25, 61)]
+)  # from tables of Wilcoxon's signed ranks for 0.5 %, two-tailed: 0, 1, 12 and 60
+def test_an_interval_leaves_out_the_means_that_are_a_matter_of_chance(
+    count: int, left_out: int
+) -> None:
+    means = sorted((a + b) / 2 for a in range(1, count + 1) for b in range(a, count + 1))
 
-    assert find_interval(values) == Interval(low=4, median=8, high=12)
+    found = find_interval([float(each) for each in range(count, 0, -1)])
+
+    assert found == Interval(means[left_out], (count + 1) / 2, means[-1 - left_out])
 
 
-def test_the_interval_of_five_values_spans_them_all() -> None:
-    assert find_interval([3.0, 1.0, 2.0, 5.0, 4.0]) == Interval(low=1, median=3, high=5)
+def test_one_odd_run_hardly_moves_an_interval() -> None:
+    found = find_interval([10.0, *(1 + each / 100 for each in range(24))])
+
+    assert 1.05 < found.low < found.median < found.high < 1.25
 
 
 @pytest.mark.parametrize(
@@ -89,10 +123,10 @@ def test_the_interval_of_five_values_spans_them_all() -> None:
 def test_the_exit_code_says_whether_a_row_became_slower(
     slowdown: float, code: int, last: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert report(findings(15, machine(7, slowdown))) == code
+    assert report(findings(ROUNDS, machine(7, slowdown))) == code
     assert capsys.readouterr().out.splitlines()[-1] == last
 
 
 def test_too_few_rounds_are_refused() -> None:
-    with pytest.raises(Exception, match="4 is less than 5"):
-        enough_rounds("4")
+    with pytest.raises(Exception, match="8 is less than 9"):
+        enough_rounds("8")
