@@ -2,9 +2,11 @@
 
     python -m bench.report [--runs N] [--only NAME ...] [--quick | --render]
 
-All scripts together take about a quarter of an hour. bench/results.json stores the results; a
-script that does not run keeps its last results. The results of --quick are printed but not stored,
-because they are not accurate. Run nothing else on the machine meanwhile.
+All scripts together take about half an hour and 5 GB of disk. bench/results.json stores the
+results; a script that does not run, or fails, keeps its last results. The results of --quick are
+printed but not stored, because they are not accurate. Run nothing else on the machine meanwhile.
+
+The exit code is 1 if a script failed, or did not measure a figure that a page quotes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,19 +85,34 @@ def main() -> None:
     )
     if arguments.quick:
         for name, each in found:
+            if each is None:
+                sys.exit(f"{name} failed")
             print(*_render_script(name, each), sep="\n")
-    else:
-        save_results(found)
+    elif missing := save_results(found):
+        sys.exit("\n".join(missing))
 
 
-def save_results(found: Iterable[tuple[str, Found]]) -> None:
-    """Store the results of each script as soon as it has ended, then write the page."""
+def save_results(found: Iterable[tuple[str, Found | None]]) -> list[str]:
+    """Store the results of each script when it has ended, and write the pages.
+
+    Return a sentence for each script that failed, and for each headline that it did not measure.
+    """
     results: dict[str, Found] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    missing = []
     for name, each in found:
+        if each is None:
+            missing.append(f"{name} failed, and keeps its last results")
+            continue
         results[name] = each
+        missing += [
+            f"{name} did not measure {line.figure!r}, which the page quotes"
+            for line in HEADLINES
+            if line.script == name and find_figure(results, line) is None
+        ]
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     write_page(PAGE, render(results))
     write_page(README, render_readme(results))
+    return missing
 
 
 def write_page(page: Path, lines: Iterable[str]) -> None:
@@ -104,19 +122,25 @@ def write_page(page: Path, lines: Iterable[str]) -> None:
     page.write_text("\n".join([f"{before}{BEGIN}\n", *lines, f"{END}{after}"]))
 
 
-def measure(name: str, runs: int, is_quick: bool) -> Found:
-    """Run a script several times; return the median, minimum and maximum of each figure."""
+def measure(name: str, runs: int, is_quick: bool) -> Found | None:
+    """Run a script several times; return the median, minimum and maximum of each figure.
+
+    Return None if a run fails.
+    """
     options = "--quick" if is_quick else SCRIPTS[name].options
     words = ["-m", f"bench.server.{name}", *options.split()]
     answers = []
+    began = time.perf_counter()
     for number in range(runs):
         print(f"{name}: run {number + 1} of {runs}", file=sys.stderr, flush=True)
         done = subprocess.run(
             [sys.executable, *words, "--json"], cwd=HERE.parent, stdout=subprocess.PIPE, text=True
         )
         if done.returncode:
-            sys.exit(f"{name} failed; nothing of it was written down")
+            return None
         answers.append(json.loads(done.stdout))
+    took_s = time.perf_counter() - began
+    print(f"{name}: {took_s:.0f} s", file=sys.stderr, flush=True)
     return {
         "command": " ".join(["python", *words]),
         "runs": runs,
@@ -158,12 +182,13 @@ def describe_machine() -> str:
 
 def render(results: dict[str, Found]) -> Iterator[str]:
     """Yield the lines of the page's results: the headlines, then every figure."""
-    yield "| figure | target | measured | floor | ratio | peers |"
-    yield "|---|---|---|---|---|---|"
+    yield "| figure | target | measured | floor | ratio | peers | script, date |"
+    yield "|---|---|---|---|---|---|---|"
     for line in HEADLINES:
         found = find_figure(results, line)
         measured = _measured(found) if found else "not measured yet | - | -"
-        yield f"| {line.what} | {line.target} | {measured} | {line.peers} |"
+        source = _source(results, line)
+        yield f"| {line.what} | {line.target} | {measured} | {line.peers} | {source} |"
     for name in SCRIPTS:
         if name in results:
             yield from _render_script(name, results[name])
@@ -171,12 +196,12 @@ def render(results: dict[str, Found]) -> Iterator[str]:
 
 def render_readme(results: dict[str, Found]) -> Iterator[str]:
     """Yield the lines of the table in README.md: the measured ones of its headlines."""
-    yield "| | schedo | floor | ratio | the best durable peer |"
-    yield "|---|---|---|---|---|"
+    yield "| | schedo | floor | ratio | the best durable peer | script, date |"
+    yield "|---|---|---|---|---|---|"
     for line in HEADLINES:
         found = find_figure(results, line)
         if found and line.is_quoted:
-            yield f"| {line.what} | {_measured(found)} | {line.peers} |"
+            yield f"| {line.what} | {_measured(found)} | {line.peers} | {_source(results, line)} |"
 
 
 def find_figure(results: dict[str, Found], line: Headline) -> Found | None:
@@ -190,6 +215,12 @@ def find_figure(results: dict[str, Found], line: Headline) -> Found | None:
         ),
         None,
     )
+
+
+def _source(results: dict[str, Found], line: Headline) -> str:
+    """Return the script that measures a headline, and when it did."""
+    found = results.get(line.script)
+    return f"`{line.script}`" + (f", {found['date']}" if found else "")
 
 
 def _render_script(name: str, found: Found) -> Iterator[str]:

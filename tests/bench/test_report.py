@@ -78,10 +78,44 @@ def test_the_readme_quotes_the_measured_headlines(
 
     quoted = published[0].with_name("quoting.md").read_text().splitlines()
     assert quoted[3:-2] == [
-        "| | schedo | floor | ratio | the best durable peer |",
-        "|---|---|---|---|---|",
-        "| HTTP submit to handler start, idle server, p50 | **7 us** [6 us - 8 us] | - | - | - |",
+        "| | schedo | floor | ratio | the best durable peer | script, date |",
+        "|---|---|---|---|---|---|",
+        "| HTTP submit to handler start, idle server, p50 | **7 us** [6 us - 8 us] | - | - | -"
+        " | `start`, 2026-11-20 |",
     ]
+
+
+def test_a_script_that_fails_keeps_its_results_and_the_others_are_stored(
+    published: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str, runs: int, is_quick: bool) -> dict[str, Any] | None:
+        return None if name == "shell" else fake_measure(name, runs, is_quick)
+
+    published[1].write_text('{"shell": {"figures": []}}')
+    monkeypatch.setattr(report, "render", lambda results: ["rendered"])
+    monkeypatch.setattr(report, "measure", fail)
+    monkeypatch.setattr(sys, "argv", ["report", "--only", "shell", "start"])
+
+    with pytest.raises(SystemExit) as left:
+        report.main()
+
+    assert left.value.code == "shell failed, and keeps its last results"
+    stored = json.loads(published[1].read_text())
+    assert stored["shell"] == {"figures": []}
+    assert len(stored["start"]["figures"]) == 2
+
+
+def test_a_quoted_figure_that_a_script_did_not_measure_is_an_error(
+    published: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["report", "--only", "shell"])
+
+    with pytest.raises(SystemExit) as left:
+        report.main()
+
+    assert left.value.code == (
+        "shell did not measure 'commands, 16 at a time', which the page quotes"
+    )
 
 
 def test_both_pages_show_the_stored_results() -> None:
