@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from zoneinfo import ZoneInfo
 
 import click
+import msgspec
 
 from schedo.cli.connection import as_json
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import read_now, read_time, render_full
-from schedo.core.cron import describe_clock_change
-from schedo.core.cron import explain as explain_cron
-from schedo.core.model import Rule
-from schedo.core.triggers import next_after
-from schedo.protocol.schedules import CronRequest, ParsedRule
-from schedo.protocol.times import parse_instant, render_duration, render_instant
+from schedo.protocol.cron import CronRequest, CronResponse
+from schedo.protocol.times import parse_instant
 
 
 @click.group()
@@ -42,48 +37,18 @@ def explain_(
     """
     when = CronRequest(expression, tz, name).read()
     start = read_now() if after is None else parse_instant(read_time(after, "--after"))
-    rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
-    fires = [(fire, _describe_change(rule, fire)) for fire in islice(_fires(rule, start), count)]
+    response = CronResponse.of(when, start, count)
     if is_json:
-        print_json(_as_record(when, fires))
+        print_json(msgspec.to_builtins(response))
         return
-    print_facts([("meaning", _describe(when)), ("time zone", when.tz)])
-    for warning in when.warnings:
+    print_facts([("meaning", response.description), ("time zone", response.tz)])
+    for warning in response.warnings:
         click.echo(f"schedo: warning: {warning}", err=True)
     click.echo()
-    zone, now = ZoneInfo(when.tz), read_now()
-    rows = [[render_full(render_instant(at), now, zone), change or ""] for at, change in fires]
-    if any(change for _, change in fires):
+    zone, now = ZoneInfo(response.tz), read_now()
+    changes = {change.at: change.description for change in response.clock_changes}
+    rows = [[render_full(at, now, zone), changes.get(at, "")] for at in response.next_fires]
+    if changes:
         print_table(("NEXT FIRE", "CLOCK CHANGE"), rows)
     else:
         print_table(("NEXT FIRE",), [row[:1] for row in rows])
-
-
-def _fires(rule: Rule, after: int) -> Iterator[int]:
-    fire = next_after(rule, after)
-    while fire is not None:
-        yield fire
-        fire = next_after(rule, fire)
-
-
-def _describe(when: ParsedRule) -> str:
-    if when.normalized is not None:
-        return explain_cron(when.normalized)
-    return f"Every {render_duration(when.every_us or 0)}"
-
-
-def _describe_change(rule: Rule, fire: int) -> str | None:
-    return None if rule.cron is None else describe_clock_change(rule.cron, rule.tz, fire)
-
-
-def _as_record(when: ParsedRule, fires: list[tuple[int, str | None]]) -> dict[str, object]:
-    """Return the fields of the response to POST /v1/cron:explain."""
-    return {
-        "tz": when.tz,
-        "description": _describe(when),
-        "next_fires": [render_instant(at) for at, _ in fires],
-        "clock_changes": [
-            {"at": render_instant(at), "description": change} for at, change in fires if change
-        ],
-        "warnings": list(when.warnings),
-    }

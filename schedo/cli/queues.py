@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import click
 
 from schedo.cli.connection import as_json, connected
+from schedo.cli.escapes import escape
 from schedo.cli.tables import print_json, print_table
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -98,7 +100,17 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 @connected
 def pause(client: Client, name: str, is_json: bool) -> None:
     """Start no new jobs of the queue; running jobs continue."""
-    _show(client.pause_queue(name), is_json)
+    known = {queue["name"] for queue in client.list_queues()}
+    queue = client.pause_queue(name)
+    _show(queue, is_json)
+    if name not in known:
+        similar = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {escape(similar[0])}?" if similar else ""
+        click.echo(
+            f"schedo: warning: queue {escape(name)} has no jobs and no limits yet{hint}"
+            f" (schedo queues resume {escape(name)} undoes it)",
+            err=True,
+        )
 
 
 @queues.command()

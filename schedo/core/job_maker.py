@@ -14,7 +14,7 @@ from schedo.core.states import State
 from schedo.core.worker_pool import WorkerPool
 
 TASK_RETRY = Retry()
-RUN_RETRY = Retry(max_attempts=3)  # of a schedule's run without a policy of its own
+RUN_RETRY = Retry(max_attempts=3)  # of a schedule's run; a built-in task has its own default
 _TASKS_REMEMBERED_MAX = 4_096
 
 _SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
@@ -53,7 +53,8 @@ class JobMaker:
     def make_run(self, run: ScheduledRun, now: int) -> Job:
         """Make the job of a scheduled run."""
         spec = run.spec
-        options = self._fill_options(spec.task, spec.options, RUN_RETRY)
+        default_retry = None if spec.task in BUILT_IN else RUN_RETRY
+        options = self._fill_options(spec.task, spec.options, default_retry)
         if options.on_failure is not None:  # the schedule may not be in memory when the run fails
             on_failure = msgspec.structs.replace(options.on_failure, schedule=run.schedule)
             options = msgspec.structs.replace(options, on_failure=on_failure)

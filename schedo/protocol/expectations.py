@@ -13,6 +13,7 @@ from schedo.core.model import Expect, Rule
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid
 from schedo.protocol import fields
+from schedo.protocol.cron import CronText, Zone, read_cron
 from schedo.protocol.expect import event_job_or_unset
 from schedo.protocol.fields import (
     Duration,
@@ -24,7 +25,7 @@ from schedo.protocol.fields import (
 )
 from schedo.protocol.operation import Operation
 from schedo.protocol.options import EventJobRequest, TaskName, read_event_job
-from schedo.protocol.schedules import CronText, EmptyRequest, Zone, read_cron
+from schedo.protocol.schedules import EmptyRequest
 from schedo.protocol.times import render_instant
 
 

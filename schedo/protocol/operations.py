@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedo.protocol import expectations
+from schedo.protocol.cron import CronRequest, CronResponse
 from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
     CommitRequest,
@@ -21,8 +22,6 @@ from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, Operation, Respons
 from schedo.protocol.problems import ProblemKind
 from schedo.protocol.queues import QueuePage, QueuePatch, QueueResponse
 from schedo.protocol.schedules import (
-    CronRequest,
-    CronResponse,
     DecisionPage,
     EmptyRequest,
     PauseRequest,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.commands import PutEffect
-from schedo.core.cron import check_zone, parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import (
     Catchup,
@@ -25,6 +24,7 @@ from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid, Problem
 from schedo.protocol import fields
+from schedo.protocol.cron import CronText, Zone, read_cron, read_zone
 from schedo.protocol.expect import ExpectationStatus, ExpectRequest, ExpectResponse
 from schedo.protocol.fields import (
     Duration,
@@ -43,15 +43,6 @@ from schedo.protocol.retries import RetryResponse
 from schedo.protocol.run_histories import RunHistoryResponse
 from schedo.protocol.times import render_duration, render_instant
 
-CronText = Annotated[
-    str,
-    Meta(
-        description="5 fields, or 6 with seconds first; macros as @daily; H for a hashed value.",
-        examples=["0 9 * * mon-fri"],
-        extra_json_schema={"maxLength": limits.CRON_CHARACTERS_MAX},
-    ),
-]
-Zone = Annotated[str, Meta(description="An IANA zone name.", examples=["Europe/Paris"])]
 Note = Annotated[str, Meta(max_length=500)]
 Gap = Literal["after", "skip"]
 Fold = Literal["first", "last", "both"]
@@ -119,7 +110,7 @@ class ScheduleRequest(JobFields, kw_only=True):
         dst = self.dst or DstRequest()
         return Rule(
             cron=when.normalized if when else None,
-            tz=when.tz if when else _read_zone(self.tz),
+            tz=when.tz if when else read_zone(self.tz),
             gap=dst.gap,
             fold=dst.fold,
             every_us=when.every_us if when else every_us,
@@ -128,18 +119,6 @@ class ScheduleRequest(JobFields, kw_only=True):
             end_at=fields.read_instant_or_none("/end_at", self.end_at),
             jitter_us=fields.read_duration_or_none("/jitter", self.jitter) or 0,
         )
-
-
-class CronRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A cron expression to explain."""
-
-    cron: CronText
-    tz: Zone | None = None
-    name: fields.Name = "example"  # H is a hash of it
-
-    def read(self) -> ParsedRule:
-        """Return the checked expression."""
-        return read_cron(self.cron, self.tz, fields.read_name("/name", self.name))
 
 
 class EmptyRequest(Struct, forbid_unknown_fields=True):
@@ -162,33 +141,6 @@ class TriggerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The overlap policy of this run; default: that of the schedule."""
 
     overlap: Overlap | None = None
-
-
-class ParsedRule(NamedTuple):
-    """A checked cron expression with its zone."""
-
-    normalized: str | None
-    every_us: int | None
-    tz: str
-    warnings: tuple[str, ...]
-
-
-def read_cron(text: str, tz: str | None, seed: str) -> ParsedRule:
-    """Return the checked expression; seed: H is a hash of it."""
-    parsed = parse_cron(text, seed=seed)
-    zone = _read_zone(tz)
-    if parsed.tz is not None:
-        if tz is not None and tz != parsed.tz:
-            raise Invalid.field("/tz", f"the expression itself names the zone {parsed.tz}")
-        zone = parsed.tz
-    return ParsedRule(parsed.normalized, parsed.every_us, zone, tuple(parsed.warnings))
-
-
-def _read_zone(tz: str | None) -> str:
-    if tz is None:
-        return "UTC"
-    check_zone(tz)
-    return tz
 
 
 class DstResponse(Struct, forbid_unknown_fields=True):
@@ -340,22 +292,3 @@ class TriggerResponse(Struct, forbid_unknown_fields=True):
     job: JobResponse | UnsetType = UNSET
     skipped_overlap: bool | UnsetType = UNSET
     blocking_job: Id | UnsetType = UNSET
-
-
-class ClockChangeResponse(Struct, forbid_unknown_fields=True):
-    """A fire that a change of the zone's clock moves or repeats, and how."""
-
-    at: Instant
-    description: str
-
-
-class CronResponse(Struct, forbid_unknown_fields=True):
-    """The meaning of a cron expression, and its next fires."""
-
-    tz: str
-    description: str
-    next_fires: list[Instant]
-    clock_changes: list[ClockChangeResponse]
-    warnings: list[str]
-    normalized: str | UnsetType = UNSET
-    every: DurationText | UnsetType = UNSET

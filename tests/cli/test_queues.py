@@ -65,6 +65,25 @@ def test_wrong_limits_are_exit_code_2(server: FakeServer, schedo: Call, args: li
 def test_queues_are_paused_and_resumed(server: FakeServer, schedo: Call) -> None:
     server.on("POST", "/v1/queues/mail:pause", 200, queue_record(paused=True))
     server.on("POST", "/v1/queues/mail:resume", 200, queue_record())
+    server.on("GET", "/v1/queues", 200, {"items": [queue_record()]})
 
     assert json.loads(schedo("queues", "pause", "mail", "--json").stdout)["paused"] is True
     assert "open" in schedo("queues", "resume", "mail").stdout
+
+
+def test_a_pause_of_a_queue_that_has_never_been_used_says_so(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", "/v1/queues", 200, {"items": [queue_record()]})
+    for name in ("mail", "mial", "other"):
+        server.on("POST", f"/v1/queues/{name}:pause", 200, queue_record(name=name, paused=True))
+
+    assert schedo("queues", "pause", "mail").stderr == ""
+    assert schedo("queues", "pause", "mial").stderr == (
+        "schedo: warning: queue mial has no jobs and no limits yet; did you mean mail?"
+        " (schedo queues resume mial undoes it)\n"
+    )
+    assert schedo("queues", "pause", "other").stderr == (
+        "schedo: warning: queue other has no jobs and no limits yet"
+        " (schedo queues resume other undoes it)\n"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.commands import PauseSchedule
-from schedo.core.model import Catchup, Decision, Overlap, Rule, Trigger
+from schedo.core.model import Catchup, Decision, Overlap, Retry, Rule, Trigger
 from schedo.core.states import State
 from tests.core.builders import (
     DAY,
@@ -98,6 +98,23 @@ def test_a_run_has_the_fields_of_its_schedule_and_three_attempts() -> None:
     assert run.expires_at == MINUTE + HOUR
     assert run.options.retry is not None
     assert run.options.retry.max_attempts == 3
+
+
+@pytest.mark.parametrize("task", ["shell", "http"])
+def test_a_run_of_a_built_in_task_has_one_attempt_unless_more_are_asked_for(task: str) -> None:
+    server = Server()
+    plain = made(server, job=make_spec(task))
+    asked = made(server, name="asked", job=make_spec(task, retry=Retry(max_attempts=4)))
+
+    server.settle(MINUTE)
+
+    attempts = [
+        run.options.retry.max_attempts
+        for schedule in (plain, asked)
+        for run in server.runs(schedule.id)
+        if run.options.retry is not None
+    ]
+    assert attempts == [1, 4]
 
 
 def test_a_run_that_may_start_at_most_once_has_one_attempt() -> None:

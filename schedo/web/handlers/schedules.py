@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import msgspec
 import orjson
 from msgspec import UNSET
 
-from schedo.core import limits
 from schedo.core.commands import DeclareSchedules, PutEffect
-from schedo.core.cron import describe_clock_change, explain, parse_cron
+from schedo.core.cron import parse_cron
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory
-from schedo.core.triggers import next_after
 from schedo.errors import BadRequest
 from schedo.protocol import fields
+from schedo.protocol.cron import CronRequest, CronResponse, describe_rule, list_fires
 from schedo.protocol.declarations import (
     OWNER_RULE,
     describe_edit,
@@ -26,7 +25,6 @@ from schedo.protocol.declarations import (
     list_edited,
 )
 from schedo.protocol.expect import ExpectationStatus
-from schedo.protocol.fields import duration_or_unset, or_unset
 from schedo.protocol.jobs import job_fields
 from schedo.protocol.query import (
     bad_parameter,
@@ -36,9 +34,6 @@ from schedo.protocol.query import (
     render_cursor,
 )
 from schedo.protocol.schedules import (
-    ClockChangeResponse,
-    CronRequest,
-    CronResponse,
     DecisionResponse,
     PauseRequest,
     ResumeRequest,
@@ -47,7 +42,7 @@ from schedo.protocol.schedules import (
     TriggerRequest,
     TriggerResponse,
 )
-from schedo.protocol.times import render_duration, render_instant
+from schedo.protocol.times import render_instant
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
@@ -185,17 +180,7 @@ async def _check_schedule(context: AppContext, request: Request) -> str:
 
 async def explain_cron(context: AppContext, request: Request) -> Response:
     when = (await request.read(CronRequest)).read()
-    rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
-    fires = _next_fires(rule, context.engine.clock.now())
-    response = CronResponse(
-        tz=when.tz,
-        description=_explain(rule),
-        next_fires=[render_instant(fire) for fire in fires],
-        clock_changes=list(_list_clock_changes(rule, fires)),
-        warnings=list(when.warnings),
-        normalized=or_unset(when.normalized),
-        every=duration_or_unset(when.every_us),
-    )
+    response = CronResponse.of(when, context.engine.clock.now())
     return Response(200, msgspec.json.encode(response))
 
 
@@ -217,7 +202,7 @@ def _describe(
     now = context.engine.clock.now()
     # If the clock was set back, it passes instants again that have a decision already.
     has_ended = schedule.next_fire_at is None
-    fires = [] if has_ended else _next_fires(schedule.rule, max(now, schedule.evaluated_through))
+    fires = [] if has_ended else list_fires(schedule.rule, max(now, schedule.evaluated_through))
     warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
@@ -226,7 +211,7 @@ def _describe(
         warnings.append(describe_edit(schedule))
     shown = [] if schedule.paused else fires
     history = histories.get(schedule.id, NO_RUNS)
-    response = ScheduleResponse.of(schedule, shown, _explain(rule), warnings, history)
+    response = ScheduleResponse.of(schedule, shown, describe_rule(rule), warnings, history)
     response.edited = edited or UNSET
     expectation = context.engine.expectations.of_schedule(schedule.id)
     if expectation is not None:
@@ -240,32 +225,6 @@ def _why_never(rule: Rule) -> str:
     if rule.at is not None:
         return f"its instant, {render_instant(rule.at)}, has passed"
     return f"no such time comes in {rule.tz} within 50 years"
-
-
-def _next_fires(rule: Rule, after: int) -> list[int]:
-    fires: list[int] = []
-    fire = next_after(rule, after)
-    while fire is not None and len(fires) < limits.FIRES_SHOWN:
-        fires.append(fire)
-        fire = next_after(rule, fire)
-    return fires
-
-
-def _list_clock_changes(rule: Rule, fires: Iterable[int]) -> Iterator[ClockChangeResponse]:
-    if rule.cron is not None:
-        for fire in fires:
-            description = describe_clock_change(rule.cron, rule.tz, fire, rule.gap)
-            if description is not None:
-                yield ClockChangeResponse(render_instant(fire), description)
-
-
-def _explain(rule: Rule) -> str:
-    if rule.cron is not None:
-        return explain(rule.cron)
-    if rule.every_us is not None:
-        return f"Every {render_duration(rule.every_us)}"
-    assert rule.at is not None, "a rule has a cron, an interval or an instant"
-    return f"Once, at {render_instant(rule.at)}"
 
 
 def _name(request: Request) -> str:
