@@ -68,12 +68,14 @@ class Start(NamedTuple):
     accept_loss: start although a part of the store is missing; the jobs in that part are lost.
     is_resuming: end the pauses of the server. is_pruning: delete the schedules that the code of the
     app no longer declares. has_test_clock: use a clock that only POST /v1/clock:advance moves.
+    is_reloading: replace the child processes when a source file changes.
     """
 
     accept_loss: bool = False
     is_resuming: bool = False
     is_pruning: bool = False
     has_test_clock: bool = False
+    is_reloading: bool = False
 
 
 _PLAIN_START = Start()
@@ -132,7 +134,7 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
     store = open_store(config.store, accept_loss=start.accept_loss)
     clock = _make_test_clock() if start.has_test_clock else SystemClock()
     engine = Engine(store, clock, retention=config.retention, on_fatal=shutdown.fail)
-    workers = _Workers(config, engine, is_pruning=start.is_pruning)
+    workers = _Workers(config, engine, start)
     handle_signals(shutdown.request, workers.stop_now)
     server = HttpServer()
     await engine.start()
@@ -241,7 +243,7 @@ class _Shutdown:
 class _Workers:
     """The server's own workers: one in this loop for shell and http, and child processes."""
 
-    def __init__(self, config: Config, engine: Engine, *, is_pruning: bool) -> None:
+    def __init__(self, config: Config, engine: Engine, start: Start) -> None:
         self._orphans: Orphans | None = None
         if config.allow_shell and engine.store.path is not None:
             self._orphans = Orphans(Path(engine.store.path + ".children"))
@@ -269,7 +271,8 @@ class _Workers:
                 async_slots=_share(config.async_concurrency, config.processes),
                 log_format=config.log_format,
                 log_level=config.log_level,
-                is_pruning=is_pruning,
+                is_pruning=start.is_pruning,
+                is_reloading=start.is_reloading,
             )
             self._children = ProcessPool(engine, config.app, settings)
 

@@ -111,12 +111,19 @@ def _check_test_store(config: Config) -> str:
     help="For tests: the clock stands still until `schedo clock advance` moves it, and jobs are"
     " kept in memory only.",
 )
+@click.option(
+    "--reload",
+    "is_reloading",
+    is_flag=True,
+    help="For development: when a Python file in this directory changes, import the app again.",
+)
 def serve(
     path: str | None,
     accept_loss: bool,
     is_resuming: bool,
     is_pruning: bool,
     has_test_clock: bool,
+    is_reloading: bool,
     **flags: Any,
 ) -> None:
     """Start the server. With MODULE:NAME, it runs the tasks of that app in child processes.
@@ -133,6 +140,8 @@ def serve(
         check_config(config)
     except Invalid as error:
         raise BadConfiguration(str(error)) from error
+    if is_reloading and config.app is None:
+        raise BadConfiguration("--reload needs an app: schedo serve MODULE:NAME --reload")
     from schedo.loops import end_process
     from schedo.serve import Start, run_server
 
@@ -140,5 +149,5 @@ def serve(
         environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}
         return _load(path, flags, environ)
 
-    start = Start(accept_loss, is_resuming, is_pruning, has_test_clock)
+    start = Start(accept_loss, is_resuming, is_pruning, has_test_clock, is_reloading)
     end_process(run_server(config, start, read=read_again))

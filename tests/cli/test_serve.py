@@ -68,6 +68,12 @@ def test_a_test_clock_is_refused_with_a_store_that_production_may_use(
     assert "store = 'y.db' (environment SCHEDO_STORE)" in by_variable.stderr
 
 
+def test_a_reload_without_an_app_is_refused() -> None:
+    refused = schedo("serve", "--reload")
+
+    assert (refused.exit_code, "--reload needs an app" in refused.stderr) == (2, True)
+
+
 def test_a_flag_can_be_turned_off_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDO_ALLOW_SHELL", "true")
 

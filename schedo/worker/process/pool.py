@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from schedo.child_process import ChildHandle, write_unnamed_file
@@ -54,6 +55,7 @@ class PoolSettings(NamedTuple):
     log_format: LogFormat = "text"
     log_level: str = "info"
     is_pruning: bool = False  # delete the schedules that the application no longer declares
+    is_reloading: bool = False  # replace the children when a source file changes
 
 
 class ProcessPool:
@@ -69,19 +71,16 @@ class ProcessPool:
         self._place_tasks: list[asyncio.Task[None]] = []
         self._child_ended = asyncio.Event()
         self._suspects_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._reloaded = asyncio.Event()  # set for a moment by each reload
+        self._is_code_new = False  # the schedules of the reloaded code are not declared yet
         self._grace = Grace()
 
     async def start(self) -> None:
         """Start the children and store the application's schedules; raise CannotServe."""
         first = await self._spawn_child(1)
         attach = first.attached.result()
-        await declare_schedules(
-            self._engine,
-            f"code:{self._target}",
-            attach.schedules,
-            is_pruning=self._settings.is_pruning,
-        )
-        log.info("%s has %s", self._target, _describe(attach))
+        await self._declare(attach)
         if attach.unused_store is not None:
             log.warning(
                 "%s does not use its own store %s: its jobs are in the store of this server",
@@ -93,6 +92,30 @@ class ProcessPool:
             for place, child in enumerate(children, 1)
         ]
         self._suspects_task = asyncio.create_task(self._isolate_suspects(frozenset(attach.tasks)))
+        if self._settings.is_reloading:
+            from schedo.worker.process.source_watch import SourceWatch  # only for development
+
+            self._watch_task = asyncio.create_task(SourceWatch(Path.cwd(), self.reload).run())
+
+    async def _declare(self, attach: Attach) -> None:
+        await declare_schedules(
+            self._engine,
+            f"code:{self._target}",
+            attach.schedules,
+            is_pruning=self._settings.is_pruning,
+        )
+        log.info("%s has %s", self._target, _describe(attach))
+
+    def reload(self) -> None:
+        """Replace all children by new ones, which import the application again.
+
+        Attempts that run finish in the old ones. While the new code cannot be imported, jobs wait.
+        """
+        self._is_code_new = True
+        for child in list(self._children):
+            child.retire()
+        self._reloaded.set()
+        self._reloaded.clear()
 
     async def _isolate_suspects(self, tasks: frozenset[str]) -> None:
         """Start one more process per place once poison suspects wait.
@@ -110,7 +133,7 @@ class ProcessPool:
 
     async def stop(self, grace_s: float) -> None:
         """Let running attempts finish within the grace time; release the rest."""
-        running = [*self._place_tasks, *filter(None, [self._suspects_task])]
+        running = [*self._place_tasks, *filter(None, [self._suspects_task, self._watch_task])]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -136,18 +159,27 @@ class ProcessPool:
             began = time.monotonic()
             try:
                 child = child or await self._spawn_child(place, isolated=isolated)
+                if self._is_code_new:
+                    self._is_code_new = False
+                    await self._declare(child.attached.result())
                 await child.retired.wait()
             except (CannotServe, OSError) as error:
                 log.error("cannot start a child process: %s", error)
             if time.monotonic() - began > RESPAWN_AFTER_S_MAX:
                 delay_s = RESPAWN_AFTER_S
             if child is None or child.gone.is_set():
-                await asyncio.sleep(delay_s)
+                await self._pause(delay_s)
                 delay_s = min(2 * delay_s, RESPAWN_AFTER_S_MAX)
             while len(self._children) >= 2 * len(self._place_tasks):
                 self._child_ended.clear()
                 await self._child_ended.wait()
             child = None
+
+    async def _pause(self, delay_s: float) -> None:
+        """Wait for the delay or the next reload."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._reloaded.wait()
 
     async def _spawn_child(self, place: int, *, isolated: bool = False) -> ChildSupervisor:
         """Return a new child that has attached; raise CannotServe or OSError."""

@@ -1,0 +1,124 @@
+"""`schedo serve --reload`: changes of source files, and the children that import them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from schedo.engine.engine import Engine
+from schedo.worker.process.source_watch import SourceWatch
+from tests.worker.site import LONG_S, Site, serving
+
+APP = """
+from schedo import Schedo
+app = Schedo()
+@app.{rule}
+@app.task
+async def version() -> str:
+    return {version!r}
+"""
+
+
+class WatchedFolder:
+    """A watch of a folder, whose looks the test makes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.changes = 0
+        self._folder = folder
+        self._watch = SourceWatch(folder, self._count)
+
+    def _count(self) -> None:
+        self.changes += 1
+
+    def look(self) -> int:
+        """Look at the files as they are; return the number of changes so far."""
+        fresh = SourceWatch(self._folder, self._count)
+        self._watch.look(fresh.files)
+        return self.changes
+
+
+def test_a_change_counts_when_a_look_finds_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.worker")
+    (tmp_path / "a.py").write_text("1")
+    watch = WatchedFolder(tmp_path)
+    counts = [watch.look()]
+    (tmp_path / "a.py").write_text("22")
+    counts.append(watch.look())
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.py").write_text("1")
+    counts += [watch.look(), watch.look(), watch.look()]
+    (tmp_path / "a.py").unlink()
+    counts += [watch.look(), watch.look()]
+
+    assert counts == [0, 0, 0, 1, 1, 1, 2]
+    assert [record.getMessage() for record in caplog.records] == [
+        "reload: a.py, sub/b.py changed",
+        "reload: a.py changed",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", ".git/a.py", "node_modules/a.py", "__pycache__/a.py", "env/lib/a.py"]
+)
+def test_other_files_do_not_count(tmp_path: Path, name: str) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    watch = WatchedFolder(tmp_path)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("1")
+
+    assert [watch.look(), watch.look()] == [0, 0]
+
+
+async def until_version(site: Site, version: str) -> None:
+    async with asyncio.timeout(LONG_S):
+        while (await site.run("version"))["result"] != version:
+            pass
+
+
+async def rule_of(engine: Engine) -> str | None:
+    return (await engine.get_schedule("version")).spec.rule.cron
+
+
+async def test_new_children_run_the_new_code_and_its_schedules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "changing.py"
+    module.write_text(APP.format(version="old", rule='cron("0 1 * * *")'))
+    async with serving(tmp_path, "changing:app") as site:
+        await until_version(site, "old")
+        before = await rule_of(site.engine)
+
+        module.write_text(APP.format(version="the new one", rule='cron("0 2 * * *")'))
+        site.children.reload()
+        await until_version(site, "the new one")
+        async with asyncio.timeout(LONG_S):
+            while await rule_of(site.engine) == before:
+                await site.engine.flush()
+
+        assert (before, await rule_of(site.engine)) == ("0 1 * * *", "0 2 * * *")
+
+
+async def test_jobs_wait_while_the_new_code_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "changing.py"
+    module.write_text(APP.format(version="old", rule='every("1h")'))
+    async with serving(tmp_path, "changing:app") as site:
+        module.write_text("1 / 0")
+        site.children.reload()
+        job = await site.submit("version")
+        async with asyncio.timeout(LONG_S):
+            while "ZeroDivisionError" not in caplog.text:
+                await site.engine.flush()
+        module.write_text(APP.format(version="mended", rule='every("1h")'))
+        site.children.reload()
+
+        assert (await site.end(job))["result"] == "mended"
