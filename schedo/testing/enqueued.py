@@ -25,6 +25,7 @@ def check_enqueued(
 
     Raise AssertionError unless there are `count` of them; None: at least one.
     """
+    __tracebackhide__ = True  # pytest shows the test's own line
     name = task if isinstance(task, str) else task.name
     if isinstance(task, Task):
         task.spec.arguments.check_names(arguments)

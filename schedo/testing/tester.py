@@ -153,6 +153,7 @@ class AsyncTester:
         The jobs may have any state, and other arguments besides. count: there must be exactly this
         number of them. payload: the same as arguments, also for names such as "count".
         """
+        __tracebackhide__ = True
         found = await self.jobs()
         return check_enqueued(found, task, {**(payload or {}), **arguments}, queue, count)
 
@@ -273,6 +274,7 @@ class Tester:
         **arguments: Any,
     ) -> list[Record]:
         """Raise AssertionError unless such a job exists; see AsyncTester.assert_enqueued."""
+        __tracebackhide__ = True
         found = self._run(self._tester.jobs())
         return check_enqueued(found, task, {**(payload or {}), **arguments}, queue, count)
 
