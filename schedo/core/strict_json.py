@@ -132,9 +132,11 @@ def lacks_colons(body: bytes, value: Any) -> bool:
 
 def has_odd_text(body: bytes) -> bool:
     """Return whether there is a long number, U+0000, or an escaped colon (it hides a lost one)."""
-    return (
-        b"\\u" in body and (b"u0000" in body or b"u003" in body)
-    ) or _LONG_NUMBER in body.translate(_DIGITS_TO_ZERO)
+    # The search for one byte is eight times as fast as the one for two.
+    has_escape = b"\\" in body and b"\\u" in body
+    return (has_escape and (b"u0000" in body or b"u003" in body)) or _LONG_NUMBER in body.translate(
+        _DIGITS_TO_ZERO
+    )
 
 
 def check_exactly(body: bytes) -> None:

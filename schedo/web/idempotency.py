@@ -49,9 +49,10 @@ class IdempotentRequest:
 
     def __init__(self, request: Request) -> None:
         self._key = read_key(request.find_header(HEADER))
-        self._scope = f"{request.client_id} {request.operation} {self._key}"
-        self._hash = hashlib.sha256(b"[")
-        self._separator = b""
+        if self._key is not None:
+            self._scope = f"{request.client_id} {request.operation} {self._key}"
+            self._hash = hashlib.sha256(b"[")
+            self._separator = b""
 
     def see(self, value: Any) -> None:
         """Add one checked value of the body to the fingerprint.
