@@ -34,6 +34,7 @@ from schedo.setting_values import (
     read_switch,
     read_target,
     read_text,
+    read_url,
 )
 from schedo.store.base import Retention
 
@@ -43,6 +44,8 @@ PROCESSES_MAX = 1_024
 
 # Kubernetes kills a pod 30 s after SIGTERM. Like Sidekiq, schedo keeps 5 s of that in reserve.
 DRAIN_GRACE_US = 25 * limits.SECOND
+
+HEARTBEAT_US = limits.MINUTE
 
 # Variables that the server ignores: those of other commands, of the jobs that schedo runs, and the
 # path of the configuration file.
@@ -91,6 +94,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     webhook_allow: tuple[str, ...] = ()
     webhook_secrets_file: str | None = None
+    heartbeat_url: str | None = None
+    heartbeat_interval_us: int = HEARTBEAT_US
     retention: Retention = Retention()
     sources: dict[str, str] = {}  # the source of each setting that is not the default
 
@@ -176,6 +181,17 @@ SETTINGS: dict[str, Setting] = {
         read_text,
         'TOML file of webhook secrets, such as orders = "whsec_..."; http jobs use them by name.',
         "FILE",
+    ),
+    "heartbeat_url": Setting(
+        read_url,
+        "URL to call while the server is ready, so that a monitor notices when it is not.",
+        "URL",
+    ),
+    "heartbeat_interval": Setting(
+        read_duration,
+        "The time between two such calls; at least 1s.",
+        "DURATION",
+        "heartbeat_interval_us",
     ),
     "retention.completed": Setting(
         read_duration, "How long completed jobs are kept.", "DURATION", "completed_us"
@@ -319,6 +335,9 @@ def _choose_token(
 
 def check_config(config: Config) -> None:
     """Raise Invalid if a server must not start with this configuration."""
+    if config.heartbeat_interval_us < limits.SECOND:
+        source = config.sources.get("heartbeat_interval", "default")
+        raise Invalid(f"heartbeat_interval ({source}): it must be at least 1s")
     if not needs_token(config) and not is_loopback(config.host):
         source = config.sources.get("host", "default")
         raise Invalid(

@@ -40,6 +40,7 @@ from schedo.reload import Reload
 from schedo.startup_text import print_address
 from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
+from schedo.tasks.http.heartbeat import beating
 from schedo.tasks.http.signatures import parse_secrets
 from schedo.tasks.shell.orphans import Orphans
 from schedo.virtual_clock import VirtualClock
@@ -151,7 +152,9 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
         # The cycles of other code must not pile up, though, so these thresholds start a collection
         # after at most about 50,000 new objects.
         gc.set_threshold(10_000, 5, 20)
-        await shutdown.wait()
+        url, interval_us = config.heartbeat_url, config.heartbeat_interval_us
+        async with beating(url, interval_us, lambda: engine.health().ready):
+            await shutdown.wait()
         app.drain()
         grace_s = 0.0 if shutdown.failure else reload.config.drain_grace_us / 1_000_000
         log.info(

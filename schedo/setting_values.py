@@ -94,6 +94,15 @@ def read_host_name(text: str) -> str:
     return text.lower()
 
 
+def read_url(value: object) -> str:
+    """Return an http or https URL."""
+    from schedo.tasks.http.payload import parse_url  # only servers with such a setting need it
+
+    text = read_text(value)
+    parse_url(text)
+    return text
+
+
 def read_target(text: str) -> str:
     """Return a host, host:port, [v6]:port, an address or a CIDR block."""
     try:

@@ -63,7 +63,7 @@ def describe_error(error: Record) -> str:
 def render_fact(name: str, value: object, now: int) -> str:
     """Return one field of a response as text; instants in local time."""
     if isinstance(value, str):
-        is_instant = name.endswith("_at") or name == "scheduled_for"
+        is_instant = name.endswith("_at") or name in ("scheduled_for", "since")
         return render_full(value, now) if is_instant else value
     return json.dumps(value, ensure_ascii=False)
 
