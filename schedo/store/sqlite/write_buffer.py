@@ -105,6 +105,8 @@ class WriteBuffer:
         self._new: dict[int, Row] = {}
         self._known: dict[int, Row] = {}
         self._keys = BufferedKeys(self._new, self._known)
+        # The new queued jobs by ready key, while the loads between two commits read them.
+        self._queued: dict[tuple[Any, ...], list[Row]] | None = None
         self._entries: deque[Entry] = deque()
         self._size = 0
         self._waiting = 0
@@ -145,13 +147,16 @@ class WriteBuffer:
         if self._has_requeued or not self._is_consistent:
             return None
         key, (rank, last_id) = load.ready_key, load.after
+        if self._queued is None:
+            self._queued = {}
+            for row in self._new.values():
+                if row[_STATE] == _QUEUED:
+                    self._queued.setdefault(_ready_key(row), []).append(row)
         where = key.queue, key.task, requirements_text(key.requirements)
         return [
             row
-            for row in self._new.values()
-            if row[_STATE] == _QUEUED
-            and _ready_key(row) == where
-            and (row[_RANK] > rank or (row[_RANK] == rank and row[0] > last_id))
+            for row in self._queued.get(where, ())
+            if row[_RANK] > rank or (row[_RANK] == rank and row[0] > last_id)
         ]
 
     @property
@@ -304,6 +309,7 @@ class WriteBuffer:
         if commit.has_keys or self._keys:
             self._keys.note(jobs)
         merge_entry(self._new, self._known, jobs, _merge)
+        self._queued = None
         waiting = sum(1 for row in jobs.new if row[_STATE] != _QUEUED)
         if not self._has_requeued:
             self._has_requeued = any(row[_KNOWN_STATE] == _QUEUED for row in jobs.known)
@@ -335,6 +341,7 @@ class WriteBuffer:
         if count == len(self._entries):
             self._clear()
             return
+        self._queued = None
         for _ in range(count):
             entry = self._entries.popleft()
             self._size -= entry.size
@@ -359,6 +366,7 @@ class WriteBuffer:
     def _clear(self) -> None:
         self._new.clear()
         self._known.clear()
+        self._queued = None
         self._keys.clear()
         self._entries.clear()
         self._marks.clear()  # the ids of the entries begin again

@@ -40,6 +40,21 @@ async def test_a_page_merges_table_and_buffer_by_rank_and_id(store: SqliteStore)
     assert await page(store, after=(7, 2)) == [4, 5]
 
 
+async def test_a_page_has_the_jobs_of_the_commits_since_the_page_before(
+    store: SqliteStore,
+) -> None:
+    await put(store, make_job(id=1), make_job(id=2))
+    assert await page(store) == [1, 2]
+
+    await put(store, make_job(id=3))
+    await store.commit(of_jobs(make_job(id=1, state=State.RUNNING, is_new=False)))
+    assert await page(store) == [2, 3]
+
+    await store.load(LoadJob(2))  # which flushes
+    await put(store, make_job(id=4))
+    assert await page(store) == [2, 3, 4]
+
+
 async def test_a_page_flushes_nothing(store: SqliteStore) -> None:
     await put_in_table(store, make_job(id=1), make_job(id=2))
     await put(store, make_job(id=3))
