@@ -202,6 +202,12 @@ SETTINGS: dict[str, Setting] = {
     "retention.cancelled": Setting(
         read_duration, "How long cancelled and expired jobs are kept.", "DURATION", "cancelled_us"
     ),
+    "retention.schedule_runs": Setting(
+        read_number(0, limits.RUNS_KEPT_MAX),
+        "How many of the last runs of each schedule are kept for longer.",
+        "N",
+        "schedule_runs",
+    ),
 }
 
 

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, Any] = {
     "requires": {"labels": {"gpu": "a100"}, "resources": {"cpu": 3}, "worker": "w1"},
     "prefer": [{"zone": "lhr"}, {}],
     "on_failure": {"task": "alert", "payload": {"channel": "ops"}, "queue": "alerts"},
+    "keep": {"completed": "0s", "failed": "30d"},
     "delay": "5m",
     "run_at": "2999-01-01T00:00:00Z",
     "expires_at": "2999-01-02T00:00:00Z",

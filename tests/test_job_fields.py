@@ -119,7 +119,7 @@ async def test_a_schedule_shows_every_field_of_its_request() -> None:
 
 
 # What only the server needs, and what a worker needs but a handler does not.
-FOR_SERVERS = {"retry", "unique", "requirements", "on_failure"}
+FOR_SERVERS = {"retry", "unique", "requirements", "on_failure", "keep"}
 FOR_WORKERS = {"timeout_us", "at_most_once", "tracestate"}
 
 

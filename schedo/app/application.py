@@ -145,8 +145,8 @@ class Schedo:
         """Declare a function as a task; its default name is the function's name.
 
         An exception of a class in `no_retry` fails the job without a retry. The other options are
-        the defaults of the task's jobs; retries, timeout, delivery and on_failure also apply to
-        jobs that are submitted over HTTP.
+        the defaults of the task's jobs; retries, timeout, delivery, on_failure and keep also
+        apply to jobs that are submitted over HTTP.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any, Any]:

@@ -98,11 +98,19 @@ def _render(task: str, layers: Sequence[Mapping[str, Any]]) -> bytes:
             if "retry" in fields:
                 raise Invalid.field("/retries", "give either retries or retry, not both")
             fields["retry"] = _read_retries(fields.pop("retries"))
+        if "keep" in fields and isinstance(request.get("keep"), Mapping):  # each time by itself
+            fields["keep"] = {**request["keep"], **_read_keep(fields["keep"])}
         request |= fields
     try:
         return msgspec.json.encode(render_options(request))
     except (TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"the options of {task!r} cannot be written as JSON: {error}") from None
+
+
+def _read_keep(keep: object) -> Mapping[str, object]:
+    if not isinstance(keep, Mapping):
+        raise Invalid.field("/keep", 'give times by state, such as {"completed": "1h"}')
+    return keep
 
 
 def _read_retries(retries: object) -> object:

@@ -34,6 +34,25 @@ class JsonValue(click.ParamType[object]):
             self.fail(f"{value!r} is not JSON: {error}", param, ctx)
 
 
+class KeepValue(click.ParamType[object]):
+    """How long ended jobs are kept: `completed=1h,failed=30d`, or a JSON object."""
+
+    name = "keep"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        if not isinstance(value, str) or value.startswith("{"):
+            return JsonValue().convert(value, param, ctx)
+        times: dict[str, str] = {}
+        for part in value.split(","):
+            state, equals, time = part.partition("=")
+            if not equals or not time.strip():
+                self.fail(f"{part!r} is no time; write it as completed=1h,failed=30d", param, ctx)
+            times[state.strip()] = time.strip()
+        return times
+
+
 class TimeValue(click.ParamType[str]):
     """A time in local notation, converted to RFC 3339 for the server."""
 
@@ -90,6 +109,12 @@ _SHARED: dict[str, _Option] = {
         metavar="JSON",
         help='Preferred labels of the worker, best first: [{"zone": "lhr"}, {}].',
     ),
+    "keep": click.option(
+        "--keep",
+        type=KeepValue(),
+        metavar="TIMES|JSON",
+        help="How long the ended job is kept: completed=1h,failed=30d; 0s: not at all.",
+    ),
     "on_failure": click.option(
         "--on-failure",
         type=JsonValue(takes_text=True),
@@ -139,7 +164,7 @@ _EXPECT: dict[str, _Option] = {
 }
 SHARED_FIELDS = tuple(_SHARED)
 SINGLE_FIELDS = tuple(_SINGLE)
-INVOKE_FIELDS = ("queue", "timeout", "tags", "meta", "requires", "prefer")
+INVOKE_FIELDS = ("queue", "timeout", "tags", "meta", "keep", "requires", "prefer")
 
 
 def job_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -10,11 +10,13 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
+from schedo.cli.job_options import KeepValue
 from schedo.cli.tables import print_json, print_table
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
 _UNLIMITED = "unlimited"
+_DEFAULT = "default"
 
 
 @click.group()
@@ -32,11 +34,12 @@ def _print(queues: Iterable[Record]) -> None:
             render_waiting(queue.get("waiting") or {}),
             str(queue.get("weight", 1)),
             str(queue.get("priority_step", "")),
+            ", ".join(f"{end} {time}" for end, time in (queue.get("keep") or {}).items()) or "-",
         )
         for queue in queues
     ]
-    headers = ("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "WEIGHT", "PRIORITY STEP")
-    print_table(headers, rows, optional=("PRIORITY STEP", "WEIGHT"))
+    headers = ("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "WEIGHT", "PRIORITY STEP", "KEEP")
+    print_table(headers, rows, optional=("PRIORITY STEP", "WEIGHT", "KEEP"))
 
 
 def render_waiting(waiting: dict[str, int]) -> str:
@@ -82,13 +85,21 @@ def _read_concurrency(
     metavar="DURATION",
     help="How much earlier a job sorts for each step of priority.",
 )
+@click.option(
+    "--keep",
+    type=KeepValue(),
+    metavar="TIMES|JSON",
+    help="How long its ended jobs are kept: completed=1h,failed=30d; default: as all jobs.",
+)
 @as_json
 @connected
 def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
     """Change the limits of a queue."""
     changes = {key: value for key, value in options.items() if value is not None}
     if not changes:
-        raise click.UsageError("give --concurrency, --weight or --priority-step")
+        raise click.UsageError("give --concurrency, --weight, --priority-step or --keep")
+    if changes.get("keep") == _DEFAULT:
+        changes["keep"] = None
     if changes.get("concurrency") == _UNLIMITED:
         changes["concurrency"] = None
     _show(client.set_queue(name, **changes), is_json)

@@ -9,8 +9,9 @@ import click
 from schedo.cli.escapes import escape
 from schedo.cli.job_text import describe_error
 from schedo.cli.tables import print_table
-from schedo.cli.times import render_full, render_time
+from schedo.cli.times import render_full, render_span, render_time
 from schedo.client.messages import Record
+from schedo.protocol.times import parse_duration
 
 _NAMED_MAX = 5
 
@@ -68,9 +69,13 @@ def render_facts(runs: Record, now: int) -> Iterator[tuple[str, str]]:
 def print_last_runs(runs: Iterable[Record], now: int) -> None:
     """Print how the last runs ended, and how long each took."""
     rows = [
-        (render_time(run["ended_at"], now), run["state"], run.get("duration", "-"), run["job"])
+        (render_time(run["ended_at"], now), run["state"], _render_duration(run), run["job"])
         for run in runs
     ]
     if rows:
         click.echo()
         print_table(("ENDED", "STATE", "TOOK", "JOB"), rows)
+
+
+def _render_duration(run: Record) -> str:
+    return render_span(parse_duration(run["duration"])) if "duration" in run else "-"

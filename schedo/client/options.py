@@ -59,6 +59,14 @@ Preference = Mapping[str, Condition] | WeightedPreference
 RetryOption = Retry | Mapping[str, Any] | str | int  # a policy, a preset, or a number of attempts
 
 
+class KeepTimes(TypedDict, total=False):
+    """How long ended jobs are kept; 0: not at all."""
+
+    completed: Duration
+    failed: Duration
+    cancelled: Duration  # also expired jobs
+
+
 class QueuedOptions(TypedDict, total=False):
     """The options of every job that waits in a queue, without the retry policy."""
 
@@ -71,6 +79,7 @@ class QueuedOptions(TypedDict, total=False):
     meta: Mapping[str, Any] | None
     requires: Requires | None
     prefer: Sequence[Preference] | None
+    keep: KeepTimes | None
 
 
 class EventJob(QueuedOptions, total=False):
@@ -125,6 +134,7 @@ class CommitOptions(TypedDict, total=False):
     timeout: Duration | None
     tags: Sequence[str] | None
     meta: Mapping[str, Any] | None
+    keep: KeepTimes | None
     on_loss: Literal["fail", "retry_once"] | None
 
 

@@ -22,6 +22,7 @@ from schedo.core.commands import (
 )
 from schedo.core.ids import render_id
 from schedo.core.job_table import JobTable
+from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import StopReason
 from schedo.core.loads import Appliers, Loaded, LoadJob, Needs
 from schedo.core.model import Job, Trigger
@@ -115,6 +116,8 @@ class JobCommands:
                 f"job {render_id(job.id)} is {job.state};"
                 " only a failed, cancelled or expired job can be retried"
             )
+        if job.kept_until == NOT_KEPT:  # the store drops it
+            raise no_job(job.id)
         if job.trigger is Trigger.INVOKE:
             raise IllegalTransition(
                 f"job {render_id(job.id)} was invoked, so it cannot be queued; invoke it again"
@@ -173,7 +176,8 @@ class JobCommands:
 def no_job(job_id: int) -> NotFound:
     """Return the error for an id without a job."""
     return NotFound(
-        f"there is no job {render_id(job_id)}; ended jobs are pruned after their retention"
+        f"there is no job {render_id(job_id)}; ended jobs are deleted after their retention,"
+        ' and at once if their "keep" is 0s'
     )
 
 

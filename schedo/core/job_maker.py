@@ -107,7 +107,7 @@ class JobMaker:
     def _fill_options(
         self, task: str, options: Options, default_retry: Retry | None = None
     ) -> Options:
-        """Complete the options with the task's delivery, retry policy and timeout.
+        """Complete the options with the task's delivery, retry policy, timeout and keep.
 
         default_retry applies if neither the job nor its task has a policy (None: TASK_RETRY).
         """
@@ -130,6 +130,7 @@ class JobMaker:
             retry=retry,
             timeout_us=options.timeout_us or defaults.timeout_us,
             on_failure=options.on_failure or defaults.on_failure,
+            keep=options.keep.or_else(defaults.keep) if options.keep else defaults.keep,
             at_most_once=at_most_once or None,
         )
         if is_plain:

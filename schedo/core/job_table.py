@@ -12,6 +12,7 @@ from schedo.core.backlog import Backlog
 from schedo.core.changes import Changes
 from schedo.core.commands import ConfigureQueue, KeepIdempotencyRecord
 from schedo.core.ids import render_id
+from schedo.core.keep import KeepTimes
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import Load, Loaded, LoadReady, LoadTimers, Promoted, PromoteDue
 from schedo.core.model import Job, Location, Queue, ReadyKey
@@ -163,6 +164,11 @@ class JobTable:
         self.ready_queues.set_queue(queue)
         self.changes.queues[queue.name] = queue
         return queue
+
+    def keep_of_queue(self, name: str) -> KeepTimes | None:
+        """Return how long the queue wants its ended jobs to be kept."""
+        state = self.ready_queues.find_queue_state(name)
+        return None if state is None else state.queue.keep
 
     def keep_idempotency_record(
         self, command: KeepIdempotencyRecord, now: int, loaded: Loaded

@@ -48,6 +48,7 @@ CATCHUP_RUNS_MAX = 1_000
 MISSED_COUNT_MAX = 10_000
 ACTIVE_RUNS_KNOWN_MAX = 1_000  # per schedule; with `overlap: allow` there can be more
 DECISIONS_KEPT = 100  # Dkron's number
+RUNS_KEPT_MAX = 10_000  # ended runs of a schedule that stay whatever their age is
 LAST_RUNS_MAX = 10  # per schedule: how each of them ended, and how long it took
 LAST_FAILURE_TYPE_CHARACTERS_MAX = 100  # of a schedule's last failure
 LAST_FAILURE_CHARACTERS_MAX = 500

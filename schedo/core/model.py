@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from schedo.core import limits
+from schedo.core.keep import KeepTimes
 from schedo.core.requirements import Requirements
 from schedo.core.states import FINAL, State
 
@@ -63,6 +64,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     tracestate: str | None = None
     requirements: Requirements | None = None
     on_failure: OnFailure | None = None  # the job that a final failure makes
+    keep: KeepTimes | None = None
 
 
 PLAIN = Options()
@@ -154,6 +156,7 @@ class Job:
     due_elapsed: bool = False  # due_at counts elapsed time, until an attempt starts
     expires_elapsed: bool = False  # expires_at counts elapsed time
     offset_us: int = 0  # the offset when the job was created
+    kept_until: int | None = None  # of an ended job; None: the general retention decides
 
     # Memory only.
     is_new: bool = False  # the store has no row of it yet
@@ -387,6 +390,7 @@ class Queue:
     paused: bool = False
     weight: int = 1  # share of the starts when several queues have jobs
     priority_step_us: int = limits.PRIORITY_STEP_US
+    keep: KeepTimes | None = None  # for jobs that do not say it themselves
 
     def changed(self, **fields: Any) -> Queue:
         """Return the queue with some fields changed."""

@@ -196,5 +196,5 @@ def is_current_lease(key: LeaseKey, job: Job) -> bool:
 def reset_budget(job: Job) -> None:
     """Reset an ended job: no failures, losses, result, cancel request or expiry."""
     job.failures = job.losses = 0
-    job.ended_at = job.cancel_requested_at = job.expires_at = None
+    job.ended_at = job.cancel_requested_at = job.expires_at = job.kept_until = None
     job.result = job.failure = None

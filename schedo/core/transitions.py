@@ -7,6 +7,7 @@ from schedo.core.event_jobs import facts_of_failure
 from schedo.core.expectation_table import Expectations
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
+from schedo.core.keep import kept_until
 from schedo.core.model import ONCE, Job, Trigger
 from schedo.core.outcomes import FailedAttempt, Transition, requeue_rank
 from schedo.core.run_history import end_run
@@ -91,6 +92,9 @@ class JobTransitions:
         self._ended[state] += 1
         job.ended_at = now
         job.due_elapsed = job.expires_elapsed = False  # the instants of ended jobs never shift
+        of_queue = self._jobs.keep_of_queue(job.queue)
+        if of_queue is not None or job.options.keep is not None:
+            job.kept_until = kept_until(job, of_queue, now, self._jobs.offset_us)
         on_failure = job.options.on_failure
         if on_failure is not None and state is State.FAILED:  # in the commit of the failure
             facts = facts_of_failure(job, on_failure.schedule)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -51,6 +52,7 @@ from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
 from schedo.engine.pausing import Pausing
 from schedo.engine.settling import Settling
+from schedo.engine.waiters import wait_for_end
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, Snapshot, Store
@@ -95,6 +97,8 @@ class Engine:
         self.pause, self.resume = self._pausing.pause, self._pausing.resume
         self.pauses = self._pausing.list
         self.flush, self.report = self._loop.flush, self._loop.report
+        # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
+        self.expect_end = self._loop.waiters.expect
         self.note_progress = self._loop.note_progress
         self.note_leaving = store.note_leaving
         self.invoke = self._invocations.invoke
@@ -256,21 +260,15 @@ class Engine:
         command = commands.Reschedule(job_id, due_at, delay_us, priority)
         return await self._loop.try_enqueue(command, Job.copy)
 
-    async def wait(self, job_id: int, timeout_s: float) -> Job:
-        """Return the job when it has ended, or its current state after `timeout_s`."""
-        waiter = self._loop.waiters.add(job_id)
-        try:
-            job = await self.get(job_id)
-            if job.is_final:
-                await self._loop.flush()
-                return job
-            del job  # its payload may be large, and the wait long
-            async with asyncio.timeout(timeout_s):
-                return await waiter
-        except TimeoutError:
-            return await self.get(job_id)
-        finally:
-            self._loop.waiters.remove(job_id, waiter)
+    async def wait(
+        self, job_id: int, timeout_s: float, waiter: asyncio.Future[Job] | None = None
+    ) -> Job:
+        """Return the job when it has ended, or its current state after `timeout_s`.
+
+        waiter: from expect_end. Raise NotFound if the job has ended and is gone.
+        """
+        with nullcontext(waiter) if waiter is not None else self.expect_end(job_id) as future:
+            return await wait_for_end(future, partial(self.get, job_id), self.flush, timeout_s)
 
     # Schedules.
 

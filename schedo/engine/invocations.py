@@ -33,7 +33,7 @@ class Invocations:
     def __init__(
         self,
         loop: EngineLoop,
-        wait: Callable[[int, float], Awaitable[Job]],
+        wait: Callable[[int, float, asyncio.Future[Job]], Awaitable[Job]],
         cancel: Callable[[int], Awaitable[Job]],
     ) -> None:
         """wait, cancel: those of the engine."""
@@ -102,17 +102,24 @@ class Invocations:
         self, id_: str, command: Command[list[Job]], wait_s: float, on_started: Callable[[], None]
     ) -> list[Job]:
         """Start the jobs, and wait for their ends; without a wait, until they are accepted."""
-        with self._loop.decisions.expect(id_) as decided:
-            starting = self._loop.try_enqueue(command, _ids_of)
+        waiters: dict[int, asyncio.Future[Job]] = {}
+
+        def expect_ends(jobs: Sequence[Job]) -> None:
+            for job in jobs:
+                waiters[job.id] = ends.enter_context(self._loop.waiters.expect(job.id))
+
+        with self._loop.decisions.expect(id_) as decided, contextlib.ExitStack() as ends:
+            starting = self._loop.try_enqueue(command, expect_ends)
             del command
             try:
-                job_ids = await starting
+                await starting
             finally:
                 del starting  # an error in it refers to this frame by its traceback
             on_started()
             if not wait_s:
                 await decided
-            ended = await asyncio.gather(*(self._wait(job_id, wait_s) for job_id in job_ids))
+            waits = (self._wait(job_id, wait_s, waiter) for job_id, waiter in waiters.items())
+            ended = await asyncio.gather(*waits)
             refused = [job for job in ended if job.failure and job.failure.type == NO_CAPACITY]
             if not refused:
                 return list(ended)
@@ -124,7 +131,3 @@ class Invocations:
         failure = refused[0].failure
         message = failure.message if failure is not None else "no worker accepted it"
         raise NoCapacity(message, rejections, {"rejected": rejections})
-
-
-def _ids_of(jobs: Sequence[Job]) -> list[int]:
-    return [job.id for job in jobs]

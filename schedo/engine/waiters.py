@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 
 from schedo.core.model import Job
 from schedo.core.worker_messages import Decided
+from schedo.errors import NotFound
 
 
 class EndWaiters:
@@ -16,19 +17,19 @@ class EndWaiters:
     def __init__(self) -> None:
         self._waiters: dict[int, list[asyncio.Future[Job]]] = {}
 
-    def add(self, job_id: int) -> asyncio.Future[Job]:
-        """Return a future of the job's final record. The caller removes it."""
+    @contextmanager
+    def expect(self, job_id: int) -> Iterator[asyncio.Future[Job]]:
+        """Yield a future of the job's final record."""
         waiter: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job_id, []).append(waiter)
-        return waiter
-
-    def remove(self, job_id: int, waiter: asyncio.Future[Job]) -> None:
-        """Forget a waiter."""
-        waiters = self._waiters.get(job_id, [])
-        if waiter in waiters:
-            waiters.remove(waiter)
-        if not waiters:
-            self._waiters.pop(job_id, None)
+        try:
+            yield waiter
+        finally:
+            waiters = self._waiters.get(job_id, [])
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                self._waiters.pop(job_id, None)
 
     def has_ended(self, uncommitted: Set[int], find: Callable[[int], Job | None]) -> bool:
         """Whether a caller waits for the end of one of these jobs, and it has ended."""
@@ -49,6 +50,32 @@ class EndWaiters:
             for waiter in self._waiters.pop(job.id, ()):
                 if not waiter.done():
                     waiter.set_result(job)
+
+
+async def wait_for_end(
+    waiter: asyncio.Future[Job],
+    get: Callable[[], Awaitable[Job]],
+    flush: Callable[[], Awaitable[None]],
+    timeout_s: float,
+) -> Job:
+    """Return the job when it has ended, or its current record after the timeout.
+
+    A job that is not kept is gone after the commit of its end, and only the waiter has it then.
+    """
+    try:
+        if not waiter.done():
+            job = await get()
+            if job.is_final:
+                await flush()
+                return job
+            del job  # its payload may be large, and the wait long
+            await asyncio.wait((waiter,), timeout=timeout_s)
+        return waiter.result() if waiter.done() else await get()
+    except NotFound:
+        await flush()
+        if waiter.done():
+            return waiter.result()
+        raise
 
 
 class Decisions:

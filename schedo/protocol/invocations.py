@@ -17,6 +17,7 @@ from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Name, or_unset
 from schedo.protocol.jobs import JobResponse, job_fields
+from schedo.protocol.keep import read_keep
 from schedo.protocol.options import TaskFields, read_meta, read_tags
 from schedo.protocol.query import WAIT_US_MAX
 from schedo.protocol.requirements import (
@@ -62,6 +63,7 @@ class InvocationFields(TaskFields, kw_only=True):
                 at_most_once=self.on_loss == "fail",
                 tags=read_tags(self.tags),
                 meta=read_meta(self.meta),
+                keep=read_keep("/keep", self.keep),
                 traceparent=traceparent,
                 requirements=requirements,
             ),

@@ -26,6 +26,7 @@ from schedo.protocol.fields import (
     Text,
     duration_or_unset,
 )
+from schedo.protocol.keep import KeepRequest, read_keep, show_keep
 from schedo.protocol.masking import show_payload
 from schedo.protocol.requirements import (
     Preferences,
@@ -46,7 +47,7 @@ TaskName = Annotated[
         " dots, underscores and hyphens; no hyphen first."
     ),
 ]
-_NO_OPTIONS = (None,) * 9
+_NO_OPTIONS = (None,) * 10
 
 
 class UniqueRequest(
@@ -92,6 +93,7 @@ class SharedFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     timeout: Duration | None = None
     tags: Annotated[list[Name], Meta(max_length=limits.TAGS_MAX)] | None = None
     meta: dict[str, Any] | None = None
+    keep: KeepRequest | None = None
 
 
 class TaskFields(SharedFields, kw_only=True):
@@ -120,6 +122,7 @@ class QueuedFields(SharedFields, kw_only=True):
             self.requires,
             self.prefer,
             self.delivery,
+            self.keep,
             traceparent,
             tracestate,
         )
@@ -134,6 +137,7 @@ class QueuedFields(SharedFields, kw_only=True):
             traceparent=traceparent,
             tracestate=tracestate,
             requirements=read_requirements(self.requires, self.prefer),
+            keep=read_keep("/keep", self.keep),
         )
 
     def read_expiry(self) -> int | None:
@@ -216,6 +220,7 @@ class OptionsResponse(CarriedOptions, kw_only=True):
     requires: RequiresRequest | UnsetType = UNSET
     prefer: Preferences | UnsetType = UNSET
     on_failure: EventJobRequest | UnsetType = UNSET
+    keep: KeepRequest | UnsetType = UNSET
 
 
 # The trace context is carried too, but only by the responses for jobs and by leases.
@@ -233,7 +238,9 @@ def carried_fields(options: Options) -> dict[str, Any]:
     return {name: value for name, value, default in carried if value != default}
 
 
-def option_fields(options: Options) -> dict[str, Any]:  # noqa: C901  # one arm for each option
+def option_fields(  # noqa: C901, PLR0912  # one arm for each option
+    options: Options,
+) -> dict[str, Any]:
     """Return the options that the responses for jobs and schedules show, as plain JSON data.
 
     Every response with a job is made with it, so it takes each option by its name: that is twice as
@@ -256,6 +263,8 @@ def option_fields(options: Options) -> dict[str, Any]:  # noqa: C901  # one arm 
         shown.update(requirements_fields(options.requirements))
     if options.on_failure is not None:
         shown["on_failure"] = msgspec.to_builtins(EventJobRequest.shown(options.on_failure))
+    if options.keep is not None:
+        shown["keep"] = show_keep(options.keep)
     return shown
 
 

@@ -12,6 +12,7 @@ from schedo.core.model import Queue
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, DurationText, Instant
+from schedo.protocol.keep import KeepRequest, read_keep
 from schedo.protocol.times import render_duration, render_instant
 
 _WEIGHT_MAX = 1_000
@@ -29,11 +30,14 @@ class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
     concurrency: Concurrency | UnsetType | None = UNSET  # null: as many as there are slots
     weight: Weight | UnsetType = UNSET
     priority_step: Duration | UnsetType = UNSET
+    keep: KeepRequest | UnsetType | None = UNSET  # null: as the general retention says
 
     def read(self) -> dict[str, Any]:
         """Return the changes by the name of a Queue's field."""
         if self == QueuePatch():
-            raise Invalid("there is nothing to change: give concurrency, weight or priority_step")
+            raise Invalid(
+                "there is nothing to change: give concurrency, weight, priority_step or keep"
+            )
         changes: dict[str, Any] = {}
         if not isinstance(self.concurrency, UnsetType):
             changes["concurrency"] = self.concurrency
@@ -44,6 +48,8 @@ class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
             if step_us > limits.DAY:
                 raise Invalid.field("/priority_step", "this must be at most a day")
             changes["priority_step_us"] = step_us
+        if not isinstance(self.keep, UnsetType):
+            changes["keep"] = read_keep("/keep", self.keep)
         return changes
 
 
@@ -58,6 +64,7 @@ class QueueResponse(Struct, forbid_unknown_fields=True):
     running: int
     waiting: dict[str, int]
     counted_at: Instant
+    keep: KeepRequest | UnsetType = UNSET
 
     @classmethod
     def of(cls, queue: Queue, running: int, waiting: Mapping[str, int], counted_at: int) -> Self:
@@ -70,6 +77,7 @@ class QueueResponse(Struct, forbid_unknown_fields=True):
             running,
             dict(waiting),
             render_instant(counted_at),
+            UNSET if queue.keep is None else KeepRequest.of(queue.keep),
         )
 
 

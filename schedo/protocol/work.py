@@ -23,6 +23,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Invalid, SchedoError, StaleLease
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Name
+from schedo.protocol.keep import KeepRequest, read_keep
 from schedo.protocol.leases import (
     LeaseResponse,
     LeaseText,
@@ -80,6 +81,7 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
     timeout: Duration | None = None
     delivery: Delivery | None = None
     on_failure: EventJobRequest | TaskName | None = None
+    keep: KeepRequest | None = None
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -90,6 +92,7 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
             timeout=None if options.timeout_us is None else render_duration(options.timeout_us),
             delivery="at_most_once" if options.at_most_once else None,
             on_failure=None if on_failure is None else EventJobRequest.of(on_failure),
+            keep=None if options.keep is None else KeepRequest.of(options.keep),
         )
 
     def to_options(self) -> Options:
@@ -98,6 +101,7 @@ class TaskDefaultsRequest(Struct, omit_defaults=True):
             timeout_us=fields.read_duration_or_none("/timeout", self.timeout, limits.MILLISECOND),
             at_most_once=read_delivery(self.delivery),
             on_failure=read_event_job("/on_failure", self.on_failure),
+            keep=read_keep("/keep", self.keep),
         )
 
 

@@ -54,12 +54,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long ended jobs are kept, in microseconds; the defaults are those of River."""
+    """How long ended jobs are kept, in microseconds; the defaults are those of River.
+
+    It is for jobs without a `kept_until` of their own.
+    """
 
     completed_us: int = 86_400_000_000
     cancelled_us: int = 86_400_000_000  # also expired
     failed_us: int = 7 * 86_400_000_000
     idempotency_us: int = 86_400_000_000  # the records that make a repeated request safe
+    schedule_runs: int = 100  # the last ended runs of each schedule are kept for longer
 
 
 class JobPage(NamedTuple):
@@ -214,7 +218,8 @@ class Store(Reader, Protocol):
 
         The records are read before the first await. The commit fails if it updates a job that is
         not in the store, or if two jobs have the same unique key, or the same schedule and instant.
-        Each ended run is added to the history of its schedule, unless that is deleted.
+        An ended job that is not kept (see core/keep.py) is dropped with all its records. Each
+        ended run is added to the history of its schedule, unless that is deleted.
         """
 
     async def save_clock(self, mark: ClockMark) -> None:
@@ -256,6 +261,8 @@ class Store(Reader, Protocol):
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete up to `limit` ended jobs and idempotency records past their retention.
+
+        The last runs of a schedule stay; after newer ones have ended, they may stay for a while.
 
         If there are none, give some free pages back to the file system. Return the number of these
         records or pages; 0 if nothing was left to do. Jobs of the last commits may stay until a

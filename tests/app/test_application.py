@@ -10,6 +10,7 @@ import pytest
 from schedo import Retry, Schedo
 from schedo.app.options import make_job
 from schedo.client.options import EventJob
+from schedo.core.keep import KeepTimes
 from schedo.core.model import Catchup, Overlap
 from schedo.errors import Invalid
 from tests.app.example import Example, Sum
@@ -185,3 +186,13 @@ def test_a_wrong_payload_of_an_event_job_is_refused_where_it_is_declared() -> No
 
     with pytest.raises(Invalid, match="/on_failure/payload/url"):
         app.task(name="sync", on_failure=wrong)(lambda: None)
+
+
+def test_each_time_of_a_keep_overrides_that_of_the_task() -> None:
+    defaults = {"keep": {"completed": "1h", "failed": timedelta(days=1)}}
+
+    keep = make_job("t", defaults, {"keep": {"completed": 0}}).spec.options.keep
+
+    assert keep == KeepTimes(completed_us=0, failed_us=86_400_000_000)
+    with pytest.raises(Invalid, match="give times by state"):
+        make_job("t", defaults, {"keep": "1h"})

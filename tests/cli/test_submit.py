@@ -84,3 +84,22 @@ def test_wait_prints_the_result(server: FakeServer, schedo: Call) -> None:
     result = schedo("submit", "add", "--wait")
 
     assert (result.exit_code, json.loads(result.stdout)) == (0, [1, 2])
+
+
+def test_keep_is_written_as_times_or_as_json(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/jobs", 201, job_record())
+
+    for text in ("completed=0s, failed=30d", '{"completed": "0s", "failed": "30d"}'):
+        assert schedo("submit", "t", "--keep", text).exit_code == 0
+
+    keep = {"completed": "0s", "failed": "30d"}
+    assert [request.json["keep"] for request in server.requests] == [keep, keep]
+
+
+def test_a_keep_that_is_not_understood_is_refused(server: FakeServer, schedo: Call) -> None:
+    for text in ("1h", "completed=", "{"):
+        result = schedo("submit", "t", "--keep", text)
+
+        assert result.exit_code == 2
+        assert "--keep" in result.stderr
+    assert server.requests == []

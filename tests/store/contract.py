@@ -10,12 +10,20 @@ from tests.store.contract_bulk import BulkClaims
 from tests.store.contract_clock import ClockClaims
 from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
+from tests.store.contract_keep import KeepClaims
 from tests.store.contract_lists import ListClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
 
 
 class StoreContract(
-    BulkClaims, ClockClaims, HistoryClaims, JobClaims, ListClaims, ReadClaims, ScheduleClaims
+    BulkClaims,
+    ClockClaims,
+    HistoryClaims,
+    JobClaims,
+    KeepClaims,
+    ListClaims,
+    ReadClaims,
+    ScheduleClaims,
 ):
-    """Every claim; see the seven modules."""
+    """Every claim; see the eight modules."""

@@ -15,12 +15,13 @@ from schedo.core import limits, loads
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
-from schedo.core.ids import first_id
+from schedo.core.ids import first_id, newest_at
 from schedo.core.job_filter import JobFilter
+from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
-from schedo.core.states import FINAL, TIMED, State
+from schedo.core.states import TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
     ClockMark,
@@ -32,13 +33,14 @@ from schedo.store.base import (
     Snapshot,
     Waiting,
 )
-from schedo.store.sqlite.pruning import kept_us
 from tests.store.model_checks import check_jobs, check_schedules
 from tests.store.model_records import (
+    RunReleases,
     add_runs,
     count_waiting,
     is_expired,
     loaded,
+    prunable,
     put_or_delete,
     trim,
     with_active,
@@ -59,6 +61,7 @@ class ModelStore:
         self._jobs: dict[int, Job] = {}
         self._schedules: dict[int, Schedule] = {}
         self._histories: dict[int, RunHistory] = {}
+        self._releases = RunReleases()
         self._queues: dict[str, Queue] = {}
         self._pauses: dict[PauseScope, Pause] = {}
         self._bulk_operations: dict[int, BulkOperation] = {}
@@ -110,6 +113,7 @@ class ModelStore:
         for queue in changes.queues.values():
             self._queues[queue.name] = queue.changed()
         add_runs(self._histories, self._schedules, changes)
+        self._releases.note(changes)
         self._put_evidence(changes, deleted)
 
     # Ordered with commits.
@@ -216,16 +220,11 @@ class ModelStore:
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         self._check_open()
-        kept = kept_us(retention)
-        order = list(kept)
-        ended = sorted(
-            (order.index(job.state), job.ended_at, job.id)
-            for job in self._jobs.values()
-            if job.state in FINAL
-            and job.ended_at is not None
-            and job.ended_at <= now - kept[job.state]
-        )
-        jobs = [job_id for _, _, job_id in ended[:limit]]
+        kept = retention.schedule_runs
+        effort = self._releases.release(self._jobs, self._schedules, now, kept, limit)
+        room = max(0, limit - effort)
+        ended = sorted(prunable(self._jobs, now, retention, self._releases.released))
+        jobs = [job_id for _, _, job_id in ended[:room]]
         for job_id in jobs:
             self._delete_job(job_id)
         oldest = now - retention.idempotency_us
@@ -234,10 +233,10 @@ class ModelStore:
             for scope, answer in self._idempotency_records.items()
             if answer.created_at <= oldest
         )
-        answers = list(islice(stale, limit - len(jobs)))
+        answers = list(islice(stale, room - len(jobs)))
         for scope in answers:
             del self._idempotency_records[scope]
-        return len(jobs) + len(answers)
+        return effort + len(jobs) + len(answers)
 
     def _delete_job(self, job_id: int) -> None:
         self._jobs.pop(job_id, None)
@@ -351,6 +350,10 @@ class ModelStore:
             raise StoreError("the store is not open")
 
     def _put_job(self, job: Job) -> None:
+        if job.kept_until == NOT_KEPT:
+            self._delete_job(job.id)
+            self._decided_at = max(self._decided_at, newest_at(job.id) + 1)
+            return
         stored = job.copy()
         stored.is_new, stored.location, stored.poison_suspect = False, Location.NOWHERE, False
         if not job.is_new:

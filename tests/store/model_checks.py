@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from schedo.core.changes import Changes
+from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job, Schedule, Trigger
 from schedo.errors import StoreError
 
@@ -16,10 +17,13 @@ def check_jobs(changes: Changes, jobs: dict[int, Job]) -> None:
     for job in changes.jobs.values():
         if job.is_new and job.id in jobs:
             raise StoreError(f"job {job.id} is already in the store")
-        if not job.is_new and job.id not in jobs:
+        if not job.is_new and job.id not in jobs and job.kept_until != NOT_KEPT:
             raise StoreError(f"job {job.id} is updated but not in the store")
     # The check costs a scan only if the commit has unique keys or instants.
-    changed = changes.jobs.values()
+    changed = [job for job in changes.jobs.values() if job.kept_until != NOT_KEPT]
+    unkept = changes.jobs.keys() - {job.id for job in changed}
+    if unkept:
+        jobs = {ident: job for ident, job in jobs.items() if ident not in unkept}
     _check_once(changed, jobs.values(), attrgetter("unique_key"), "unique key")
     _check_once(changed, jobs.values(), _instant, "instant of a schedule")
 

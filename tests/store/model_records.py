@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +13,9 @@ from schedo.core.leases import CapturedOutput
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, EndedRun, LastRun, RunHistory
 from schedo.core.states import FINAL, WAITING, State
-from schedo.store.base import Waiting
+from schedo.store.base import Retention, Waiting
+from schedo.store.sqlite.histories import runs_to_release
+from schedo.store.sqlite.pruning import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -97,3 +99,56 @@ def with_active(schedule: Schedule, jobs: Iterable[Job]) -> Schedule:
     blocked = [job.id for job in unfinished if job.state is State.BLOCKED]
     found.blocked = max(blocked, default=None)
     return found
+
+
+class RunReleases:
+    """Which ended runs of schedules the general retention concerns."""
+
+    def __init__(self) -> None:
+        self._due: dict[int, tuple[int, int]] = {}  # by schedule: when runs ended, first and last
+        self.released: set[int] = set()
+
+    def note(self, changes: Changes) -> None:
+        for schedule_id, at in runs_to_release(changes):
+            first, _ = self._due.get(schedule_id, (at, at))
+            self._due[schedule_id] = (first, at)
+
+    def release(
+        self, jobs: Mapping[int, Job], schedules: Collection[int], now: int, kept: int, limit: int
+    ) -> int:
+        """Release runs as one step of pruning does; return the effort."""
+        until, effort = now - RELEASE_AFTER_US, 0
+        due = sorted((at, ident) for ident, (at, _) in self._due.items() if at <= until)
+        for _, schedule_id in due[: max(1, limit // RUNS_LOOKED_AT_ONCE)]:
+            room = limit - effort
+            if room <= 0:
+                break
+            skipped = kept if schedule_id in schedules else 0
+            ended = (j.id for j in jobs.values() if j.schedule_id == schedule_id and j.is_final)
+            held = sorted((job_id for job_id in ended if job_id not in self.released), reverse=True)
+            found = held[skipped : skipped + room]
+            self.released.update(found)
+            if len(found) < room:
+                last = self._due.pop(schedule_id)[1]
+                if last > until:
+                    self._due[schedule_id] = (last, last)
+            effort += len(found) + 1 + skipped // RUNS_LOOKED_AT_ONCE
+        return effort
+
+
+def prunable(
+    jobs: Mapping[int, Job], now: int, retention: Retention, released: Collection[int]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the jobs that may be deleted, with the order of their deletion."""
+    kept = kept_us(retention)
+    order = list(kept)
+    for job in jobs.values():
+        if job.state not in kept or job.ended_at is None:
+            continue
+        if job.kept_until is not None:
+            if job.kept_until <= now:
+                yield len(order), job.kept_until, job.id
+        elif job.schedule_id is not None and job.id not in released:
+            continue
+        elif job.ended_at <= now - kept[job.state]:
+            yield order.index(job.state), job.ended_at, job.id

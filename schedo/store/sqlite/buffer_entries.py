@@ -15,8 +15,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from schedo.core.ids import newest_at
+from schedo.core.keep import NOT_KEPT
 from schedo.store.sqlite import rows
 from schedo.store.sqlite.columns import Row
+from schedo.store.sqlite.queries import DELETE_JOBS, MARK_DECIDED
 
 log = logging.getLogger("schedo.store")
 
@@ -72,6 +75,7 @@ _UNFIT = (
     *(OverflowError, ValueError),
 )
 _encode = msgspec.msgpack.Encoder().encode
+_encode_ids = msgspec.json.Encoder().encode
 _Rows = list[tuple[Any, ...]]
 _decode = msgspec.msgpack.Decoder(tuple[_Rows, _Rows]).decode
 _decode_numbered = msgspec.msgpack.Decoder(tuple[int, _Rows, _Rows]).decode
@@ -129,12 +133,30 @@ def replay(connection: sqlite3.Connection) -> None:
             merge_entry(new, known, jobs, layout.merger())
         except ValueError as error:  # msgspec's errors are ValueErrors too
             log.error("entry %d of the write buffer is unreadable and skipped: %s", entry, error)
+    _drop_unkept(connection, layout, new, known)
     names = layout.new
     insert = f"INSERT INTO job ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
     update = f"UPDATE job SET {', '.join(f'{n} = ?' for n in layout.known[:-1])} WHERE id = ?"
     _write(connection, update, known)
     _write(connection, insert, new)
     connection.execute(f"DELETE FROM {table}")
+
+
+def _drop_unkept(
+    connection: sqlite3.Connection, layout: Layout, new: dict[int, Row], known: dict[int, Row]
+) -> None:
+    """Drop the jobs that are not kept: see unkept.py."""
+    if "kept_until" not in layout.new:
+        return
+    for jobs, names in ((new, layout.new), (known, layout.known)):
+        at = names.index("kept_until")
+        unkept = [job_id for job_id, row in jobs.items() if row[at] == NOT_KEPT]
+        for job_id in unkept:
+            del jobs[job_id]
+        if unkept:
+            connection.execute(MARK_DECIDED, (newest_at(max(unkept)) + 1,))
+            for statement in DELETE_JOBS:
+                connection.execute(statement, (_encode_ids(unkept).decode(),))
 
 
 def find_unreadable(connection: sqlite3.Connection) -> tuple[int, list[int]]:

@@ -1,7 +1,8 @@
-"""The statements that add ended runs to the histories of their schedules."""
+"""The statements for ended runs: they change the histories of their schedules."""
 
 from __future__ import annotations
 
+from schedo.core.changes import Changes
 from schedo.core.limits import LAST_RUNS_MAX
 from schedo.store.sqlite.bulk import COUNTS, Shape
 
@@ -55,3 +56,15 @@ SET {", ".join(f"{name} = {value}" for name, value in _LATER.items())}"""
 ADD_ENDED_RUN = _add_ended_runs(1)
 ADD_ENDED_RUNS = Shape({count: _add_ended_runs(count) for count in COUNTS})
 DELETE_HISTORY = "DELETE FROM run_history WHERE schedule_id = ?"
+
+# Runs have ended, so older ones may be released to the general retention (see pruning.py). due_at:
+# when the first of them ended since pruning has looked, and last_at: the last one.
+MARK_RUNS = """
+INSERT INTO run_release (schedule_id, due_at, last_at) VALUES (?1, ?2, ?2)
+ON CONFLICT (schedule_id) DO UPDATE SET last_at = excluded.last_at"""
+
+
+def runs_to_release(changes: Changes) -> list[tuple[int, int]]:
+    """Return the schedules with ended runs, and when they ended; deleted ones are due at once."""
+    ended = {run.schedule_id: run.ended_at for run in changes.ended_runs}
+    return [*(ended | dict.fromkeys(changes.schedules_deleted, 0)).items()]

@@ -14,6 +14,9 @@ from schedo.store.sqlite.connection import transaction, unsynced
 
 # Free pages are used again: the file keeps these, and a fourth of its pages.
 FREE_PAGES_MIN = 1_024
+# To look at this number of runs takes as long as to delete a job.
+RUNS_LOOKED_AT_ONCE = 32
+RELEASE_AFTER_US = 60_000_000
 FREED_AT_ONCE = 64  # pages: about a millisecond
 
 _encode_ids = msgspec.json.Encoder().encode
@@ -42,16 +45,43 @@ def prune(
     none, give free pages back. Return the number of these records or pages. The transaction is not
     synced: if it is lost, the step is taken again.
     """
-    jobs = _find_ended(connection, now, retention, limit, is_buffered)
-    ids = _encode_ids(jobs).decode()
     with unsynced(connection), transaction(connection):
+        effort = _release_runs(connection, now, retention.schedule_runs, limit)
+        room = max(0, limit - effort)
+        jobs = _find_ended(connection, now, retention, room, is_buffered)
+        ids = _encode_ids(jobs).decode()
         for statement in queries.DELETE_JOBS:
             connection.execute(statement, (ids,))
         oldest = now - retention.idempotency_us
         records = connection.execute(
-            queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, limit - len(jobs))
+            queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, room - len(jobs))
         ).rowcount
-    return len(jobs) + records or _give_back(connection)
+    return effort + len(jobs) + records or _give_back(connection)
+
+
+def _release_runs(connection: sqlite3.Connection, now: int, kept: int, limit: int) -> int:
+    """Release the runs that are not among the last ones of their schedules; return the effort.
+
+    A released run is deleted like any other job. A schedule is looked at a while after a run of it
+    has ended, when the write buffer has been flushed. To look at its runs takes as long as to
+    delete some jobs, which counts, too.
+    """
+    until = now - RELEASE_AFTER_US
+    effort = 0
+    due = connection.execute(queries.RUNS_TO_RELEASE, (until, max(1, limit // RUNS_LOOKED_AT_ONCE)))
+    for schedule_id, exists in due.fetchall():
+        room = limit - effort
+        if room <= 0:
+            break
+        skipped = kept if exists else 0
+        found = connection.execute(queries.HELD_RUNS, (schedule_id, room, skipped)).fetchall()
+        ids = _encode_ids([job_id for (job_id,) in found]).decode()
+        connection.execute(queries.RELEASE_RUNS, (ids,))
+        if len(found) < room:
+            for statement in queries.RELEASED:
+                connection.execute(statement, (schedule_id, until))
+        effort += len(found) + 1 + skipped // RUNS_LOOKED_AT_ONCE
+    return effort
 
 
 def _find_ended(
@@ -66,7 +96,8 @@ def _find_ended(
         parameters = (str(state.value), now - kept, limit - len(jobs))
         found = connection.execute(queries.ENDED, parameters).fetchall()
         jobs += [job_id for (job_id,) in found if not is_buffered(job_id)]
-    return jobs
+    found = connection.execute(queries.KEPT_ENOUGH, (now, limit - len(jobs))).fetchall()
+    return [*jobs, *(job_id for (job_id,) in found if not is_buffered(job_id))]
 
 
 def _give_back(connection: sqlite3.Connection) -> int:

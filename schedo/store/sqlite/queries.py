@@ -191,8 +191,26 @@ WHERE {TIMED} AND due_elapsed = :elapsed AND due_at > :value AND due_at < :bound
 GROUP BY queue, state"""
 
 ENDED = """
-SELECT id FROM job WHERE state = ? AND ended_at IS NOT NULL AND ended_at <= ?
+SELECT id FROM job WHERE state = ? AND ended_at IS NOT NULL AND kept_until IS NULL
+AND (schedule_id IS NULL OR released = 1) AND ended_at <= ?
 ORDER BY ended_at LIMIT ?"""
+KEPT_ENOUGH = """
+SELECT id FROM job WHERE kept_until IS NOT NULL AND kept_until <= ?
+ORDER BY kept_until LIMIT ?"""
+# The schedules of which runs have ended up to an instant, and those of their ended runs that the
+# general retention does not concern yet, newest first.
+RUNS_TO_RELEASE = """
+SELECT schedule_id, EXISTS (SELECT 1 FROM schedule WHERE id = schedule_id) FROM run_release
+WHERE due_at <= ? ORDER BY due_at LIMIT ?"""
+HELD_RUNS = """
+SELECT id FROM job WHERE schedule_id = ? AND schedule_id IS NOT NULL
+AND released IS NULL AND ended_at IS NOT NULL ORDER BY id DESC LIMIT ? OFFSET ?"""
+RELEASE_RUNS = "UPDATE job SET released = 1 WHERE id IN (SELECT value FROM json_each(?))"
+# Nothing is left to release of a schedule, but the runs that have ended since then.
+RELEASED = (
+    "DELETE FROM run_release WHERE schedule_id = ? AND last_at <= ?",
+    "UPDATE run_release SET due_at = last_at WHERE schedule_id = ? AND last_at > ?",
+)
 # ?: the ids of the jobs as JSON.
 DELETE_JOBS = (
     "DELETE FROM job WHERE id IN (SELECT value FROM json_each(?))",
@@ -201,6 +219,11 @@ DELETE_JOBS = (
     "DELETE FROM attempt WHERE job_id IN (SELECT value FROM json_each(?))",
     "DELETE FROM output WHERE job_id IN (SELECT value FROM json_each(?))",
 )
+# An instant that made no job leaves no id. This mark keeps a later rule from deciding it
+# again after the clock was set back, even if the decision itself is deleted.
+MARK_DECIDED = """
+INSERT INTO meta (name, value) VALUES ('decided_at', ?)
+ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"""
 DELETE_IDEMPOTENCY_RECORDS = """
 DELETE FROM idempotency_record WHERE rowid IN (
     SELECT rowid FROM idempotency_record WHERE created_at <= ? ORDER BY created_at LIMIT ?

@@ -356,9 +356,11 @@ class WriteBuffer:
         entries = [*islice(self._entries, count)]
         known = [*islice(self._known.values(), sum(entry.known for entry in entries))]
         new = [*islice(self._new.values(), sum(entry.new for entry in entries))]
+        kept, deletes = writes.keep_jobs(new, known)
         statements = [
-            writes.update_jobs(known),
-            writes.insert_jobs(new),
+            *deletes,
+            writes.update_jobs(kept.known),
+            writes.insert_jobs(kept.new),
             Statement(_DELETE, [(entries[-1].id,)]),
         ]
         writes.run(connection, statements)

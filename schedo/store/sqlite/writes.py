@@ -8,7 +8,7 @@ of writing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,17 +16,36 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.changes import Changes
+from schedo.core.keep import NOT_KEPT
 from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
 from schedo.store.sqlite import bulk, queries, rows
+from schedo.store.sqlite import unkept as unkept_jobs
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
-from schedo.store.sqlite.histories import ADD_ENDED_RUN, ADD_ENDED_RUNS, DELETE_HISTORY
+from schedo.store.sqlite.decisions import (
+    INSERT_DECISION,
+    INSERT_DECISIONS,
+    TRIM_DECISION,
+    TRIM_DECISIONS,
+)
+from schedo.store.sqlite.evidence import (
+    INSERT_ATTEMPT,
+    INSERT_OUTPUT,
+    TRIM_ATTEMPTS,
+    TRIM_OUTPUTS,
+)
+from schedo.store.sqlite.histories import (
+    ADD_ENDED_RUN,
+    ADD_ENDED_RUNS,
+    DELETE_HISTORY,
+    MARK_RUNS,
+    runs_to_release,
+)
+from schedo.store.sqlite.queries import MARK_DECIDED
 from schedo.store.sqlite.rows import (
-    ATTEMPT,
-    DECISION,
     EXPECTATION,
     IDEMPOTENCY_RECORD,
     JOB,
@@ -39,6 +58,7 @@ from schedo.store.sqlite.rows import (
 _SELDOM = (
     *("schedule_id", "scheduled_for", "unique_key", "expires_at", "cancel_requested_at"),
     "failure",
+    "kept_until",
 )
 _NO_RESULT = (*_SELDOM, "result")
 _NOT_STARTED = (*_NO_RESULT, "picked_at", "started_at", "ended_at", "worker")
@@ -98,66 +118,6 @@ UPSERT_EXPECTATION = _insert("expectation", EXPECTATION.names) + _or_update("id"
 DELETE_EXPECTATION = "DELETE FROM expectation WHERE id = ?"
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
 
-# A late result may belong to a pruned job; its record would never be deleted. A job that the same
-# commit writes is there, perhaps in the write buffer only.
-INSERT_ATTEMPT = f"""
-INSERT INTO attempt (number, {", ".join(ATTEMPT.names)})
-SELECT (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE job_id = :job_id),
-    {", ".join(f":{name}" for name in ATTEMPT.names)}
-WHERE :has_job OR EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
-TRIM_ATTEMPTS = f"""
-DELETE FROM attempt WHERE job_id = :id
-AND number <= (SELECT max(number) FROM attempt WHERE job_id = :id) - {limits.ATTEMPTS_MAX}"""
-
-INSERT_OUTPUT = """
-INSERT OR REPLACE INTO output (job_id, attempt, stream, head, tail, total_bytes)
-SELECT :job_id, :attempt, :stream, :head, :tail, :total_bytes
-WHERE :has_job OR EXISTS (SELECT 1 FROM job WHERE id = :job_id)"""
-# The sum runs back from the latest attempt. The streams of an attempt are deleted together.
-TRIM_OUTPUTS = f"""
-DELETE FROM output WHERE job_id = :id AND attempt <= (
-    SELECT max(attempt) FROM (
-        SELECT attempt, sum(length(head) + length(tail)) OVER (ORDER BY attempt DESC) AS total
-        FROM output WHERE job_id = :id
-    ) WHERE total > {limits.OUTPUTS_BYTES_MAX}
-)"""
-
-
-def _insert_decisions(count: int) -> str:
-    """Return the statement that inserts `count` rows of decision_row."""
-    # The numbers of a schedule's decisions continue, in the order of the rows.
-    names = DECISION.names
-    row = ", ".join("?" * len(names))
-    values = ", ".join(f"({row}, {number})" for number in range(count))
-    return f"""
-INSERT INTO decision (number, {", ".join(names)})
-SELECT (SELECT coalesce(max(number), 0) FROM decision WHERE schedule_id = column1)
-        + row_number() OVER (PARTITION BY column1 ORDER BY column{len(names) + 1}),
-    {", ".join(f"column{at}" for at in range(1, len(names) + 1))}
-FROM (VALUES {values})"""
-
-
-def _trim_decisions(count: int) -> str:
-    """Return the statement that deletes the old decisions of `count` schedules."""
-    return f"""
-DELETE FROM decision WHERE (schedule_id, number) IN (
-    SELECT old.schedule_id, old.number
-    FROM (VALUES {", ".join(["(?)"] * count)}) AS decided
-    CROSS JOIN decision AS old ON old.schedule_id = decided.column1 AND old.number <= (
-        SELECT max(number) FROM decision WHERE schedule_id = decided.column1
-    ) - {limits.DECISIONS_KEPT}
-)"""
-
-
-# An instant that made no job leaves no id. This mark keeps a later rule from deciding it
-# again after the clock was set back, even if the decision itself is deleted.
-MARK_DECIDED = """
-INSERT INTO meta (name, value) VALUES ('decided_at', ?)
-ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"""
-INSERT_DECISION, TRIM_DECISION = _insert_decisions(1), _trim_decisions(1)
-INSERT_DECISIONS = Shape({count: _insert_decisions(count) for count in COUNTS})
-TRIM_DECISIONS = Shape({count: _trim_decisions(count) for count in COUNTS})
-
 RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
 UPSERT_IDEMPOTENCY_RECORD = _insert("idempotency_record", IDEMPOTENCY_RECORD.names).replace(
     "INSERT", "INSERT OR REPLACE", 1
@@ -214,7 +174,7 @@ class Commit(NamedTuple):
 
     def statements(self) -> Sequence[Statement]:
         """Return the statements that write all of it to the tables, in the order of writing."""
-        new, known = self.jobs
+        (new, known), drops = keep_jobs(*self.jobs)
         with_key = [row for row in known if row[_KEY] is not None] if self.has_keys else []
         # Updates without a unique key come first: they may free a key that another job takes.
         without_key = [row for row in known if row[_KEY] is None] if with_key else known
@@ -223,12 +183,12 @@ class Commit(NamedTuple):
             Statement(UPDATE_JOB, with_key, must_match=True),
             insert_jobs(new),
         )
-        return [*self.deletes, *(each for each in jobs if each.rows), *self.others]
+        return [*self.deletes, *drops, *(each for each in jobs if each.rows), *self.others]
 
 
 def encode(changes: Changes, offset_us: int = 0) -> Commit:
     """Return the writes that make the changes durable."""
-    commit = _encode_jobs(changes.jobs.values(), offset_us)
+    commit = _encode_jobs(changes.jobs, offset_us)
     if not changes.has_others:
         return commit
     others = _encode_others(changes, offset_us)
@@ -258,7 +218,6 @@ def _encode_deletes(job_ids: Sequence[int]) -> list[Statement]:
 
 
 def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
-    jobs = changes.jobs
     deleted = set(changes.schedules_deleted)
     schedules = [
         rows.schedule_row(schedule, offset_us)
@@ -267,15 +226,11 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     ]
     decisions = [d for d in changes.decisions if d.schedule_id not in deleted]
     schedules_decided = dict.fromkeys(decision.schedule_id for decision in decisions)
-    jobs_with_attempt = dict.fromkeys(attempt.job_id for attempt in changes.attempts)
-    # The output of a first attempt is always within the limit.
-    jobs_with_output = dict.fromkeys(
-        output.job_id for output in changes.outputs if output.attempt > 1
-    )
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
         Statement(DELETE_HISTORY, [(each,) for each in deleted]),
+        Statement(MARK_RUNS, runs_to_release(changes)),
         Statement(UPSERT_SCHEDULE, schedules, shapes=(UPSERT_SCHEDULES,)),
         Statement(
             ADD_ENDED_RUN, [*map(rows.ended_run_row, changes.ended_runs)], shapes=(ADD_ENDED_RUNS,)
@@ -296,16 +251,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
             DELETE_BULK_OPERATION,
             [(number,) for number, each in changes.bulk_operations.items() if each is None],
         ),
-        Statement(
-            INSERT_ATTEMPT,
-            [rows.attempt_row(each, has_job=each.job_id in jobs) for each in changes.attempts],
-        ),
-        Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_with_attempt]),
-        Statement(
-            INSERT_OUTPUT,
-            [rows.output_row(each, has_job=each.job_id in jobs) for each in changes.outputs],
-        ),
-        Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_with_output]),
+        *_encode_evidence(changes),
         Statement(
             INSERT_DECISION, [*map(rows.decision_row, decisions)], shapes=(INSERT_DECISIONS,)
         ),
@@ -316,14 +262,35 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
     return [statement for statement in statements if statement.rows]
 
 
-def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:  # noqa: C901  # hot: no call per job
+def _encode_evidence(changes: Changes) -> list[Statement]:
+    jobs = changes.jobs
+    attempts = [each for each in changes.attempts if not _is_unkept(jobs.get(each.job_id))]
+    outputs = [each for each in changes.outputs if not _is_unkept(jobs.get(each.job_id))]
+    jobs_with_attempt = dict.fromkeys(attempt.job_id for attempt in attempts)
+    # The output of a first attempt is always within the limit.
+    jobs_with_output = dict.fromkeys(output.job_id for output in outputs if output.attempt > 1)
+    return [
+        Statement(
+            INSERT_ATTEMPT, [rows.attempt_row(a, has_job=a.job_id in jobs) for a in attempts]
+        ),
+        Statement(TRIM_ATTEMPTS, [{"id": each} for each in jobs_with_attempt]),
+        Statement(INSERT_OUTPUT, [rows.output_row(o, has_job=o.job_id in jobs) for o in outputs]),
+        Statement(TRIM_OUTPUTS, [{"id": each} for each in jobs_with_output]),
+    ]
+
+
+def _is_unkept(job: Job | None) -> bool:
+    return job is not None and job.kept_until == NOT_KEPT
+
+
+def _encode_jobs(jobs: Mapping[int, Job], offset_us: int) -> Commit:  # noqa: C901  # hot: no call per job
     known: list[Row] = []
     new: list[Row] = []
     payloads: list[tuple[int, bytes]] = []
     tags: list[tuple[str, int]] = []
     is_bufferable, has_keys = True, False
     options, text, requirements = PLAIN, None, ""  # most jobs of a batch share their options
-    for job in jobs:
+    for job in jobs.values():
         if job.due_at > limits.INSTANT_MAX or not _RANK_MIN < job.rank < _RANK_MAX:
             is_bufferable = False  # SQLite checks it, and may refuse it
         if job.unique_key is not None:
@@ -348,8 +315,12 @@ def _encode_jobs(jobs: Iterable[Job], offset_us: int) -> Commit:  # noqa: C901  
             is_bufferable = False
         new.append(rows.new_job_row(job, payload, text, requirements, offset_us))
     others = (
-        Statement(INSERT_PAYLOAD, payloads),
-        Statement(INSERT_TAG, tags, shapes=(INSERT_TAGS,)),
+        Statement(INSERT_PAYLOAD, [row for row in payloads if not _is_unkept(jobs[row[0]])]),
+        Statement(
+            INSERT_TAG,
+            [row for row in tags if not _is_unkept(jobs[row[1]])],
+            shapes=(INSERT_TAGS,),
+        ),
     )
     return Commit(
         BufferableJobs(new, known),
@@ -364,6 +335,14 @@ def job_of(sql: str, row: Any) -> int | None:
     position = _JOB_ID_POSITIONS.get(sql)
     found = None if position is None else row[position]
     return found if isinstance(found, int) else None
+
+
+def keep_jobs(
+    new: Sequence[Row], known: Sequence[Row]
+) -> tuple[BufferableJobs, Sequence[Statement]]:
+    """Return the jobs that are kept, and the statements that drop the others."""
+    kept, unkept = unkept_jobs.split(new, known)
+    return kept, [Statement(*each) for each in unkept_jobs.drop(unkept)] if unkept else ()
 
 
 def insert_jobs(new: Sequence[Row]) -> Statement:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -126,11 +128,16 @@ async def wait_for_job(context: AppContext, request: Request) -> Response:
 
 
 async def respond_when_ended(
-    context: AppContext, request: Request, job_id: int, timeout_s: float
+    context: AppContext,
+    request: Request,
+    job_id: int,
+    timeout_s: float,
+    waiter: asyncio.Future[Job] | None = None,
 ) -> Response:
     """Return 200 with the ended job, or 202 with its current record after the timeout."""
     request.claim.release()
-    job = await context.run_until_drain(context.engine.wait(job_id, timeout_s), request.gone())
+    ending = context.engine.wait(job_id, timeout_s, waiter)
+    job = await context.run_until_drain(ending, request.gone())
     await request.claim.take(JOB_BYTES, None)
     if job is None:
         job = await context.engine.get(job_id)
@@ -209,7 +216,8 @@ async def _respond_changed(
 
 async def _respond_job(context: AppContext, job: Job, status: int = 200) -> Response:
     if job.payload is None:
-        job.payload = await context.engine.store.load_payload(job.id)
+        with suppress(NotFound):  # the job has ended and was not kept
+            job.payload = await context.engine.store.load_payload(job.id)
     return Response(status, render_job(job, await context.load_schedule_names([job])))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import repeat
 from typing import Any
 
@@ -10,7 +12,7 @@ import msgspec
 import orjson
 
 from schedo.core.ids import parse_id
-from schedo.core.model import JobSpec
+from schedo.core.model import Job, JobSpec
 from schedo.engine.broadcasts import broadcast_specs
 from schedo.engine.call_results import Accepted
 from schedo.errors import SchedoError
@@ -32,23 +34,39 @@ Result = Accepted[Fields] | SchedoError
 async def create_job(context: AppContext, request: Request) -> Response:
     """Submit one job; with ?wait= the response comes at its end."""
     wait_s = read_wait(request.query, "wait")
-    response = await _submit(context, request, wait_s)
-    if wait_s is None or response.status >= 400:
-        return response
-    job_id, headers = parse_id(job_id_in(response.body)), response.headers
-    del response  # nothing large is kept during the wait
-    request = request._replace(body=b"")
-    ended = await respond_when_ended(context, request, job_id, wait_s)
+    if wait_s is None:
+        return await _submit(context, request, job_fields)
+    waiters: list[asyncio.Future[Job]] = []  # none if the response is a replay
+
+    def view(job: Job) -> Fields:
+        waiters.append(ends.enter_context(context.engine.expect_end(job.id)))
+        return job_fields(job)
+
+    with ExitStack() as ends:
+        response = await _submit(context, request, view, may_broadcast=False)
+        if response.status >= 400:
+            return response
+        job_id, headers = parse_id(job_id_in(response.body)), response.headers
+        del response  # nothing large is kept during the wait
+        request = request._replace(body=b"")
+        waiter = waiters[0] if waiters else None
+        ended = await respond_when_ended(context, request, job_id, wait_s, waiter)
     return ended._replace(headers=headers)
 
 
-async def _submit(context: AppContext, request: Request, wait_s: float | None) -> Response:
+async def _submit(
+    context: AppContext,
+    request: Request,
+    view: Callable[[Job], Fields],
+    *,
+    may_broadcast: bool = True,
+) -> Response:
     idempotent = IdempotentRequest(request)
     job = await request.read(JobRequest, idempotent.see)
     spec = job.to_spec(read_traceparent(request))
     context.check_work(request, spec)
     if job.broadcast:
-        if wait_s is not None:
+        if not may_broadcast:
             raise bad_parameter("wait", "a broadcast cannot be combined with wait")
         async with context.batches.taken(1):
             return await idempotent.perform(
@@ -64,7 +82,7 @@ async def _submit(context: AppContext, request: Request, wait_s: float | None) -
 
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
-        return render(await context.engine.submit([spec], view=job_fields, make_record=record))
+        return render(await context.engine.submit([spec], view=view, make_record=record))
 
     response = await idempotent.perform(context, submit)
     if response.status >= 400:

@@ -23,7 +23,7 @@ from tests.store.steps import put
 
 # The tables, and the columns that number their rows.
 TABLES = {
-    "job": (rows.JOB, ()),
+    "job": (rows.JOB, ("released",)),
     "schedule": (rows.SCHEDULE, ()),
     "queue": (rows.QUEUE, ()),
     "attempt": (rows.ATTEMPT, ("number",)),

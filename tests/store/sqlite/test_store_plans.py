@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from schedo.core.job_filter import JobFilter
-from schedo.store.sqlite import queries, write_buffer, writes
+from schedo.store.sqlite import decisions, evidence, queries, write_buffer, writes
 from schedo.store.sqlite.job_search import search_query, usable_indexes
 from schedo.store.sqlite.schema import migrate
 
@@ -74,7 +74,14 @@ PLANS = {
         queries.IDEMPOTENCY_RECORD,
         "INDEX sqlite_autoindex_idempotency_record_1 (scope=?)",
     ),
-    "prune ended jobs": (queries.ENDED, "COVERING INDEX job_ended (state=? AND ended_at"),
+    "prune ended jobs": (queries.ENDED, "INDEX job_ended (state=? AND ended_at"),
+    "prune jobs that are kept no longer": (
+        queries.KEPT_ENOUGH,
+        "INDEX job_kept (kept_until>? AND kept_until<?)",
+    ),
+    "release runs, schedules": (queries.RUNS_TO_RELEASE, "INDEX run_release_due (due_at<?)"),
+    "release runs, held ones": (queries.HELD_RUNS, "INDEX job_held (schedule_id=?)"),
+    "release runs": (queries.RELEASE_RUNS, KEY),
     "prune idempotency records": (
         queries.DELETE_IDEMPOTENCY_RECORDS,
         "COVERING INDEX idempotency_record_created (created_at<?)",
@@ -88,9 +95,9 @@ PLANS = {
     "update many jobs": (writes.UPDATE_JOBS[0].statements[10], f"SEARCH job {KEY} (rowid=?)"),
     "append an entry, new jobs": (write_buffer.APPEND, f"SEARCH job {KEY} (rowid>? AND rowid<?)"),
     "append an entry, known jobs": (write_buffer.APPEND, f"SEARCH job {KEY} (rowid=?)"),
-    "trim attempts": (writes.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
+    "trim attempts": (evidence.TRIM_ATTEMPTS, "PRIMARY KEY (job_id=? AND number<?)"),
     "trim decisions": (
-        writes.TRIM_DECISIONS.statements[10],
+        decisions.TRIM_DECISIONS.statements[10],
         "old USING PRIMARY KEY (schedule_id=? AND number<?)",
     ),
 }
