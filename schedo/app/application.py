@@ -231,6 +231,11 @@ class Schedo:
         """Submit jobs to this backend, which belongs to the running event loop."""
         self._backend = ThreadsafeBackend(backend)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether jobs go to a running server: inside `async with app`, for example."""
+        return self._backend is not None
+
     def leave_backend(self) -> None:
         """Choose the backend again, as before use_backend."""
         self._backend = None
@@ -260,7 +265,7 @@ class Schedo:
     # Running.
 
     async def __aenter__(self) -> Self:
-        if self._backend is not None:
+        if self.is_running:
             raise RuntimeError("this Schedo is already running")
         if self.store is not None:
             from schedo.app.embedded import EmbeddedServer

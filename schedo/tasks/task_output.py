@@ -9,6 +9,7 @@ of it, as of a command. The lines that it logs are kept with its stderr.
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import sys
 import threading
@@ -39,6 +40,9 @@ class TaskOutput:
 
     def redirect(self) -> None:
         """Replace sys.stdout and sys.stderr; what is written to them still arrives there."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Where no terminal is, prints would appear late, and those of a killed process never.
+            sys.stdout.reconfigure(line_buffering=True)
         sys.stdout = cast(TextIO, _Tee(sys.stdout, "stdout", self))
         sys.stderr = cast(TextIO, _Tee(sys.stderr, "stderr", self))
 

@@ -72,6 +72,8 @@ class AsyncTester:
         self._settle_s = to_microseconds(settle) / 1_000_000
 
     async def __aenter__(self) -> Self:
+        if self.app.is_running:
+            raise RuntimeError("this Schedo is already running, or another tester runs it")
         clock = self._clock = VirtualClock(self._start_us)
         server = self._server = EmbeddedServer(":memory:", self.app.registry, CONCURRENCY, clock)
         await server.start()

@@ -151,6 +151,14 @@ def test_a_wrong_mode_is_refused() -> None:
         Tester(app, mode="eager")  # type: ignore[arg-type]
 
 
+def test_two_testers_do_not_run_one_application(tester: Tester) -> None:
+    with pytest.raises(RuntimeError, match="another tester runs it"), Tester(app):
+        pass
+
+    send_email.enqueue_sync("ada")
+    assert tester.drain() == {"completed": 1}
+
+
 def test_the_application_has_its_own_backend_again_after_the_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -57,13 +57,17 @@ async def test_an_application_that_cannot_be_imported_is_reported(
     assert "importlib" not in str(caught.value)
 
 
-async def test_what_a_handler_prints_and_logs_is_kept_with_its_job(tmp_path: Path) -> None:
+async def test_what_a_handler_prints_and_logs_is_kept_with_its_job(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     async with serving(tmp_path) as site:
         job = await site.run("talk", text="hello")
         job_id = parse_id(job["id"])
         pieces = [OutputPiece(1, stream, "head", 0, 1_000) for stream in ("stdout", "stderr")]
+        printed = capfd.readouterr().err
         stdout, stderr = [await site.engine.store.read_output(job_id, each) for each in pieces]
 
+    assert "hello\n" in printed
     assert stdout == b"hello\n"
     assert stderr.endswith(f"shop: job {job['id']} of task talk: hello in the log\n".encode())
 
