@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from schedo.core.strict_json import check_exactly, decode_strictly
+from schedo.core.strict_json import check_exactly, decode_strictly, to_canonical
 from schedo.errors import BadJson
 
 
@@ -139,3 +139,32 @@ def test_strict_decoding_gives_the_same_value_as_orjson() -> None:
 def test_the_exact_check_refuses_numbers_that_json_does_not_have() -> None:
     with pytest.raises(BadJson, match="NaN is not JSON"):
         check_exactly(b"[NaN]")
+
+
+@pytest.mark.parametrize(
+    ("body", "canonical"),
+    [
+        (b' {"b" : 1.50, "a": ["\\u00e9", {}]} ', '{"a":["\u00e9",{}],"b":1.5}'.encode()),
+        (b'[1, "a\\nb"]', b'[1,"a\\nb"]'),
+    ],
+)
+def test_an_ordinary_text_has_a_canonical_form(body: bytes, canonical: bytes) -> None:
+    assert to_canonical(body) == canonical
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[NaN]",
+        b'{"a":1,"a":2}',
+        b'{"a\\u003a":1,"a:":2}',
+        b"[9223372036854775808]",
+        b'"\\u0000"',
+        b'"\\ud800"',
+        b"[" * 300 + b"]" * 300,
+    ],
+)
+def test_a_text_that_needs_a_closer_look_has_no_canonical_form(body: bytes) -> None:
+    assert to_canonical(body) is None
