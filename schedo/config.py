@@ -83,6 +83,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     async_concurrency: int = 1_000  # 0: async tasks of the app share `concurrency` with the others
     processes: int = msgspec.field(default_factory=lambda: _count_processors())
     allow_shell: bool = False
+    strict: bool = False
     output_dir: str | None = None
     token_file: str | None = None
     token: Secret | None = None
@@ -137,6 +138,11 @@ SETTINGS: dict[str, Setting] = {
         read_number(1, PROCESSES_MAX), "Number of child processes for the app's tasks.", "N"
     ),
     "allow_shell": Setting(read_switch, "Allow jobs to run commands on this machine.", "BOOL"),
+    "strict": Setting(
+        read_switch,
+        "Refuse jobs and schedules whose task no application and no worker has offered.",
+        "BOOL",
+    ),
     "output_dir": Setting(
         read_text, "Directory in which to also store the complete output of commands.", "DIR"
     ),

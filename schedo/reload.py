@@ -26,6 +26,7 @@ RELOADED = frozenset(
             "tokens",
             "worker_tokens",
             "allowed_hosts",
+            "strict",
             "log_level",
             "drain_grace",
         ),

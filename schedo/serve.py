@@ -338,6 +338,7 @@ def _web_settings(config: Config) -> WebSettings:
         permissions=find_permissions(config),
         payload_checks=payload_checks(),
         version=schedo.__version__,
+        is_strict=config.strict,
     )
 
 

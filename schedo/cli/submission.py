@@ -52,6 +52,8 @@ def submit_job(
         _show_broadcast(client.broadcast(task, payload, **fields), is_json=is_json)
         return
     job = client.submit(task, payload, **fields)
+    for warning in job.record.get("warnings") or []:
+        click.echo(f"schedo: warning: {escape(str(warning))}", err=True)
     if options["is_waiting"]:
         click.get_current_context().exit(wait_and_print(client, job.id, is_json=is_json))
     if is_json:

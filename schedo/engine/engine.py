@@ -47,6 +47,7 @@ from schedo.engine.gauges import (
 )
 from schedo.engine.health import LoopMonitor
 from schedo.engine.invocations import Invocations
+from schedo.engine.known_tasks import KnownTasks
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
@@ -92,6 +93,7 @@ class Engine:
         self.settling = partial(Settling, self._loop)
         self.expectations = Expectations(self._loop)
         self.declarations = Declarations(self._loop, store)
+        self.tasks = KnownTasks()
         self.bulk = BulkRunner(self._loop, store)
         self._pausing = Pausing(self._loop)
         self.pause, self.resume = self._pausing.pause, self._pausing.resume
@@ -362,6 +364,7 @@ class Engine:
         room: set while its connection takes large payloads; None: it always does.
         """
         workers = self._loop.dispatcher.workers
+        self.tasks.note(spec.tasks)
 
         def attached(_: None) -> None:
             workers[spec.id] = AttachedWorker(spec, transport, room)

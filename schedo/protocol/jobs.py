@@ -185,6 +185,7 @@ class JobResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True):
     result: Any = UNSET
     error: FailureResponse | UnsetType = UNSET
     conflict: bool | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET  # of the submit that this responds to
 
 
 class JobPage(Struct, forbid_unknown_fields=True):

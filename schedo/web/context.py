@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from schedo.core.built_in import may_run
+from schedo.core.limits import SECOND
 from schedo.core.model import Expect, Job, JobSpec, ScheduleSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import SharedCall
-from schedo.errors import ShellDisabled
+from schedo.errors import Invalid, ShellDisabled
 from schedo.protocol.fields import read_under
 from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.http import Request, Response
@@ -24,6 +25,7 @@ T = TypeVar("T")
 _NAMES_REMEMBERED_MAX = 10_000
 
 WATCH_AFTER_S = 0.02
+STRICT_AFTER_US = 30 * SECOND  # after the start, until which workers may connect again
 BATCHED_JOBS_MAX = 2_048  # of all batches that are carried out at a time
 REPORTED_MAX = 1_000  # results and progress of workers that are applied at a time
 
@@ -63,11 +65,33 @@ class AppContext:
                 "neither this server nor a worker may run commands; "
                 "start one of them with --allow-shell"
             )
+        if self.settings.is_strict and spec.task not in self.engine.tasks and self._is_settled():
+            raise Invalid.field("/task", self.engine.tasks.describe_unknown(spec.task))
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
         if spec.options.on_failure is not None:
             self.check_event_job(request, "/on_failure", spec.options.on_failure)
+
+    def _is_settled(self) -> bool:
+        """Whether the workers of an earlier server have had the time to connect again."""
+        return self.engine.clock.now() - self.engine.metrics.began_at > STRICT_AFTER_US
+
+    def warn_of_unknown(self, spec: JobSpec) -> list[str]:
+        """Return a warning for each task, of the job or its event job, that no worker offered."""
+        on_failure = spec.options.on_failure
+        tasks = (spec.task,) if on_failure is None else (spec.task, on_failure.task)
+        return [
+            f"{self.engine.tasks.describe_unknown(task)}; its jobs wait until a worker has it"
+            for task in dict.fromkeys(tasks)
+            if task not in self.engine.tasks
+        ]
+
+    def warn_of_schedule(self, spec: ScheduleSpec) -> list[str]:
+        """Return the warnings about the tasks of a schedule and of its event jobs."""
+        expect = spec.expect or Expect()
+        jobs = [job for job in (spec.job, expect.on_miss, expect.on_back) if job is not None]
+        return list(dict.fromkeys(text for job in jobs for text in self.warn_of_unknown(job)))
 
     def check_event_job(self, request: Request, pointer: str, spec: JobSpec) -> None:
         """Check the job of an event as check_work does; its field is at the pointer."""

@@ -24,3 +24,4 @@ class WebSettings:
     # By task: raises Invalid if the task cannot run the payload.
     payload_checks: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     version: str = "0"
+    is_strict: bool = False  # refuse a task that no worker has offered

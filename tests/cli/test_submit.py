@@ -103,3 +103,12 @@ def test_a_keep_that_is_not_understood_is_refused(server: FakeServer, schedo: Ca
         assert result.exit_code == 2
         assert "--keep" in result.stderr
     assert server.requests == []
+
+
+def test_a_warning_of_the_server_is_printed(server: FakeServer, schedo: Call) -> None:
+    server.on("POST", "/v1/jobs", 201, {**job_record(), "warnings": ["no worker has it"]})
+
+    result = schedo("submit", "send_emial")
+
+    assert (result.exit_code, result.stdout) == (0, f"{JOB_ID}  queued\n")
+    assert result.stderr == "schedo: warning: no worker has it\n"

@@ -173,6 +173,7 @@ class World(Browser):
         self.store = store or SqliteStore(":memory:")
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, clock or self.clock, draw=lambda: 0.5)
+        self.engine.tasks.note(None)  # so that no response warns of an unknown task
         self.worker = ManualWorker()
         settings = settings or WebSettings(permissions={"allow_shell"})
         super().__init__(build_app(self.engine, settings))

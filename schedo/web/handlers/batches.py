@@ -38,6 +38,8 @@ from schedo.web.http import Request, Response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 from schedo.web.pages import page_response
 
+_WARNINGS_MAX = 10
+
 Result = Accepted[bytes] | SchedoError  # with the job as JSON
 Spec = JobSpec | bytes  # the rendered result of a job that is refused
 _GROUPED_ITEMS = 100  # are read or sent in one step
@@ -59,11 +61,23 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
     async with context.batches.taken(request.body.count(b'"task"')):
         specs = await in_steps(_read_items(context, request, idempotent))
         is_brief = _prefers_minimal(request)
-        return await idempotent.perform(
+        response = await idempotent.perform(
             context,
             lambda record_of: submit_many(context, specs, record_of, is_brief=is_brief),
             lambda body: replay_many(specs, body),
         )
+    return _warn_of_unknown(context, specs, response)
+
+
+def _warn_of_unknown(context: AppContext, specs: Sequence[Spec], response: Response) -> Response:
+    """Add a header with the tasks of the batch that no worker has offered, if there are any."""
+    known = context.engine.tasks
+    tasks = {spec.task for spec in specs if isinstance(spec, JobSpec)}
+    unknown = sorted(task for task in tasks if task not in known)
+    if not unknown or response.status >= 400:
+        return response
+    texts = [known.describe_unknown(task) for task in unknown[:_WARNINGS_MAX]]
+    return response.with_headers((b"schedo-warning", "; ".join(texts).encode("ascii", "replace")))
 
 
 def _prefers_minimal(request: Request) -> bool:

@@ -77,7 +77,18 @@ def _read_schedules(
 
 
 def _reuse_payload(spec: ScheduleSpec, known: Schedule | None) -> ScheduleSpec:
-    return spec if known is None else replace(spec, job=reuse_payload(spec.job, known.spec.job))
+    """Return the spec with the payloads of the known schedule where they are equal."""
+    if known is None:
+        return spec
+    expect, old = spec.expect, known.spec.expect
+    if expect is not None and old is not None:
+        jobs = {
+            name: reuse_payload(job, stored)
+            for name in ("on_miss", "on_back")
+            if (job := getattr(expect, name)) and (stored := getattr(old, name))
+        }
+        expect = replace(expect, **jobs)
+    return replace(spec, job=reuse_payload(spec.job, known.spec.job), expect=expect)
 
 
 def _read_queues(
@@ -124,19 +135,23 @@ async def _carry_out(
     wanted = {spec.name: spec for spec in specs}
     response = DeclarationResponse(
         owner,
-        [_describe(owner, each, wanted.get(each.schedule.name)) for each in done],
+        [_describe(context, owner, each, wanted.get(each.schedule.name)) for each in done],
         [_describe_queue(before[name], after[name]) for name in queues],
         [] if declaration.prune else undeclared,
     )
     return Response(200, msgspec.json.encode(response))
 
 
-def _describe(owner: str, declared: Declared, wanted: ScheduleSpec | None) -> DeclaredResponse:
+def _describe(
+    context: AppContext, owner: str, declared: Declared, wanted: ScheduleSpec | None
+) -> DeclaredResponse:
     effect, schedule, before = declared
     changes: list[FieldChange] = []
     warnings: list[str] = []
     if effect is PutEffect.KEPT:
         warnings.append(describe_edit(schedule))
+    if wanted is not None:
+        warnings += context.warn_of_schedule(wanted)
     if wanted is not None and before is not None:
         if effect is PutEffect.CHANGED:
             is_known = before.paused == wanted.paused  # perhaps it was paused by hand

@@ -69,6 +69,7 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
     location = (b"location", f"/v1/schedules/{schedule.name}".encode())
     response = _describe(context, await _load_histories(context, [schedule]), schedule)
     response.effect = effect
+    response.warnings += context.warn_of_schedule(spec)
     if takeover is not None:
         response.warnings.append(takeover)
     status = 201 if effect is PutEffect.CREATED else 200

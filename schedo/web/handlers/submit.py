@@ -77,8 +77,10 @@ async def _submit(
                 lambda body: replay_many(repeat(spec), body),
             )
 
+    warnings = context.warn_of_unknown(spec)
+
     def render(results: Sequence[Result]) -> Response:
-        return _render_one(results[0], spec, request.id)
+        return _render_one(results[0], spec, request.id, warnings)
 
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
@@ -114,10 +116,15 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
     return await idempotent.perform(context, submit)
 
 
-def _render_one(result: Result, spec: JobSpec, request_id: str) -> Response:
+def _render_one(
+    result: Result, spec: JobSpec, request_id: str, warnings: Sequence[str]
+) -> Response:
     if isinstance(result, SchedoError):
         return problem_response(result, request_id)
-    return Response(200 if result.conflict else 201, orjson.dumps(_complete(result, spec)))
+    fields = _complete(result, spec)
+    if warnings:
+        fields["warnings"] = warnings
+    return Response(200 if result.conflict else 201, orjson.dumps(fields))
 
 
 def _complete(result: Accepted[Fields], spec: JobSpec) -> Fields:

@@ -121,6 +121,7 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
             return known.spec
     elif request.permission is not None and request.permission.role is Role.WORKER:
         _check_name(context, spec.id, request.permission, known)
+    context.engine.tasks.note(spec.tasks)
     context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
     _check_event_jobs(context, request, spec)
     spec = _share_parts(spec)

@@ -1,0 +1,37 @@
+"""The tasks that any worker has offered since the start of the server, and the built-in ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from schedo.core.built_in import BUILT_IN
+
+_NAMES_MAX = 20_000  # beyond that, every task counts as known
+
+
+class KnownTasks:
+    """The names of tasks, so that a misspelt one is found when a job is submitted.
+
+    A task stays known when its workers leave: they may be restarting.
+    """
+
+    def __init__(self) -> None:
+        self._names = set(BUILT_IN)
+        self._is_any = False  # a worker runs every task
+
+    def note(self, tasks: Collection[str] | None) -> None:
+        """Note the tasks of a worker; None: it runs every task."""
+        if tasks is None or len(self._names) > _NAMES_MAX:
+            self._is_any = True
+        else:
+            self._names.update(tasks)
+
+    def __contains__(self, task: str) -> bool:
+        return task in self._names or self._is_any
+
+    def describe_unknown(self, task: str) -> str:
+        """Return in one sentence that the task is unknown, with a similar name if there is one."""
+        similar = get_close_matches(task, self._names, n=1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ""
+        return f"no application and no worker has a task {task!r}{hint}"

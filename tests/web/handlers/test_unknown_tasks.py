@@ -1,0 +1,122 @@
+"""Jobs and schedules whose task no application and no worker has offered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from schedo.engine.known_tasks import KnownTasks
+from schedo.web.context import STRICT_AFTER_US
+from schedo.web.settings import WebSettings
+from tests.web.world import World
+
+HINT = "no application and no worker has a task 'reprot'; did you mean 'report'?"
+WARNING = f"{HINT}; its jobs wait until a worker has it"
+JOB = {"task": "reprot"}
+
+
+def only_report(world: World) -> None:
+    """Let the engine know one task."""
+    world.engine.tasks = KnownTasks()
+    world.engine.tasks.note(["report"])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as made:
+        only_report(made)
+        yield made
+
+
+@pytest.fixture
+async def strict() -> AsyncIterator[World]:
+    async with World(WebSettings(is_strict=True)) as made:
+        only_report(made)
+        made.clock.stall(STRICT_AFTER_US + 1)
+        yield made
+
+
+async def test_a_submit_is_accepted_with_a_warning(world: World) -> None:
+    key = [("idempotency-key", "k")]
+    unknown = await world.post("/v1/jobs", JOB, key)
+    again = await world.post("/v1/jobs", JOB, key)
+    known = await world.post("/v1/jobs", {"task": "report"})
+
+    assert (unknown.status, unknown.json()["warnings"]) == (201, [WARNING])
+    assert again.json() == unknown.json()
+    assert "warnings" not in known.json()
+    assert "warnings" not in (await world.get(f"/v1/jobs/{unknown.json()['id']}")).json()
+
+
+async def test_an_unknown_event_job_is_warned_of(world: World) -> None:
+    reply = await world.post("/v1/jobs", {"task": "report", "on_failure": "reprot"})
+
+    assert reply.json()["warnings"] == [WARNING]
+
+
+async def test_a_batch_has_a_header(world: World) -> None:
+    unknown = await world.post("/v1/jobs:batch", [JOB, {"task": "report"}, {"task": "xyz"}])
+    known = await world.post("/v1/jobs:batch", [{"task": "report"}])
+
+    assert unknown.headers["schedo-warning"] == (
+        f"{HINT}; no application and no worker has a task 'xyz'"
+    )
+    assert "schedo-warning" not in known.headers
+
+
+async def test_a_put_of_a_schedule_is_accepted_with_a_warning(world: World) -> None:
+    schedule = {"every": "1h", **JOB}
+    put = await world.put("/v1/schedules/s", schedule)
+    declared = await world.post(
+        "/v1/declarations", {"owner": "file:x", "schedules": [{"name": "s", **schedule}]}
+    )
+
+    assert (put.status, put.json()["warnings"]) == (201, [WARNING])
+    assert declared.json()["schedules"][0]["warnings"] == [WARNING]
+
+
+async def test_a_task_stays_known_when_its_worker_leaves(world: World) -> None:
+    world.attach_worker()  # it runs every task
+
+    assert "warnings" not in (await world.post("/v1/jobs", JOB)).json()
+    world.engine.detach("hands", "gone")
+    assert "warnings" not in (await world.post("/v1/jobs", JOB)).json()
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "pointer"),
+    [
+        ("/v1/jobs", JOB, "/task"),
+        ("/v1/jobs", {"task": "report", "on_failure": "reprot"}, "/on_failure/task"),
+        (
+            "/v1/declarations",
+            {"owner": "file:x", "schedules": [{"name": "s", "every": 1, **JOB}]},
+            "/schedules/0/task",
+        ),
+    ],
+)
+async def test_a_strict_server_refuses_it(
+    strict: World, path: str, request_: dict[str, Any], pointer: str
+) -> None:
+    reply = await strict.post(path, request_)
+
+    assert (reply.status, reply.json()["code"]) == (422, "invalid")
+    assert reply.json()["errors"] == [{"pointer": pointer, "detail": HINT}]
+
+
+async def test_a_strict_server_refuses_a_schedule_and_one_job_of_a_batch(strict: World) -> None:
+    put = await strict.put("/v1/schedules/s", {"every": "1h", **JOB})
+    batch = await strict.post("/v1/jobs:batch", [JOB, {"task": "report"}])
+
+    assert (put.status, put.json()["errors"][0]["pointer"]) == (422, "/task")
+    assert [item["status"] for item in batch.json()["items"]] == [422, 201]
+
+
+async def test_a_strict_server_accepts_it_while_workers_may_be_connecting_again() -> None:
+    async with World(WebSettings(is_strict=True)) as world:
+        only_report(world)
+        assert (await world.post("/v1/jobs", JOB)).status == 201
+        world.clock.stall(STRICT_AFTER_US + 1)
+        assert (await world.post("/v1/jobs", JOB)).status == 422
