@@ -152,7 +152,8 @@ SETTINGS: dict[str, Setting] = {
     "tokens": Setting(
         read_text,
         "File with a line 'TOKEN role=viewer|operator|admin|worker|beat name=x' for each token;"
-        " queues=a,b and tasks=x restrict an operator or a worker.",
+        " queues=a,b and tasks=x restrict an operator or a worker; schedules=yes lets a worker put"
+        " the schedules of its app.",
         "FILE",
     ),
     "worker_tokens": Setting(

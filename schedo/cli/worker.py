@@ -144,6 +144,12 @@ def _read_list(
     help="How long running jobs may take to finish after SIGTERM.",
 )
 @click.option(
+    "--prune",
+    "prune_schedules",
+    is_flag=True,
+    help="Delete the schedules that the app's code no longer declares.",
+)
+@click.option(
     "--log-format",
     envvar="SCHEDO_LOG_FORMAT",
     type=click.Choice(["text", "json"]),
@@ -169,7 +175,8 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     harden_process()
     token_file = options.pop("token_file")
     token = os.environ.pop("SCHEDO_TOKEN", None)  # so that commands and handlers cannot read it
-    app = _import_app(options.pop("app"))
+    target = options.pop("app")
+    app = _import_app(target)
     from schedo.loops import end_process
     from schedo.worker.remote.main import run_worker
     from schedo.worker.remote.worker import Worker
@@ -180,7 +187,7 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     try:
         options["token"] = read_again()
         options["webhook_allow"] = options["webhook_allow"] or ()
-        made = Worker(app, **options)
+        made = Worker(app, app_name=target or "worker", **options)
     except (Invalid, ValueError) as error:
         raise BadConfiguration(str(error)) from error
     end_process(run_worker(made, log_format, log_level, read_token=read_again))

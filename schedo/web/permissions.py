@@ -1,17 +1,19 @@
 """The permission of each token: a role, and the queues and tasks that it is restricted to.
 
-The tokens are in a file, one per line: TOKEN role=operator name=ann queues=a,b tasks=x,y. Without
+The tokens are in a file, one per line: TOKEN role=operator name=ann queues=a,b tasks=x,y. A worker
+with schedules=yes may put the schedules of its application. Without
 queues= or tasks= the token covers all of them. Empty lines and lines that begin with # are ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from schedo.core.built_in import BUILT_IN
+from schedo.core.model import Expect, JobSpec, Schedule, ScheduleSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Forbidden, Invalid
 from schedo.protocol import fields
@@ -30,7 +32,7 @@ _INCLUDED = {
     Role.WORKER: frozenset({Role.WORKER}),
 }
 _RESTRICTED = ("queues", "tasks")
-_FORM = "role=ROLE name=NAME queues=a,b tasks=x,y"
+_FORM = "role=ROLE name=NAME queues=a,b tasks=x,y schedules=yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class TokenPermission:
     queues: frozenset[str] | None = None
     tasks: frozenset[str] | None = None
     setting: str = "tokens"  # the setting that its file belongs to
+    may_declare: bool = False  # a worker may put the schedules of its application
 
     @property
     def is_restricted(self) -> bool:
@@ -56,12 +59,15 @@ class TokenPermission:
         if self.role is Role.ADMIN:  # the common case
             return
         needed = operation.role
+        if self.may_declare and operation.name == "declare":
+            return
         if needed is None or (needed is Role.VIEWER and self.includes(needed)):
             return
         if not self.includes(needed):
+            remedy = ", or schedules=yes in its line" if operation.name == "declare" else ""
             raise Forbidden(
                 f"the token {self.name!r} has the role {self.role}; {operation.route} needs the"
-                f" role {needed}"
+                f" role {needed}{remedy}"
             )
         if self.is_restricted and operation.name not in RESTRICTABLE:
             raise Forbidden(
@@ -94,6 +100,35 @@ class TokenPermission:
                 f" token {self.name!r} has the role worker and may only name tasks of applications"
             )
 
+    def check_declaration(
+        self, owner: str, specs: Iterable[ScheduleSpec], known: Mapping[str, Schedule | None]
+    ) -> None:
+        """Raise Forbidden unless a worker's token may declare these schedules.
+
+        They are of code, run tasks of applications, and take no schedule from another owner.
+        """
+        if self.role is not Role.WORKER:
+            return
+        who = f"the token {self.name!r} has the role worker and"
+        if not owner.startswith("code:"):
+            raise Forbidden(f"{who} declares schedules of code only, not of {owner!r}")
+        for spec in specs:
+            if spec.job.task in BUILT_IN:
+                raise Forbidden(f"{who} may not schedule the task {spec.job.task!r}")
+            for event in _event_jobs(spec):
+                self.check_event_job(spec.job.task, event.task)
+            before = known[spec.name]
+            if before is not None and before.owner != owner:
+                raise Forbidden(
+                    f"{who} may not take over the schedule {spec.name!r}, which belongs to"
+                    f" {before.owner!r}; delete it, or declare it with another token"
+                )
+
+    def check_queues(self) -> None:
+        """Raise Forbidden if the token may not set queues."""
+        if self.role is not Role.ADMIN:
+            raise Forbidden(f"the token {self.name!r} has the role {self.role}; it sets no queues")
+
     def narrow(self, spec: WorkerSpec) -> WorkerSpec:
         """Return the spec with "any" replaced by the permitted names; raise Forbidden beyond them.
 
@@ -111,6 +146,11 @@ class TokenPermission:
 
 
 ANYONE = TokenPermission(Role.ADMIN, "anyone")  # may do all on a server without tokens
+
+
+def _event_jobs(spec: ScheduleSpec) -> Iterator[JobSpec]:
+    expect = spec.expect or Expect()
+    yield from filter(None, (spec.job.options.on_failure, expect.on_miss, expect.on_back))
 
 
 def _narrow(
@@ -181,7 +221,10 @@ def _parse_line(
     }
     if restricted and role not in (Role.OPERATOR, Role.WORKER):
         raise Invalid(f"{where}: queues= and tasks= restrict an operator or a worker only")
-    return TokenPermission(role, name, setting=setting, **restricted)
+    if "schedules" in parts and (parts["schedules"], role) != ("yes", Role.WORKER):
+        raise Invalid(f"{where}: schedules=yes is for the role worker only")
+    may_declare = "schedules" in parts
+    return TokenPermission(role, name, setting=setting, may_declare=may_declare, **restricted)
 
 
 def _read_names(key: str, names: list[str], where: str) -> list[str]:

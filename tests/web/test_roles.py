@@ -206,7 +206,10 @@ def test_a_file_has_a_token_with_its_role_and_name_on_each_line() -> None:
     }
 
 
-FORM = "line 1: write role=ROLE name=NAME queues=a,b tasks=x,y behind the token, each once"
+FORM = (
+    "line 1: write role=ROLE name=NAME queues=a,b tasks=x,y schedules=yes behind the token, each"
+    " once"
+)
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_file_of_tokens_is_read_line_by_line() -> None:
         (f"{ANY} queue=a", "line 1: write queues=a,b"),
         (f"{ANY} queues", "line 1: write queues=a,b"),
         (f"{ANY} queues=a queues=b", "each once"),
-        (f"{ANY} role=admin", "line 1: write queues=a,b tasks=x,y behind"),
+        (f"{ANY} role=admin", "line 1: write queues=a,b tasks=x,y schedules=yes behind"),
         (f"{ANY} name=x", "line 1: write queues=a,b"),
         (f"{ANY} queues=", "line 1: queues: "),
         (f"{ANY} queues=a,,b", "line 1: queues: "),

@@ -47,6 +47,10 @@ async def declare(context: AppContext, request: Request) -> Response:
     if problems:
         text = "; ".join(f"{each.pointer}: {each.detail}" for each in problems)
         raise Invalid(f"nothing was changed: {text}", *problems)
+    if request.permission is not None:
+        request.permission.check_declaration(declaration.owner, specs, known)
+        if queues:
+            request.permission.check_queues()
     return await _carry_out(context, declaration, specs, queues, known)
 
 

@@ -83,6 +83,7 @@ class Poller:
         self.outbox = Outbox()
         self.executor = Executor(runners, self, watches_timeouts=True)
         self.drain_requested = asyncio.Event()
+        self.connected = asyncio.Event()  # the server has accepted the registration
         self._offers: dict[str, Lease] = {}  # accepted, not yet confirmed
         self._heartbeat_s = HEARTBEAT_S
         self._is_draining = False
@@ -244,6 +245,7 @@ class Poller:
         if not self._has_spoken:
             log.info("connected to %s", self._transport.address.url)
         self._has_spoken = self._is_in_contact = True
+        self.connected.set()
         self._poll_delay.note_success()
 
     # Reports.

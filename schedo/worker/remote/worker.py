@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from schedo.client.aio import AsyncClient
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import Unreachable
 from schedo.client.messages import parse_address
@@ -37,6 +38,7 @@ from schedo.worker.executor import Executor
 from schedo.worker.http_backend import HttpBackend
 from schedo.worker.remote.poller import RESPONSE_S, Poller
 from schedo.worker.remote.registration import SESSION_TIMEOUT_S, SLOTS, Registration, make_name
+from schedo.worker.remote.schedules import declare_schedules
 
 GRACE_S = 25.0  # as for a server: Kubernetes kills 30 s after SIGTERM
 LEAVE_S = 5.0  # for the last results to get through
@@ -54,6 +56,9 @@ class Worker:
     sends no request for `session_timeout` is lost; `grace` is the time that attempts get to end
     after stop(). Both are a number of seconds, a text such as "30s" or a timedelta. Bad values
     raise Invalid.
+
+    The schedules of `app` are put on the server, whose owner of them is `code:{app_name}`. With
+    `prune_schedules` the start deletes those that it once declared and no longer declares.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword per property of a worker
@@ -73,6 +78,8 @@ class Worker:
         webhook_allow: Sequence[str] = (),
         session_timeout: Duration = SESSION_TIMEOUT_S,
         grace: Duration = GRACE_S,
+        app_name: str = "worker",
+        prune_schedules: bool = False,
     ) -> None:
         url = server or os.environ.get("SCHEDO_URL")
         if not url:
@@ -93,6 +100,8 @@ class Worker:
             session_timeout_s=_seconds("session_timeout", session_timeout),
         )
         self._grace_s = _seconds("grace", grace)
+        self._owner = f"code:{app_name}"
+        self._is_pruning = prune_schedules
         self._app = app
         self._permissions = frozenset({"allow_shell"} if allow_shell else ())
         self._output_dir = None if output_dir is None else Path(output_dir)
@@ -114,7 +123,6 @@ class Worker:
         releases the rest. Raises SchedoError if the server refuses the worker, and Unreachable if
         the last results could not be reported.
         """
-        self._warn_of_schedules()
         async with contextlib.AsyncExitStack() as stack:
             runners = self._make_runners(stack)
             if self._app is not None:
@@ -155,6 +163,7 @@ class Worker:
             "worker %s: %d slots for %s", self.name, self._registration.slots, self._address.url
         )
         polling = asyncio.create_task(poller.run())
+        declaring = asyncio.create_task(self._declare_schedules(poller))
         try:
             await _first(polling, self._stopping.wait(), poller.drain_requested.wait())
             poller.drain()
@@ -171,7 +180,8 @@ class Worker:
             await polling
         finally:
             polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
+            declaring.cancel()
+            await asyncio.gather(polling, declaring, return_exceptions=True)
             await executor.close()
         log.info("stopped")
 
@@ -212,10 +222,13 @@ class Worker:
             }
         return runners
 
-    def _warn_of_schedules(self) -> None:
-        if self._app is not None and self._app.registry.schedules:
-            names = ", ".join(sorted(self._app.registry.schedules)[:5])
-            log.warning("a worker does not create schedules on the server; ignored: %s", names)
+    async def _declare_schedules(self, poller: Poller) -> None:
+        if self._app is None or not (self._app.registry.schedules or self._is_pruning):
+            return
+        await poller.connected.wait()  # so that the server knows the tasks
+        async with AsyncClient(self._address.url, self._token) as client:
+            schedules = self._app.registry.schedules.values()
+            await declare_schedules(client, self._owner, schedules, is_pruning=self._is_pruning)
 
 
 def _open_orphans(stack: contextlib.AsyncExitStack) -> Orphans | None:

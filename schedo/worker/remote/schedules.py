@@ -1,0 +1,81 @@
+"""Puts the schedules of a remote worker's application on its server, once the worker is connected.
+
+The server treats them like those of its own application: a change by hand stays while the code
+declares the same, and what the code no longer declares is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from schedo.client.aio import AsyncClient
+from schedo.client.messages import Record
+from schedo.client.schedule_operations import declare
+from schedo.core.model import JobSpec, ScheduleSpec
+from schedo.errors import SchedoError
+from schedo.protocol.declarations import show_spec
+
+RETRY_S = 5.0
+_RETRIED = frozenset({429, 503})
+_WORDS = {"unchanged": "up to date", "kept": "changed by hand"}
+
+log = logging.getLogger("schedo.worker")
+
+
+async def declare_schedules(
+    client: AsyncClient, owner: str, specs: Iterable[ScheduleSpec], *, is_pruning: bool
+) -> None:
+    """Put the schedules and log what that did; try again while the server cannot respond."""
+    schedules = [{"name": spec.name, **_render(spec)} for spec in specs]
+    request = {"owner": owner, "schedules": schedules, "keep_edits": True, "prune": is_pruning}
+    while True:
+        try:
+            _log(owner, await client.send(declare(request)))
+            return
+        except SchedoError as error:
+            if error.status not in _RETRIED:
+                log.error(
+                    "the server did not accept the schedules of %s: %s; the jobs of this worker"
+                    " run, but no schedule was changed",
+                    owner,
+                    error,
+                )
+                return
+        await asyncio.sleep(RETRY_S)
+
+
+def _render(spec: ScheduleSpec) -> Record:
+    """Return the fields of the request; unlike those of a response, they have the secrets."""
+    shown = show_spec(spec)
+    shown["payload"] = json.loads(spec.job.payload)
+    _reveal(shown, "on_failure", spec.job.options.on_failure)
+    if spec.expect is not None:
+        _reveal(shown["expect"], "on_miss", spec.expect.on_miss)
+        _reveal(shown["expect"], "on_back", spec.expect.on_back)
+    return shown
+
+
+def _reveal(fields: dict[str, Any], name: str, job: JobSpec | None) -> None:
+    if job is not None:
+        fields[name]["payload"] = json.loads(job.payload)
+
+
+def _log(owner: str, response: Record) -> None:
+    counts = Counter(each["effect"] for each in response["schedules"])
+    text = ", ".join(f"{count} {_WORDS.get(effect, effect)}" for effect, count in counts.items())
+    log.info("schedules of %s: %s", owner, text or "none")
+    for each in response["schedules"]:
+        for warning in each["warnings"]:
+            log.warning("schedule %s: %s", each["name"], warning)
+    if response["undeclared"]:
+        log.warning(
+            "%s no longer declares %s, which will fire until deleted: schedo schedules rm NAME"
+            " deletes one, a start with --prune deletes all that are no longer declared",
+            owner,
+            ", ".join(response["undeclared"]),
+        )

@@ -1,0 +1,106 @@
+"""A worker's token with schedules=yes puts the schedules of its application, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from schedo.client.tokens import check_token
+from schedo.errors import Invalid
+from schedo.protocol.roles import Role
+from schedo.web.permissions import TokenPermission, digest, parse_tokens
+from schedo.web.settings import WebSettings
+from tests.web.world import Reply, World
+
+ADMIN = "admin-token-0123456789abcdef"
+WORKER = "worker-token-0123456789abcdef"
+PLAIN = "plain-token-0123456789abcdef"
+LINES = f"""
+{ADMIN} role=admin name=ann
+{WORKER} role=worker name=gpu tasks=resize,shell schedules=yes
+{PLAIN} role=worker name=cpu
+"""
+CODE = "code:shop:app"
+RESIZE = {"name": "s", "every": "1h", "task": "resize"}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    tokens = parse_tokens(LINES, "tokens", "f", check_token)
+    async with World(WebSettings(tokens=tokens, anyone=None, permissions={"allow_shell"})) as made:
+        yield made
+
+
+async def declare(world: World, *schedules: Any, token: str = WORKER, **fields: Any) -> Reply:
+    request = {"owner": CODE, "schedules": schedules, **fields}
+    headers = [("authorization", f"Bearer {token}")]
+    return await world.post("/v1/declarations", request, headers)
+
+
+async def test_it_declares_the_schedules_of_its_tasks(world: World) -> None:
+    first = await declare(world, RESIZE, {**RESIZE, "name": "old"})
+    second = await declare(world, RESIZE, prune=True, keep_edits=True)
+
+    assert [each["effect"] for each in first.json()["schedules"]] == ["created"] * 2
+    assert [each["effect"] for each in second.json()["schedules"]] == ["unchanged", "removed"]
+
+
+@pytest.mark.parametrize(
+    ("schedules", "fields", "reason"),
+    [
+        ([{**RESIZE, "name": "t", "task": "mail"}], {}, "is not for jobs of the task 'mail'"),
+        (
+            [{**RESIZE, "name": "t", "task": "shell", "payload": {"command": "x"}}],
+            {},
+            "task 'shell'",
+        ),
+        ([{**RESIZE, "name": "t", "on_failure": {"task": "shell"}}], {}, "'shell'"),
+        (
+            [{**RESIZE, "name": "t", "expect": {"within": "1m", "on_miss": {"task": "shell"}}}],
+            {},
+            "'shell'",
+        ),
+        ([{**RESIZE, "name": "taken"}], {}, "which belongs to 'api'"),
+        ([], {"owner": "file:x"}, "schedules of code only"),
+        ([], {"queues": [{"name": "q", "concurrency": 1}]}, "sets no queues"),
+    ],
+)
+async def test_it_declares_nothing_else(
+    world: World, schedules: list[Any], fields: dict[str, Any], reason: str
+) -> None:
+    await declare(world, token=ADMIN)
+    headers = [("authorization", f"Bearer {ADMIN}")]
+    await world.send("PUT", "/v1/schedules/taken", b'{"every": "1h", "task": "resize"}', headers)
+
+    reply = await declare(world, RESIZE, *schedules, **fields)
+
+    assert reply.status in (403, 422)
+    assert reason in reply.json()["detail"]
+    listed = await world.send("GET", "/v1/schedules", b"", headers)
+    assert [(each["name"], each["owner"]) for each in listed.json()["items"]] == [("taken", "api")]
+
+
+async def test_a_worker_without_that_right_declares_nothing(world: World) -> None:
+    reply = await declare(world, RESIZE, token=PLAIN)
+
+    assert reply.status == 403
+
+
+@pytest.mark.parametrize(
+    "words", ["role=admin name=x schedules=yes", "role=worker name=x schedules=no"]
+)
+def test_only_a_worker_has_that_right(words: str) -> None:
+    with pytest.raises(Invalid, match="schedules=yes is for the role worker only"):
+        parse_tokens(f"{WORKER} {words}", "tokens", "f", check_token)
+
+
+def test_the_right_is_read_from_the_line() -> None:
+    tokens = parse_tokens(LINES, "tokens", "f", check_token)
+
+    names = frozenset({"resize", "shell"})
+    assert tokens[digest(WORKER)] == TokenPermission(
+        Role.WORKER, "gpu", tasks=names, may_declare=True
+    )
+    assert not tokens[digest(PLAIN)].may_declare
