@@ -348,6 +348,7 @@ class Decision(StrEnum):
     SKIPPED_OVERLAP = "skipped_overlap"
     BUFFERED = "buffered"
     MANUAL = "manual"
+    PAUSED = "paused"  # it passed while the schedule was paused
     EXPECTATION_MISSED = "expectation_missed"  # in addition to another decision
     EXPECTATION_BACK = "expectation_back"
 

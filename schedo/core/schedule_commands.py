@@ -33,11 +33,19 @@ from schedo.core.expectation_table import Expectations
 from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
 from schedo.core.loads import Appliers, Loaded, LoadSchedule, Needs
-from schedo.core.model import BY_HAND, Rule, Schedule, ScheduleSpec, Trigger
+from schedo.core.model import (
+    BY_HAND,
+    Decision,
+    DecisionRecord,
+    Rule,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+)
 from schedo.core.runs import retry_before
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
-from schedo.core.triggers import next_after
+from schedo.core.triggers import latest_through, next_after
 from schedo.errors import NotFound
 
 
@@ -158,7 +166,10 @@ class ScheduleCommands:
         if schedule.spec == spec:
             return PutEffect.UNCHANGED
         effect = PutEffect.UNCHANGED if works_as(schedule, spec) else PutEffect.CHANGED
-        old, schedule.spec = schedule.spec, spec
+        old = schedule.spec
+        if schedule.paused and (old.rule != spec.rule or (old.paused and not spec.paused)):
+            self._decide_paused(schedule, now, now)
+        schedule.spec = spec
         if old.rule != spec.rule:
             self._change_rule(schedule, old.rule, now)
         if old.paused != spec.paused:
@@ -194,11 +205,21 @@ class ScheduleCommands:
         resume_from = now if command.resume_from is None else min(command.resume_from, now)
         return self._switch(schedule, False, None, resume_from, now)
 
+    def _decide_paused(self, schedule: Schedule, through: int, now: int) -> None:
+        """Leave one decision about the instants that have passed while it was paused."""
+        latest, count = latest_through(schedule.rule, schedule.evaluated_through, through, 1)
+        if count:
+            self._ids.reach(now)  # a later cron rule begins after these instants
+            decision = DecisionRecord(schedule.id, latest[0], now, Decision.PAUSED, None, count)
+            self._jobs.changes.decisions.append(decision)
+
     def _switch(
         self, schedule: Schedule, paused: bool, note: str | None, resume_from: int, now: int
     ) -> Schedule:
         schedule.note = note
         schedule.updated_at = now
+        if schedule.paused and not paused:
+            self._decide_paused(schedule, resume_from, now)
         _set_paused(schedule, paused, resume_from)
         self._table.mark_dirty(schedule)
         return schedule

@@ -98,7 +98,7 @@ def test_a_resumed_schedule_continues_from_now() -> None:
 
     assert (schedule.paused, schedule.note) == (False, None)
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [HOUR + MINUTE]
-    assert kinds(server, schedule) == [Decision.FIRED]
+    assert kinds(server, schedule) == [Decision.PAUSED, Decision.FIRED]
 
 
 def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
@@ -316,3 +316,72 @@ def test_a_schedule_paused_while_its_page_is_loaded_stays_paused() -> None:
     server.settle(HOUR)
 
     assert server.runs(schedule.id) == []
+
+
+# Instants that pass during a pause.
+
+
+def test_the_instants_of_a_pause_leave_one_decision_with_their_count() -> None:
+    server = Server()
+    schedule = made(server)
+    server.settle(MINUTE)
+    server.send(PauseSchedule(schedule.name), 90 * SECOND)
+    server.settle(HOUR)
+
+    server.send(ResumeSchedule(schedule.name), HOUR)
+    server.settle(HOUR)
+
+    assert server.decisions(schedule.id) == [
+        (Decision.FIRED, MINUTE, 1),
+        (Decision.PAUSED, HOUR, 59),
+    ]
+
+
+def test_a_resume_from_an_earlier_instant_decides_about_the_instants_before_it_only() -> None:
+    server = Server()
+    schedule = made(server, catchup=Catchup.SKIP)
+    server.send(PauseSchedule(schedule.name), SECOND)
+
+    server.send(ResumeSchedule(schedule.name, HOUR - 10 * MINUTE), HOUR)
+    server.settle(HOUR)
+
+    assert server.decisions(schedule.id) == [
+        (Decision.PAUSED, HOUR - 10 * MINUTE, 50),
+        (Decision.MISSED, HOUR - MINUTE, 9),
+        (Decision.FIRED, HOUR, 1),
+    ]
+
+
+def test_a_pause_without_an_instant_leaves_no_decision() -> None:
+    server = Server()
+    schedule = made(server)
+    server.send(PauseSchedule(schedule.name), 10 * SECOND)
+
+    server.send(ResumeSchedule(schedule.name), 20 * SECOND)
+    server.send(ResumeSchedule(schedule.name), MINUTE - SECOND)
+
+    assert server.decisions(schedule.id) == []
+
+
+def test_a_put_that_ends_the_pause_or_changes_the_rule_decides_as_well() -> None:
+    server = Server()
+    schedule = made(server, paused=True)
+
+    server.put(make_schedule_spec(paused=True, rule=every(3_600)), 10 * MINUTE)
+    server.put(make_schedule_spec(paused=False, rule=every(3_600)), 3 * HOUR)
+    server.settle(3 * HOUR)
+
+    assert server.decisions(schedule.id) == [
+        (Decision.PAUSED, 10 * MINUTE, 10),
+        (Decision.PAUSED, 3 * HOUR, 3),
+    ]
+
+
+def test_a_put_that_changes_something_else_leaves_the_pause_undecided() -> None:
+    server = Server()
+    schedule = made(server, paused=True)
+
+    server.put(make_schedule_spec(paused=True, overlap=Overlap.ALLOW), 10 * MINUTE)
+    server.settle(10 * MINUTE)
+
+    assert server.decisions(schedule.id) == []
