@@ -58,7 +58,7 @@ def _find_owners(schedules: Sequence[Record]) -> list[str]:
 
 def _export_queue(queue: Record) -> tuple[str, Record] | None:
     """Return the name of a queue and its settings, if they are not the defaults."""
-    settings = {n: queue[n] for n, default in _DEFAULTS.items() if queue[n] != default}
+    settings = {n: queue[n] for n, default in _DEFAULTS.items() if queue.get(n) != default}
     return (queue["name"], settings) if settings else None
 
 

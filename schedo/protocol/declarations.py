@@ -15,6 +15,7 @@ from schedo.core.commands import PutEffect
 from schedo.core.model import BY_HAND, Queue, Schedule, ScheduleSpec
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration
+from schedo.protocol.keep import KeepRequest, show_keep
 from schedo.protocol.queues import Concurrency, QueuePatch, Weight
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
 from schedo.protocol.times import render_duration
@@ -50,12 +51,13 @@ class QueueEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     concurrency: Concurrency | None = None  # null: as many as there are slots
     weight: Weight = 1
     priority_step: Duration = _PRIORITY_STEP
+    keep: KeepRequest | None = None  # null: as the general retention says
     paused: bool | None = None  # null: as it is
 
     def read(self) -> dict[str, Any]:
         """Return the settings by the name of a Queue's field."""
         fields.read_name("/name", self.name)
-        patch = QueuePatch(self.concurrency, self.weight, self.priority_step)
+        patch = QueuePatch(self.concurrency, self.weight, self.priority_step, self.keep)
         return patch.read() | ({} if self.paused is None else {"paused": self.paused})
 
 
@@ -138,6 +140,7 @@ def show_queue(queue: Queue) -> dict[str, Any]:
         "concurrency": queue.concurrency,
         "weight": queue.weight,
         "priority_step": step,
+        "keep": None if queue.keep is None else show_keep(queue.keep),
         "paused": queue.paused,
     }
 

@@ -225,6 +225,19 @@ async def test_a_queue_gets_exactly_the_declared_limits(world: World) -> None:
     assert queue is None or (queue["concurrency"], queue["paused"]) == (None, False)
 
 
+async def test_a_queue_gets_the_declared_keep(world: World) -> None:
+    keep = {"completed": "0s", "failed": "30d"}
+
+    first = await declare(world, queues=[{"name": "mail", "keep": keep}])
+    same = await declare(world, queues=[{"name": "mail", "keep": keep}])
+    back = await declare(world, queues=[{"name": "mail"}])
+
+    (changed,) = first.json()["queues"]
+    assert changed["changes"] == [{"field": "keep", "before": None, "after": keep}]
+    assert effects(same, "queues") == {"mail": "unchanged"}
+    assert effects(back, "queues") == {"mail": "changed"}
+
+
 async def test_a_large_declaration_is_accepted(world: World) -> None:
     many = [{"name": f"s{n}", "payload": "x" * 3_000} for n in range(200)]
 
