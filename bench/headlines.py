@@ -61,6 +61,12 @@ HEADLINES = (
         "unique keys and tags, embedded, stream", "public", "embedded stream, unique keys and tags"
     ),
     Headline(
+        "3,000 queues, embedded, drain",
+        "public",
+        "embedded drain, 3,000 queues",
+        is_quoted=False,
+    ),
+    Headline(
         "a backlog of 1 million, embedded, drain", "backlog", "embedded, 1,000,000 jobs: drain"
     ),
     Headline("a backlog of 1 million, served, drain", "backlog", "served, 1,000,000 jobs: drain"),

@@ -49,7 +49,8 @@ class Program:
         for task in range(work.tasks):
             bound = self._tasks[task].options(queue=work.queue(task))
             numbers = [n for n in batch if n % work.tasks == task]
-            calls = map(self._make_job, numbers) if work.keyed else map(work.payload, numbers)
+            has_own = work.keyed or work.queues
+            calls = map(self._make_job, numbers) if has_own else map(work.payload, numbers)
             handles += await bound.enqueue_many(calls)
         refused = [each for each in handles if isinstance(each, SchedoError)]
         assert not refused, f"{len(refused)} jobs were refused: {refused[0]}"

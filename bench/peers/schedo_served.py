@@ -16,25 +16,22 @@ from bench.peers.work import Result, Tally, Work, print_result, read_work
 from bench.server.connection import until_idle
 from bench.server.process import Server
 from schedo import __version__
-from schedo.client import AsyncClient
+from schedo.client import AsyncClient, operations
 from schedo.errors import SchedoError
 
 
 async def measure(server: Server, work: Work) -> Result:
-    """Submit the jobs and wait until all have ended; to drain, hold their queues meanwhile."""
+    """Submit the jobs and wait until all have ended; to drain, pause all starts meanwhile."""
     assert work.tasks <= TASKS, f"the application has only {TASKS} tasks"
-    queues = {work.queue(number) for number in range(work.tasks)}
     async with AsyncClient(server.url) as client:
         if work.mode == "drain":
-            for queue in queues:
-                await client.pause_queue(queue)
+            await client.send(operations.pause_server({"scopes": ["starts"]}))
         began = time.perf_counter()
         await submit(client, work)
         submit_s = time.perf_counter() - began
         if work.mode == "drain":
             began = time.perf_counter()
-            for queue in queues:
-                await client.resume_queue(queue)
+            await client.send(operations.resume_server(["starts"]))
         await until_idle(server)
         total_s = time.perf_counter() - began
     return Result(submit_s, total_s, f"schedo {__version__}, served, defaults")

@@ -25,7 +25,9 @@ class Work:
     mode: stream: the worker is up before the first submit; the time ends when all jobs have ended
         durably. drain: all jobs are in the store before the worker starts; the time is the
         worker's.
-    tasks: the number of tasks, and of queues (at most QUEUES), that the jobs name in turn.
+    tasks: the number of tasks that the jobs name in turn.
+    queues: the number of queues that they name in turn, with schedo; 0: one for each task, up to
+        QUEUES.
     keyed: each job has a unique key and, with schedo, two tags.
     """
 
@@ -34,6 +36,7 @@ class Work:
     batch: int = 1_000
     payload_bytes: int = 10
     tasks: int = 1
+    queues: int = 0
     keyed: bool = False
 
     def payload(self, number: int) -> dict[str, Any]:
@@ -47,7 +50,7 @@ class Work:
 
     def queue(self, number: int) -> str:
         """Return the name of a job's queue."""
-        return f"queue{number % min(self.tasks, QUEUES)}"
+        return f"queue{number % (self.queues or min(self.tasks, QUEUES))}"
 
     def options(self, number: int) -> dict[str, Any]:
         """Return the options of one job that no other job has."""

@@ -30,6 +30,7 @@ SHAPES = {
     "payloads of 1 KB": Work(payload_bytes=1_000),
     "10 tasks, 3 queues": Work(tasks=10),
     "unique keys and tags": Work(keyed=True),
+    "3,000 queues": Work(queues=3_000),
 }
 FLOOR = "bare commits"
 
