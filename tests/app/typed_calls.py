@@ -5,13 +5,48 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import assert_type
 
-from schedo import JobHandle, Retry, Schedo
+from schedo import CurrentJob, JobHandle, Retry, Schedo
 from schedo.errors import SchedoError
 
-app = Schedo()
+
+async def lifespan(app: Schedo) -> AsyncIterator[None]:
+    yield
+
+
+app = Schedo(lifespan=lifespan)
+
+
+@app.around
+async def around(job: CurrentJob) -> AsyncIterator[None]:
+    yield
+
+
+@app.around
+@contextlib.asynccontextmanager
+async def around_as_context_manager(job: CurrentJob) -> AsyncIterator[str]:
+    yield job.id
+
+
+@app.on_error
+def note(job: CurrentJob, error: BaseException) -> None: ...
+
+
+@app.on_error
+async def report(job: CurrentJob, error: BaseException) -> None: ...
+
+
+@app.around  # type: ignore[type-var]
+async def around_the_name(job: str) -> AsyncIterator[None]:
+    yield
+
+
+@app.on_error  # type: ignore[type-var]
+def takes_no_error(job: CurrentJob) -> None: ...
 
 
 @app.task(

@@ -165,6 +165,8 @@ class ProcessPool:
                 await child.retired.wait()
             except (CannotServe, OSError) as error:
                 log.error("cannot start a child process: %s", error)
+                if self._settings.is_reloading:  # the next change ends the pause
+                    delay_s = RESPAWN_AFTER_S_MAX
             if time.monotonic() - began > RESPAWN_AFTER_S_MAX:
                 delay_s = RESPAWN_AFTER_S
             if child is None or child.gone.is_set():
