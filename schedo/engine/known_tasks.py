@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
 from schedo.core.built_in import BUILT_IN
 
@@ -32,6 +31,8 @@ class KnownTasks:
 
     def describe_unknown(self, task: str) -> str:
         """Return in one sentence that the task is unknown, with a similar name if there is one."""
+        from difflib import get_close_matches  # imported here, because only a wrong name needs it
+
         similar = get_close_matches(task, self._names, n=1)
         hint = f"; did you mean {similar[0]!r}?" if similar else ""
         return f"no application and no worker has a task {task!r}{hint}"
