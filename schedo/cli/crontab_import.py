@@ -249,6 +249,9 @@ def _put(
     client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any], owner: str
 ) -> _Imported:
     schedule, _ = client.put_schedule(name, owner=owner, **spec)
+    for warning in schedule.get("warnings") or []:
+        place = f"line {entry.line_number}: {name}"
+        click.echo(f"schedo: warning: {escape(f'{place}: {warning}')}", err=True)
     fires = schedule.get("next_fires") or [None]
     return _Imported(entry, name, fires[0], describe_effect(schedule), spec["tz"])
 

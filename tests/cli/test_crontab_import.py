@@ -89,6 +89,21 @@ def test_importing_again_changes_nothing(server: FakeServer, schedo: Call, tmp_p
     assert puts[0].target.endswith(f"?owner={owner}")
 
 
+def test_a_warning_of_the_server_is_printed(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    text = "0 3 * * * backup\n"
+    [name] = names(text)
+    server.on("GET", "/v1/schedules", 200, {"items": []})
+    taken = "it now belongs to crontab:x/y; before, file:z declared it"
+    server.on("PUT", f"/v1/schedules/{name}", 200, schedule_record(name=name, warnings=[taken]))
+
+    result = schedo("crontab", "import", write(tmp_path, text))
+
+    assert result.exit_code == 0
+    assert result.stderr == f"schedo: warning: line 1: {name}: {taken}\n"
+
+
 def stored(name: str, crontab: str | None) -> dict[str, object]:
     return schedule_record(name=name, meta={"crontab": crontab} if crontab else None)
 
