@@ -107,6 +107,8 @@ class SystemClock:
     def arm(self, at: int | None) -> None:
         """Set the alarm to the instant, or to at most SLEEP_MAX_US ahead."""
         assert self._alarm is not None, "the clock was started"
+        if at is not None and at + self._step_us == self._alarm.armed_at:
+            return
         now, step = self.now(), self._step_us
         latest = now + SLEEP_MAX_US
         if at is not None and at <= latest:

@@ -246,6 +246,11 @@ class ReadyQueues:
             del available[group]
         return best
 
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a job waits, in memory or in the store."""
+        return bool(self._active)
+
     def has_suspects_for(self, spec: WorkerSpec) -> bool:
         """Whether poison suspects wait that a worker of this spec could run."""
         return any(map(spec.serves, self._suspects))

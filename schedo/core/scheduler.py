@@ -272,6 +272,15 @@ class Scheduler:
         self._sessions.shift(delta_us)
         self._placement.shift(delta_us)
 
+    @property
+    def awaits_slots(self) -> bool:
+        """Whether something may go on when a slot is free: a job, an invocation, a poll."""
+        return (
+            self._jobs.ready_queues.has_jobs
+            or bool(self._session_table.by_name)
+            or self._placement.has_deadlines
+        )
+
     def next_wake_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
         timer = self._jobs.timers.first()

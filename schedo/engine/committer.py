@@ -25,7 +25,7 @@ from schedo.store.base import Retention, Store
 
 # For how long changes that nothing waits for wait for others. It bounds what a crash repeats
 # (docs/adr/0021).
-COMMIT_DELAY_S = 0.008
+COMMIT_DELAY_S = 0.010
 
 
 @dataclass(slots=True)

@@ -65,6 +65,10 @@ class LoopMonitor:
         if leases:
             self.metrics.note_starts(leases, scheduler, ready, self.clock.now())
 
+    def is_turn_due(self, now: int) -> bool:
+        """Whether the instant of the next turn has come."""
+        return now >= self._turn_due_at
+
     def is_turn_long(self, began_at: int) -> bool:
         """Whether a turn has taken so long that the remaining commands wait for the next one."""
         return self.clock.now() - began_at > TURN_COMMANDS_US

@@ -108,7 +108,7 @@ class Invocations:
             for job in jobs:
                 waiters[job.id] = ends.enter_context(self._loop.waiters.expect(job.id))
 
-        with self._loop.decisions.expect(id_) as decided, contextlib.ExitStack() as ends:
+        with self._loop.notes.decisions.expect(id_) as decided, contextlib.ExitStack() as ends:
             starting = self._loop.try_enqueue(command, expect_ends)
             del command
             try:

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from schedo.core.changes import Changes
-from schedo.core.commands import AttachWorker, Command, Flush
-from schedo.core.leases import AttemptResult
+from schedo.core.commands import Command, Flush
+from schedo.core.leases import AttemptResult, Completed
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_messages import Progress
@@ -30,12 +30,11 @@ from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
 from schedo.engine.command_queue import QueuedCommand, as_is, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher
-from schedo.engine.failure_log import FailureLog
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
-from schedo.engine.progress import ProgressLog
-from schedo.engine.recovery import Reconciliation, restore_snapshot
-from schedo.engine.waiters import Decisions, EndWaiters
+from schedo.engine.recovery import Reconciliation, restore
+from schedo.engine.turn_notes import TurnNotes
+from schedo.engine.waiters import EndWaiters
 from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
@@ -65,18 +64,18 @@ class EngineLoop:
         self._make_scheduler = make_scheduler
         self._on_fatal = on_fatal
         self._is_open = self._is_turn_due = self._is_dispatching = False
+        self._must_decide = False  # the next turn: not only attempts have ended
         self._replies: list[tuple[asyncio.Future[Any], Any]] = []  # for the next commit
         self._unloaded: list[tuple[QueuedCommand, Needs]] = []  # their loads are not under way
         self._batch = Batch(Changes())  # the one that the committer has taken last
-        self._inbox = Channel[QueuedCommand | AttemptResult](self.wake, INBOX_MAX)
+        self._inbox = Channel[QueuedCommand | AttemptResult](self._wake_for_items, INBOX_MAX)
         # Applies the result of an attempt in the next turn.
         self.report: Callable[[AttemptResult], None] = self._inbox.send
-        self.progress = ProgressLog()
-        self.failure_log = FailureLog()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
         self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
-        self.waiters, self.decisions = EndWaiters(), Decisions()
+        self.notes = TurnNotes(self.dispatcher)
+        self.waiters = EndWaiters()
         self.failure: SchedoError | None = Unavailable("the server is starting")
         self._bugs = Bugs()
 
@@ -154,6 +153,10 @@ class EngineLoop:
 
     def wake(self) -> None:
         """Schedule a turn unless there is one already."""
+        self._must_decide = True
+        self._wake_for_items()
+
+    def _wake_for_items(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
             self.loop.call_soon(self._turn)
@@ -165,7 +168,7 @@ class EngineLoop:
     def note_progress(self, progress: Progress) -> None:
         """Log the progress of an attempt while it runs."""
         if self._is_open and self.scheduler.is_live(progress.key):
-            self.progress.note(progress, self.clock.now())
+            self.notes.progress.note(progress, self.clock.now())
 
     # The turn.
 
@@ -175,35 +178,56 @@ class EngineLoop:
             return
         now, step_us = self.clock.now(), self.clock.step_us()
         self.monitor.turn_began(now)
-        scheduler = self.scheduler
-        items, count = self._inbox.drain(), 0
+        must_decide, self._must_decide = self._must_decide, False
+        items = self._inbox.drain()
+        try:
+            only_ends = self._apply_items(items, now)
+            # If attempts have ended and no job waits for their slots, nothing is left to decide.
+            must_decide |= not only_ends or self.scheduler.awaits_slots
+            if must_decide or step_us or self.monitor.is_turn_due(now):
+                self._decide(now, step_us)
+            self.notes.take(self.scheduler, now)
+            self.notes.decisions.release()
+        except Exception as error:
+            self._inbox.put_back(items)  # they run with the new scheduler
+            self.fail_and_recover(error)
+            return
+        self._inbox.put_back(items)
+        self._wake_committer(self.scheduler)
+
+    def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
+        """Apply the items and remove them from the list; return whether they only free slots."""
+        scheduler, count, only_ends = self.scheduler, 0, bool(items)
         # Results before timers: a result that has arrived counts, even if its timeout is due now.
         try:
             for count, item in enumerate(items, 1):
                 if isinstance(item, AttemptResult):
-                    self._apply_result(scheduler, item, now)
+                    only_ends = self._apply_result(scheduler, item, now) and only_ends
                     continue
+                only_ends = False
                 self._apply(item, now)
                 if count < len(items) and self.monitor.is_turn_long(now):
                     break  # the other commands run in the next turn, after its timers
-            tick(scheduler, now, step_us)
-            leases, ready = scheduler.take_leases(), scheduler.take_ready()
-            self._is_dispatching = True
-            self.dispatcher.dispatch(leases, scheduler.take_stops())
-            self._is_dispatching = False
-            self.polls.complete(scheduler.take_replies(now))
-            self._take_notes(scheduler, now)
-            self.decisions.release()
-            wake_at = next_wake_at(scheduler, step_us)
-        except Exception as error:
-            self._inbox.put_back(items[count:])  # they run with the new scheduler
-            self.fail_and_recover(error)
-            return
-        if count < len(items):
-            self._inbox.put_back(items[count:])
-        self._wake_committer(scheduler)
+        finally:
+            del items[:count]
+        return only_ends
+
+    def _decide(self, now: int, step_us: int) -> None:
+        """Handle what is due, send leases and stops, and set the alarm for the next turn."""
+        scheduler = self.scheduler
+        tick(scheduler, now, step_us)
+        leases, ready = scheduler.take_leases(), scheduler.take_ready()
+        self._is_dispatching = True
+        self.dispatcher.dispatch(leases, scheduler.take_stops())
+        self._is_dispatching = False
+        self.polls.complete(scheduler.take_replies(now))
         self.monitor.started(leases, scheduler, ready)
-        self._sleep_until(wake_at, now)
+        at = next_wake_at(scheduler, step_us)
+        self.monitor.expect_turn(at, now)
+        if at is not None and at <= now:
+            self.wake()
+        else:
+            self.clock.arm(at)
 
     def _wake_committer(self, scheduler: Scheduler) -> None:
         """Commit now what something waits for, and starts and ends a moment later."""
@@ -225,27 +249,15 @@ class EngineLoop:
         else:
             self.enqueue(command)
 
-    def _apply_result(self, scheduler: Scheduler, result: AttemptResult, now: int) -> None:
+    def _apply_result(self, scheduler: Scheduler, result: AttemptResult, now: int) -> bool:
+        """Apply the result; return whether it only frees a slot, and makes nothing due."""
         try:
-            scheduler.apply(result, now)
+            job = scheduler.apply(result, now)
         except StaleLease as error:
             self.dispatcher.record_refusal(result.key)
             log.warning("%s", error)
-
-    def _take_notes(self, scheduler: Scheduler, now: int) -> None:
-        """Take the scheduler's notes: results that are not stored yet, progress, what to log."""
-        notes = scheduler.take_notes()
-        if not any(notes):
-            return
-        results, decided, progress, warnings, failed = notes
-        self.decisions.note(decided)
-        for message in progress:
-            self.progress.note(message, now)
-        self.dispatcher.record_results(results)
-        self.progress.forget(results)
-        for warning in warnings:
-            log.warning("%s", warning)
-        self.failure_log.note(failed, now)
+            return False
+        return type(result.outcome) is Completed and job.schedule_id is None
 
     def _apply(  # noqa: C901, PLR0912  # hot: no further call for each command
         self, queued: QueuedCommand, now: int, loaded: Loaded = NOTHING_LOADED
@@ -274,13 +286,6 @@ class EngineLoop:
                 self._replies.append((reply, value))
             else:
                 reply.set_result(value)
-
-    def _sleep_until(self, at: int | None, now: int) -> None:
-        self.monitor.expect_turn(at, now)
-        if at is not None and at <= now:
-            self.wake()
-        else:
-            self.clock.arm(at)
 
     def _follow_clock(self, step_us: int) -> None:
         self.scheduler.follow_clock(step_us)
@@ -346,7 +351,7 @@ class EngineLoop:
 
     def _fail(self, cause: Exception) -> None:
         self._is_open = self._is_dispatching = False
-        self._take_notes(self.scheduler, self.clock.now())
+        self.notes.take(self.scheduler, self.clock.now())
         self.dispatcher.waiting |= self.scheduler.unsent
         if isinstance(cause, StoreRefused) and self.dispatcher.refuse_results(cause.jobs):
             log.error("%s; the jobs with these values fail", cause)
@@ -378,20 +383,16 @@ class EngineLoop:
         """Build a new scheduler from the store, the running attempts and the pending results."""
         snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
-        restore_snapshot(scheduler, snapshot)
-        now = self.clock.now()
-        for worker in self.dispatcher.workers.values():
-            scheduler.apply(AttachWorker(worker.spec), now)
-        self.dispatcher.recover(scheduler)
+        restore(scheduler, snapshot, self.dispatcher, self.clock.now())
         # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler)
         await running.run(self.clock.now(), was_killed=snapshot.was_killed)
         for result in self.dispatcher.results():
             self._apply_result(scheduler, result, self.clock.now())
-        self._take_notes(scheduler, self.clock.now())
+        self.notes.take(scheduler, self.clock.now())
         await self._committer.round()
         self.dispatcher.recovered()
-        self.progress.keep_only(scheduler.runs)
+        self.notes.progress.keep_only(scheduler.runs)
         scheduler.recovered(self.clock.now())
         self._is_open = True
         self.failure = None

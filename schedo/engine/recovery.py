@@ -6,6 +6,7 @@ exception: an attempt that ran in the server's own process may have killed it.
 
 from __future__ import annotations
 
+from schedo.core.commands import AttachWorker
 from schedo.core.leases import Blame, Lease, Lost, Released
 from schedo.core.loads import LoadJob
 from schedo.core.model import Job
@@ -18,8 +19,8 @@ from schedo.store.base import Snapshot, Store
 RUNNING_PAGE = 1_000
 
 
-def restore_snapshot(scheduler: Scheduler, snapshot: Snapshot) -> None:
-    """Give the new scheduler what it needs of the store before its first turn."""
+def restore(scheduler: Scheduler, snapshot: Snapshot, dispatcher: Dispatcher, now: int) -> None:
+    """Give the new scheduler what it needs of the store and the workers before its first turn."""
     scheduler.restore(
         snapshot.queues,
         snapshot.ready_keys,
@@ -28,6 +29,9 @@ def restore_snapshot(scheduler: Scheduler, snapshot: Snapshot) -> None:
         snapshot.bulk_operations,
         snapshot.expectations,
     )
+    for worker in dispatcher.workers.values():
+        scheduler.apply(AttachWorker(worker.spec), now)
+    dispatcher.recover(scheduler)
 
 
 class Reconciliation:

@@ -53,7 +53,7 @@ class Workers:
 
     def progress_of(self, job_id: int) -> Sequence[ProgressLine]:
         """Return the recent progress of the job's running attempt, oldest first."""
-        return self._loop.progress.of(job_id)
+        return self._loop.notes.progress.of(job_id)
 
 
 def spec_of(seen: WorkerStatus) -> WorkerSpec:

@@ -1,0 +1,39 @@
+"""What the scheduler notes in a turn, for the parts of the engine that keep it."""
+
+from __future__ import annotations
+
+import logging
+
+from schedo.core.scheduler import Scheduler
+from schedo.engine.dispatch import Dispatcher
+from schedo.engine.failure_log import FailureLog
+from schedo.engine.progress import ProgressLog
+from schedo.engine.waiters import Decisions
+
+log = logging.getLogger("schedo.engine")
+
+
+class TurnNotes:
+    """The progress of attempts, failed attempts for the log, and decided invocations."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        """dispatcher: keeps the results until they are durable."""
+        self._dispatcher = dispatcher
+        self.progress = ProgressLog()
+        self.failure_log = FailureLog()
+        self.decisions = Decisions()
+
+    def take(self, scheduler: Scheduler, now: int) -> None:
+        """Take the scheduler's notes: results that are not stored yet, progress, what to log."""
+        notes = scheduler.take_notes()
+        if not any(notes):
+            return
+        results, decided, progress, warnings, failed = notes
+        self.decisions.note(decided)
+        for message in progress:
+            self.progress.note(message, now)
+        self._dispatcher.record_results(results)
+        self.progress.forget(results)
+        for warning in warnings:
+            log.warning("%s", warning)
+        self.failure_log.note(failed, now)
