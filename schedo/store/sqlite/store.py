@@ -116,6 +116,8 @@ class SqliteStore(ConcurrentReads):
         # After the commit is acknowledged, so that only the next commit waits for it.
         if self._buffer.is_long:
             self._post(self._buffer.flush_oldest)
+        elif self._buffer.may_flush_ended:
+            self._post(self._buffer.flush_ended)
         if self._buffer and self._flush_timer is None:
             self._flush_later()
         self._checkpoint_if_long(log_bytes)

@@ -21,7 +21,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -58,6 +58,9 @@ T = TypeVar("T")
 BUFFERED_ROWS_MAX = 8_192
 WAITING_ROWS_MAX = 512
 BUFFERED_BYTES_MAX = 4_194_304
+# With more rows, those of ended jobs are flushed after each commit. So a fast stream writes them
+# while it runs, and a close has little left to do.
+ENDED_ROWS_MAX = 2_048
 # The rows of one flush: it takes a few milliseconds, and commits wait meanwhile.
 FLUSH_ROWS = 250
 # A job that has not ended is flushed after this number of calls of flush_old.
@@ -169,6 +172,11 @@ class WriteBuffer:
         )
 
     @property
+    def may_flush_ended(self) -> bool:
+        """Whether the oldest entries should be flushed soon if their jobs have ended."""
+        return self._count > ENDED_ROWS_MAX
+
+    @property
     def _count(self) -> int:
         return len(self._new) + len(self._known)
 
@@ -244,11 +252,17 @@ class WriteBuffer:
         for number, entry in enumerate(islice(self._entries, most)):
             if entry.id > last:
                 return number
-            ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
-            ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
-            if None in ended and entry.id > overdue:
+            if not _have_ended(entry, new, known) and entry.id > overdue:
                 return number
         return most
+
+    def flush_ended(self, connection: sqlite3.Connection) -> None:
+        """Write some of the oldest entries, as far as their jobs have ended."""
+        with self._guarded(connection):
+            new, known = iter(self._new.values()), iter(self._known.values())
+            oldest = islice(self._entries, self._oldest(2 * FLUSH_ROWS))
+            ended = takewhile(lambda entry: _have_ended(entry, new, known), oldest)
+            self._flush(connection, sum(1 for _ in ended))
 
     def flush_step(self, connection: sqlite3.Connection, last: int) -> bool:
         """Write some of the oldest entries; return whether all up to `last` are in the tables."""
@@ -380,3 +394,10 @@ class WriteBuffer:
             if self._keys:
                 self._keys.forget(job_id)
             del rows[job_id]
+
+
+def _have_ended(entry: Entry, new: Iterator[Row], known: Iterator[Row]) -> bool:
+    """Whether the jobs of the entry have ended; this takes its rows from the iterators."""
+    ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
+    ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
+    return None not in ended

@@ -268,6 +268,27 @@ async def test_a_job_that_waits_for_some_periods_before_it_ends_is_written_once(
     assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
 
 
+async def test_many_ended_jobs_are_flushed_before_a_period_ends(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_buffer, "ENDED_ROWS_MAX", 3)
+    waiting = make_job(id=5)
+    await put(store, ended(make_job(id=1)), ended(make_job(id=2)))
+    await put(store, ended(make_job(id=3)))
+    assert await in_table(store) == {}
+
+    await put(store, ended(make_job(id=4)), waiting)
+
+    assert await in_table(store) == {1: "completed", 2: "completed", 3: "completed"}
+    assert store._buffer.holds(4)
+    await put(store, make_job(id=6), make_job(id=7))
+    assert len(await in_table(store)) == 3, "the oldest entry has a job that has not ended"
+    await store.commit(of_jobs(ended(waiting)))
+    assert await in_table(store) == {
+        **dict.fromkeys(range(1, 6), "completed"),
+    }
+
+
 def timer_of(store: SqliteStore) -> asyncio.TimerHandle | None:
     return store._flush_timer
 
