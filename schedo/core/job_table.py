@@ -302,7 +302,13 @@ class JobTable:
         assert ready is not None, "an index stays open while a page of it is loading"
         last = (page[-1].rank, page[-1].id) if len(page) == load.limit else None
         if ready.extend(load.after, last):
-            self._index_page(page)
+            # Nearly all jobs of a page are not in memory: add them to the index together.
+            new = [job for job in page if job.id not in self._jobs]
+            self._index_page([job for job in page if job.id in self._jobs])
+            for job in new:
+                self.track(job).location = _IN_READY
+            self.ready_queues.add_page(ready, [(job.rank, job.id) for job in new])
+            self._evict(ready.trim())
         self.ready_queues.settle(load.ready_key)
 
     def shift(self, delta_us: int) -> None:

@@ -75,6 +75,10 @@ class PagedIndex:
         self._timers.arm(ident, key)
         return True
 
+    def add_page(self, entries: Iterable[Pair]) -> None:
+        """Add loaded entries up to the horizon that are not in memory."""
+        self._timers.arm_new(entries)
+
     def skip_to(self, pair: Pair) -> None:
         """Continue to load after the pair. The caller handles the stored entries before it."""
         self.horizon = pair

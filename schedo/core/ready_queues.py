@@ -149,6 +149,11 @@ class ReadyQueues:
         self._refilled.add(ready)
         return ready
 
+    def add_page(self, ready: ReadyIndex, entries: list[Pair]) -> None:
+        """Add loaded jobs that are not in memory, as (rank, id), to their index."""
+        ready.add_page(entries)
+        self._refilled.add(ready)
+
     def remove(self, job: Job) -> None:
         """Remove the job from its index."""
         ready = self._queue_states[job.queue].indexes.get(job.ready_key)
@@ -156,7 +161,7 @@ class ReadyQueues:
             ready.remove(job.id)
             self._shrunk(ready)
 
-    def ready_index(self, ready_key: ReadyKey) -> PagedIndex | None:
+    def ready_index(self, ready_key: ReadyKey) -> ReadyIndex | None:
         """Return the index of the ready key, or None if it has no jobs."""
         queue_state = self._active.get(ready_key.queue)
         return queue_state.indexes.get(ready_key) if queue_state is not None else None

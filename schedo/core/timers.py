@@ -8,6 +8,7 @@ twice the number of live entries. One lock guards everything, so any thread may 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from threading import Lock
 
@@ -65,6 +66,21 @@ class Timers:
                 heappush(self._order, number)
             else:
                 bucket.append((at, key))
+
+    def arm_new(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Set the instants of keys that are not armed; the entries are (instant, key)."""
+        with self._lock:
+            live, heap, buckets, current = self.live, self._heap, self._buckets, self._current
+            for at, key in entries:
+                live[key] = at
+                number = at >> _BUCKET_BITS
+                if number <= current:
+                    heappush(heap, (at, key))
+                elif number in buckets:
+                    buckets[number].append((at, key))
+                else:
+                    buckets[number] = [(at, key)]
+                    heappush(self._order, number)
 
     def cancel(self, key: int) -> bool:
         """Remove the key; return whether it was armed."""

@@ -104,6 +104,22 @@ def test_an_entry_can_be_armed_before_the_bucket_that_is_already_open() -> None:
     assert drained(timers) == [(SECOND, 2), (DAY, 1), (2 * DAY, 3)]
 
 
+def test_new_entries_that_are_armed_together_come_out_in_order() -> None:
+    timers = Timers()
+    timers.arm(1, T0)
+    timers.arm(2, T0)
+    assert timers.pop_due(T0, 1) == [(T0, 1)]
+    timers.cancel(2)
+
+    timers.arm_new([(T0 - 1, 3), (T0, 2), (T0 + HOUR, 4), (T0 + HOUR, 5)])
+
+    assert timers.pop_due(T0 + DAY, 9) == [
+        *((T0 - 1, 3), (T0, 2)),
+        *((T0 + HOUR, 4), (T0 + HOUR, 5)),
+    ]
+    assert timers.first() is None
+
+
 def test_stale_entries_do_not_outnumber_the_live_ones() -> None:
     timers = armed(*((HOUR + key, key) for key in range(100)))
 
