@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedo.core.lazy_heap import Key, LazyHeap
 from schedo.core.model import Queue, ReadyKey
-from schedo.core.paged_index import IndexSize, PagedIndex
+from schedo.core.paged_index import START, IndexSize, PagedIndex
 from schedo.core.worker_groups import WorkerGroup
 
 _UNLIMITED = 1 << 30
@@ -13,11 +13,21 @@ _UNLIMITED = 1 << 30
 class QueueState:
     """One queue: its limits, its ready indexes and the number of its running jobs."""
 
-    __slots__ = ("has_waited", "indexes", "number", "queue", "running", "sections", "virtual_time")
+    __slots__ = (
+        "has_waited",
+        "indexes",
+        "number",
+        "queue",
+        "running",
+        "sections",
+        "spare",
+        "virtual_time",
+    )
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.indexes: dict[ReadyKey, ReadyIndex] = {}
+        self.spare: ReadyIndex | None = None  # the last one that was closed, to open it again
         self.sections: dict[WorkerGroup, Section] = {}
         self.running = 0
         self.virtual_time = 0.0
@@ -71,6 +81,12 @@ class ReadyIndex(PagedIndex):
         self.number = number  # in the order in which the indexes were opened
         self.taken_in = 0  # the last period in which a job was taken from it
         self.section: Section
+
+    def reopen(self, number: int, size: IndexSize, *, empty: bool) -> None:
+        """Begin again after a close, as a new index of the same key."""
+        self.number, self.size = number, size
+        self.horizon = None if empty else START
+        self.taken_in = 0
 
     @property
     def page_key(self) -> Key | None:

@@ -324,7 +324,12 @@ class ReadyQueues:
             queue_state.number = next(self._numbers)
             self._active[ready_key.queue] = queue_state
         size = self._suspects_size if ready_key.isolated else self._share.size
-        ready = ReadyIndex(ready_key, queue_state, next(self._numbers), size, empty=empty)
+        spare, queue_state.spare = queue_state.spare, None
+        if spare is not None and spare.key == ready_key:  # one task that is due now and then
+            ready = spare
+            ready.reopen(next(self._numbers), size, empty=empty)
+        else:
+            ready = ReadyIndex(ready_key, queue_state, next(self._numbers), size, empty=empty)
         queue_state.indexes[ready_key] = ready
         if ready_key.isolated:
             self._suspects.add(ready_key)
@@ -374,6 +379,7 @@ class ReadyQueues:
     def _close(self, ready: ReadyIndex) -> None:
         queue_state, section = ready.queue_state, ready.section
         del queue_state.indexes[ready.key]
+        queue_state.spare = ready
         if ready.key.isolated:
             self._suspects.remove(ready.key)
         self._page_heap.discard(ready)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -31,6 +32,16 @@ class BufferableJobs(NamedTuple):
     known: list[Row]
 
 
+class Entry(NamedTuple):
+    """One row of the table; new and known: the number of jobs it added to the buffer."""
+
+    id: int
+    new: int
+    known: int
+    size: int
+    waiting: int  # new jobs that wait for an instant
+
+
 class Layout(NamedTuple):
     """The columns of an entry's rows: the first one of new is the id, and the last one of known."""
 
@@ -44,6 +55,8 @@ class Layout(NamedTuple):
 
 
 LAYOUT = Layout(rows.JOB.inserted, (*rows.JOB.mutable, "id"))
+
+_NEW_ENDED, _KNOWN_ENDED = LAYOUT.new.index("ended_at"), LAYOUT.known.index("ended_at")
 
 # Before the file noted the columns, an entry began with the number of its layout.
 _NEW_3 = (
@@ -102,6 +115,13 @@ def merge_entry(
             new[job_id] = merge(before + row)
     for row in jobs.new:
         new[row[0]] = row
+
+
+def have_ended(entry: Entry, new: Iterator[Row], known: Iterator[Row]) -> bool:
+    """Whether the jobs of the entry have ended; this takes its rows from the iterators."""
+    ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
+    ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
+    return None not in ended
 
 
 def write_layout(connection: sqlite3.Connection) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from operator import itemgetter
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -33,7 +33,9 @@ from schedo.store.sqlite import writes
 from schedo.store.sqlite.buffer_entries import (
     LAYOUT,
     BufferableJobs,
+    Entry,
     encode,
+    have_ended,
     merge_entry,
     replay,
 )
@@ -83,21 +85,10 @@ _DELETE = "DELETE FROM write_buffer WHERE id <= ?"
 
 _encode_ids = msgspec.json.Encoder().encode
 
-_NEW_ENDED, _KNOWN_ENDED = LAYOUT.new.index("ended_at"), LAYOUT.known.index("ended_at")
 _STATE, _QUEUED = LAYOUT.new.index("state"), str(State.QUEUED.value)
 _KNOWN_STATE, _RANK = LAYOUT.known.index("state"), LAYOUT.new.index("rank")
 _ready_key = itemgetter(*map(LAYOUT.new.index, ("queue", "task", "requirements")))
 _merge = LAYOUT.merger()
-
-
-class Entry(NamedTuple):
-    """One row of the table; new and known: the number of jobs it added to the buffer."""
-
-    id: int
-    new: int
-    known: int
-    size: int
-    waiting: int  # new jobs that wait for an instant
 
 
 class WriteBuffer:
@@ -187,7 +178,8 @@ class WriteBuffer:
 
     def commit(self, connection: sqlite3.Connection, commit: Commit) -> None:
         """Make the commit durable: as an entry if possible, else in the tables."""
-        with self._guarded(connection):
+        try:
+            self._restore(connection)
             may_enter = self._may_enter(connection, commit)
             # An entry alone is a transaction by itself, which takes one step.
             if may_enter and not commit.others and self._append(connection, commit):
@@ -199,6 +191,9 @@ class WriteBuffer:
                     self._write(connection, len(self._entries))
                     writes.run(connection, commit.statements())
                     self._clear()
+        except BaseException:
+            self.forget()
+            raise
 
     def _may_enter(self, connection: sqlite3.Connection, commit: Commit) -> bool:
         if not commit.is_bufferable:
@@ -252,7 +247,7 @@ class WriteBuffer:
         for number, entry in enumerate(islice(self._entries, most)):
             if entry.id > last:
                 return number
-            if not _have_ended(entry, new, known) and entry.id > overdue:
+            if not have_ended(entry, new, known) and entry.id > overdue:
                 return number
         return most
 
@@ -261,7 +256,7 @@ class WriteBuffer:
         with self._guarded(connection):
             new, known = iter(self._new.values()), iter(self._known.values())
             oldest = islice(self._entries, self._oldest(2 * FLUSH_ROWS))
-            ended = takewhile(lambda entry: _have_ended(entry, new, known), oldest)
+            ended = takewhile(lambda entry: have_ended(entry, new, known), oldest)
             self._flush(connection, sum(1 for _ in ended))
 
     def flush_step(self, connection: sqlite3.Connection, last: int) -> bool:
@@ -291,15 +286,19 @@ class WriteBuffer:
     @contextmanager
     def _guarded(self, connection: sqlite3.Connection) -> Iterator[None]:
         try:
-            if not self._is_consistent:
-                sync_commits(connection)
-                with transaction(connection):
-                    replay(connection)
-                self._is_consistent = True
+            self._restore(connection)
             yield
         except BaseException:
             self.forget()
             raise
+
+    def _restore(self, connection: sqlite3.Connection) -> None:
+        """Replay the entries if the rows in memory are unreliable."""
+        if not self._is_consistent:
+            sync_commits(connection)
+            with transaction(connection):
+                replay(connection)
+            self._is_consistent = True
 
     def _append(self, connection: sqlite3.Connection, commit: Commit) -> bool:
         """Append the jobs as an entry; return False if they must go to the tables at once."""
@@ -394,10 +393,3 @@ class WriteBuffer:
             if self._keys:
                 self._keys.forget(job_id)
             del rows[job_id]
-
-
-def _have_ended(entry: Entry, new: Iterator[Row], known: Iterator[Row]) -> bool:
-    """Whether the jobs of the entry have ended; this takes its rows from the iterators."""
-    ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
-    ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
-    return None not in ended
