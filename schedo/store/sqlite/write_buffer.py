@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
-from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
@@ -40,6 +39,7 @@ from schedo.store.sqlite.buffer_entries import (
     replay,
 )
 from schedo.store.sqlite.buffered_keys import BufferedKeys
+from schedo.store.sqlite.buffered_queued import BufferedQueued
 from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.connection import (
     count_statement,
@@ -48,7 +48,6 @@ from schedo.store.sqlite.connection import (
     undone,
     unsynced,
 )
-from schedo.store.sqlite.rows import requirements_text
 from schedo.store.sqlite.writes import Commit, Statement
 
 P = ParamSpec("P")
@@ -86,8 +85,7 @@ _DELETE = "DELETE FROM write_buffer WHERE id <= ?"
 _encode_ids = msgspec.json.Encoder().encode
 
 _STATE, _QUEUED = LAYOUT.new.index("state"), str(State.QUEUED.value)
-_KNOWN_STATE, _RANK = LAYOUT.known.index("state"), LAYOUT.new.index("rank")
-_ready_key = itemgetter(*map(LAYOUT.new.index, ("queue", "task", "requirements")))
+_KNOWN_STATE = LAYOUT.known.index("state")
 _merge = LAYOUT.merger()
 
 
@@ -99,8 +97,7 @@ class WriteBuffer:
         self._new: dict[int, Row] = {}
         self._known: dict[int, Row] = {}
         self._keys = BufferedKeys(self._new, self._known)
-        # The new queued jobs by ready key, while the loads between two commits read them.
-        self._queued: dict[tuple[Any, ...], list[Row]] | None = None
+        self._queued = BufferedQueued(self._new)
         self._entries: deque[Entry] = deque()
         self._size = 0
         self._waiting = 0
@@ -134,24 +131,13 @@ class WriteBuffer:
         return any(job_id in new or job_id in known for job_id in job_ids)
 
     def find_queued(self, load: LoadReady) -> list[Row] | None:
-        """Return the rows of buffered jobs that may belong to the page, of JOB.inserted.
+        """Return the first rows of buffered jobs that may belong to the page, of JOB.inserted.
 
         None: the page must be read after a flush.
         """
         if self._has_requeued or not self._is_consistent:
             return None
-        key, (rank, last_id) = load.ready_key, load.after
-        if self._queued is None:
-            self._queued = {}
-            for row in self._new.values():
-                if row[_STATE] == _QUEUED:
-                    self._queued.setdefault(_ready_key(row), []).append(row)
-        where = key.queue, key.task, requirements_text(key.requirements)
-        return [
-            row
-            for row in self._queued.get(where, ())
-            if row[_RANK] > rank or (row[_RANK] == rank and row[0] > last_id)
-        ]
+        return self._queued.find(load)
 
     @property
     def is_long(self) -> bool:
@@ -322,7 +308,7 @@ class WriteBuffer:
         if commit.has_keys or self._keys:
             self._keys.note(jobs)
         merge_entry(self._new, self._known, jobs, _merge)
-        self._queued = None
+        self._queued.note(jobs.new)
         waiting = sum(1 for row in jobs.new if row[_STATE] != _QUEUED)
         if not self._has_requeued:
             self._has_requeued = any(row[_KNOWN_STATE] == _QUEUED for row in jobs.known)
@@ -354,7 +340,6 @@ class WriteBuffer:
         if count == len(self._entries):
             self._clear()
             return
-        self._queued = None
         for _ in range(count):
             entry = self._entries.popleft()
             self._size -= entry.size
@@ -381,7 +366,7 @@ class WriteBuffer:
     def _clear(self) -> None:
         self._new.clear()
         self._known.clear()
-        self._queued = None
+        self._queued.clear()
         self._keys.clear()
         self._entries.clear()
         self._marks.clear()  # the ids of the entries begin again
