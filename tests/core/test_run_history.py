@@ -9,12 +9,13 @@ from schedo.core.commands import Cancel, DeleteSchedule, RetryJob
 from schedo.core.leases import Failed
 from schedo.core.limits import LAST_FAILURE_CHARACTERS_MAX, LAST_FAILURE_TYPE_CHARACTERS_MAX
 from schedo.core.model import Failure, Overlap
-from schedo.core.run_history import EndedRun
+from schedo.core.run_history import EndedRun, end_run
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, make_spec, tries
 from tests.core.fake_store import OOPS
 from tests.core.scheduled import made
 from tests.core.server import Server
+from tests.factories import make_job
 
 
 def ends(server: Server) -> list[tuple[State, int, int | None]]:
@@ -140,3 +141,9 @@ def test_the_failure_of_a_run_is_reported_without_its_traceback_and_cut(length: 
         message="m" * min(length, LAST_FAILURE_CHARACTERS_MAX),
         traceback=None,
     )
+
+
+def test_a_failed_run_may_have_no_failure_to_report() -> None:
+    job = make_job(state=State.RUNNING, started_at=3)
+
+    assert end_run(job, 1, State.FAILED, 5) == EndedRun(1, job.id, State.FAILED, 5, 2, None)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from schedo.core.keep import NOT_KEPT
 from schedo.core.limits import LOSSES_MAX, SECOND
 from schedo.core.model import Job, Retry, Unique
 from schedo.core.states import State
@@ -21,9 +22,19 @@ Findings = Iterator[str]
 TIMEOUT_SLACK_US = 5 * SECOND
 
 
+def _gone(history: History) -> set[int]:
+    """Return the jobs that were pruned, or dropped at their end."""
+    pruned = {ident for _, event in history.of(Pruned) for ident in event.jobs}
+    return pruned | {
+        ident
+        for ident, rows in history.rows.items()
+        if any(job.kept_until == NOT_KEPT for _, job in rows)
+    }
+
+
 def nothing_acknowledged_is_lost(history: History) -> Findings:
     """A job is on disk before its submit is acknowledged; at the end it exists or was pruned."""
-    pruned = {ident for _, event in history.of(Pruned) for ident in event.jobs}
+    pruned = _gone(history)
     last = history.end
     kept = {job.id for job in last.jobs} if last is not None else set()
     for _, called, answered, answer in history.calls_of("submit"):
@@ -41,7 +52,7 @@ def nothing_acknowledged_is_lost(history: History) -> Findings:
 
 def acknowledged_jobs_are_found(history: History) -> Findings:
     """An acknowledged job can be read until it is pruned."""
-    pruned = {ident for _, event in history.of(Pruned) for ident in event.jobs}
+    pruned = _gone(history)
     for _, called, _, answer in history.calls_of("get", "wait", "cancel", "retry", "run_now"):
         if answer is not None and answer.code == "not-found" and called.subject[0] not in pruned:
             yield f"call {called.call}: job {called.subject[0]} was not found"

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from schedo.core.keep import KeepTimes
 from schedo.core.limits import HOUR, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import (
     PLAIN,
@@ -46,6 +47,7 @@ CRONS = (
     "30 0-23 * * *",
 )
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
+KEEPS = (None, None, KeepTimes(0, 0, 0), KeepTimes(completed_us=0), KeepTimes(MINUTE, 5 * MINUTE))
 RETRIES = (
     None,
     Retry(max_attempts=1),
@@ -151,7 +153,11 @@ class Clients:
             timeout_us=random.choice((None, None, SECOND, 10 * SECOND, MINUTE)),
             at_most_once=random.random() < 0.25,
             unique=unique,
+            keep=self._keep(),
         )
+
+    def _keep(self) -> KeepTimes | None:
+        return self._random.choice(KEEPS) if self._world.plan.keeps else None
 
     def _job(self, name: str, ask: Callable[[Engine, int], Any], *more: Any) -> None:
         if self._jobs:
@@ -206,6 +212,7 @@ class Clients:
                 options=Options(
                     timeout_us=random.choice((None, 30 * SECOND)),
                     at_most_once=random.random() < 0.2,
+                    keep=self._keep(),
                 ),
             ),
             overlap=random.choice(list(Overlap)),

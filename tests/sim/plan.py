@@ -39,6 +39,7 @@ class Plan:
     action_every_s: float = 4.0
     schedules: int = 6
     store: str = "memory"  # or "sqlite"
+    keeps: bool = True  # some jobs say how long they are kept
 
     @classmethod
     def draw(cls, random: Random, store: str | None = None) -> Plan:

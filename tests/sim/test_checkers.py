@@ -21,7 +21,7 @@ from tests.sim.plan import STARTS, Plan
 from tests.sim.simulator import run
 from tests.sim.trace import Trace
 
-PLAN = Plan(start=STARTS[0], minutes=10, action_every_s=0.8, schedules=6)
+PLAN = Plan(start=STARTS[0], minutes=10, action_every_s=0.8, schedules=6, keeps=False)
 SEED = 15
 PLACES = 5
 SECOND = 1_000_000
