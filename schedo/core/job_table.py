@@ -56,6 +56,7 @@ class JobTable:
         self.ready_queues = ReadyQueues(
             WorkerPool() if workers is None else workers, capacity, ready_limit
         )
+        self.keeps: dict[str, KeepTimes] = {}  # how long ended jobs are kept, of some queues
         self.changes = Changes()
         self.has_new = False  # among the changes are new jobs, which wait for their commit
         self.waiting = WaitingCounts()
@@ -161,14 +162,17 @@ class JobTable:
     def configure_queue(self, command: ConfigureQueue, now: int, loaded: Loaded) -> Queue:
         """Set the given fields of a queue's limits."""
         queue = self.ready_queues.queue_state(command.name).queue.changed(**command.fields)
-        self.ready_queues.set_queue(queue)
+        self.set_queue(queue)
         self.changes.queues[queue.name] = queue
         return queue
 
-    def keep_of_queue(self, name: str) -> KeepTimes | None:
-        """Return how long the queue wants its ended jobs to be kept."""
-        state = self.ready_queues.find_queue_state(name)
-        return None if state is None else state.queue.keep
+    def set_queue(self, queue: Queue) -> None:
+        """Set the limits of a queue."""
+        self.ready_queues.set_queue(queue)
+        if queue.keep is None:
+            self.keeps.pop(queue.name, None)
+        else:
+            self.keeps[queue.name] = queue.keep
 
     def keep_idempotency_record(
         self, command: KeepIdempotencyRecord, now: int, loaded: Loaded

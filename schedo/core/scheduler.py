@@ -200,7 +200,7 @@ class Scheduler:
         self._bulk.restore(bulk_operations)
         self.expectations.restore(expectations)
         for queue in queues:
-            self._jobs.ready_queues.set_queue(queue)
+            self._jobs.set_queue(queue)
         for ready_key in ready_keys:
             self._jobs.ready_queues.announce(ready_key)
         if has_blocked:

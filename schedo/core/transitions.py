@@ -92,9 +92,9 @@ class JobTransitions:
         self._ended[state] += 1
         job.ended_at = now
         job.due_elapsed = job.expires_elapsed = False  # the instants of ended jobs never shift
-        of_queue = self._jobs.keep_of_queue(job.queue)
-        if of_queue is not None or job.options.keep is not None:
-            job.kept_until = kept_until(job, of_queue, now, self._jobs.offset_us)
+        keeps = self._jobs.keeps
+        if keeps or job.options.keep is not None:
+            job.kept_until = kept_until(job, keeps.get(job.queue), now, self._jobs.offset_us)
         on_failure = job.options.on_failure
         if on_failure is not None and state is State.FAILED:  # in the commit of the failure
             facts = facts_of_failure(job, on_failure.schedule)

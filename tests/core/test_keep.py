@@ -128,3 +128,16 @@ def test_a_job_that_is_retried_is_kept_from_its_next_end_on() -> None:
 
     assert server.job(job.id).state is State.FAILED
     assert server.job(job.id).kept_until == 2 * MINUTE + HOUR
+
+
+def test_the_times_of_a_queue_outlive_a_crash_and_can_be_taken_back() -> None:
+    server = Server(slots=0)
+    server.set_queue(Queue("default", keep=KeepTimes(cancelled_us=HOUR)))
+    server.settle(T0)
+    server.crash(T0)
+    first, second = server.submit(make()), server.submit(make())
+    server.settle(T0)
+
+    assert server.cancel(first.id, SECOND).kept_until == SECOND + HOUR
+    server.set_queue(Queue("default"), SECOND)
+    assert server.cancel(second.id, SECOND).kept_until is None

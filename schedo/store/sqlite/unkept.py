@@ -7,6 +7,7 @@ the table. The write of its end drops it instead, with all its records.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -18,15 +19,17 @@ from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.queries import DELETE_JOBS, MARK_DECIDED
 
 _NEW, _KNOWN = LAYOUT.new.index("kept_until"), LAYOUT.known.index("kept_until")
+_new_kept, _known_kept = itemgetter(_NEW), itemgetter(_KNOWN)
 _encode_ids = msgspec.json.Encoder().encode
 
 
 def split(new: Sequence[Row], known: Sequence[Row]) -> tuple[BufferableJobs, list[int]]:
     """Return the jobs that are kept, and the ids of the others."""
+    # Most flushes have none, and this looks at each row.
+    if NOT_KEPT not in map(_new_kept, new) and NOT_KEPT not in map(_known_kept, known):
+        return BufferableJobs(new, known), []  # type: ignore[arg-type]
     unkept = [row[0] for row in new if row[_NEW] == NOT_KEPT]
     unkept += [row[-1] for row in known if row[_KNOWN] == NOT_KEPT]
-    if not unkept:
-        return BufferableJobs(new, known), unkept  # type: ignore[arg-type]
     return BufferableJobs(
         [row for row in new if row[_NEW] != NOT_KEPT],
         [row for row in known if row[_KNOWN] != NOT_KEPT],
