@@ -105,7 +105,8 @@ class TokenPermission:
     ) -> None:
         """Raise Forbidden unless a worker's token may declare these schedules.
 
-        They are of code, run tasks of applications, and take no schedule from another owner.
+        They are of code, run tasks of applications, and take no schedule from another owner. They
+        replace no schedule that the token could not declare.
         """
         if self.role is not Role.WORKER:
             return
@@ -118,11 +119,25 @@ class TokenPermission:
             for event in _event_jobs(spec):
                 self.check_event_job(spec.job.task, event.task)
             before = known[spec.name]
-            if before is not None and before.owner != owner:
+            if before is None:
+                continue
+            if before.owner != owner:
                 raise Forbidden(
                     f"{who} may not take over the schedule {spec.name!r}, which belongs to"
                     f" {before.owner!r}; delete it, or declare it with another token"
                 )
+            self.check_declared("replace", before)
+
+    def check_declared(self, verb: str, schedule: Schedule) -> None:
+        """Raise Forbidden unless a worker's token could have declared the schedule itself."""
+        job = (schedule.declared or schedule.spec).job
+        if self.role is not Role.WORKER:
+            return
+        if job.task in BUILT_IN or not self.allows(job.queue, job.task):
+            raise Forbidden(
+                f"the token {self.name!r} may not {verb} the schedule {schedule.name!r}: its jobs"
+                f" of the task {job.task!r} in the queue {job.queue!r} are not for this token"
+            )
 
     def check_queues(self) -> None:
         """Raise Forbidden if the token may not set queues."""

@@ -82,6 +82,42 @@ async def test_it_declares_nothing_else(
     assert [(each["name"], each["owner"]) for each in listed.json()["items"]] == [("taken", "api")]
 
 
+@pytest.mark.parametrize(
+    ("task", "fields", "verb"),
+    [
+        ("mail", {"prune": True}, "delete"),
+        ("mail", {"prune": True, "dry_run": True}, "delete"),
+        ("mail", {"schedules": [{**RESIZE, "name": "theirs"}]}, "replace"),
+        ("mail", {"schedules": [{**RESIZE, "name": "theirs"}], "dry_run": True}, "replace"),
+        ("shell", {"prune": True}, "delete"),
+        ("shell", {"schedules": [{**RESIZE, "name": "theirs"}]}, "replace"),
+    ],
+)
+async def test_it_neither_replaces_nor_deletes_what_it_could_not_declare(
+    world: World, task: str, fields: dict[str, Any], verb: str
+) -> None:
+    theirs = {"name": "theirs", "every": "1h", "task": task, "payload": {"command": "true"}}
+    assert (await declare(world, theirs, token=ADMIN)).status == 200
+
+    reply = await declare(world, **fields)
+
+    assert (reply.status, reply.code) == (403, "forbidden"), reply.body
+    assert f"may not {verb} the schedule 'theirs'" in reply.json()["detail"]
+    headers = [("authorization", f"Bearer {ADMIN}")]
+    assert (await world.get("/v1/schedules/theirs", headers)).json()["task"] == task
+
+
+async def test_a_change_by_hand_does_not_take_a_schedule_away_from_it(world: World) -> None:
+    await declare(world, RESIZE)
+    headers = [("authorization", f"Bearer {ADMIN}")]
+    await world.send("PUT", "/v1/schedules/s", b'{"every": "1h", "task": "mail"}', headers)
+
+    kept = await declare(world, RESIZE, keep_edits=True)
+    put = await declare(world, RESIZE)
+
+    assert [reply.json()["schedules"][0]["effect"] for reply in (kept, put)] == ["kept", "changed"]
+
+
 async def test_a_worker_without_that_right_declares_nothing(world: World) -> None:
     reply = await declare(world, RESIZE, token=PLAIN)
 

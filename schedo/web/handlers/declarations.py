@@ -27,8 +27,10 @@ from schedo.protocol.declarations import (
     show_queue,
 )
 from schedo.protocol.masking import reuse_payload
+from schedo.protocol.roles import Role
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
+from schedo.web.permissions import TokenPermission
 
 _BYTES = 8_388_608  # claimed for the records that the declared ones are compared with
 
@@ -47,11 +49,27 @@ async def declare(context: AppContext, request: Request) -> Response:
     if problems:
         text = "; ".join(f"{each.pointer}: {each.detail}" for each in problems)
         raise Invalid(f"nothing was changed: {text}", *problems)
+    undeclared = await context.engine.declarations.find_undeclared(
+        declaration.owner, {spec.name for spec in specs}
+    )
     if request.permission is not None:
         request.permission.check_declaration(declaration.owner, specs, known)
+        if declaration.prune:
+            await _check_removed(context, request.permission, undeclared)
         if queues:
             request.permission.check_queues()
-    return await _carry_out(context, declaration, specs, queues, known)
+    return await _carry_out(context, declaration, specs, queues, known, undeclared)
+
+
+async def _check_removed(
+    context: AppContext, permission: TokenPermission, names: Sequence[str]
+) -> None:
+    """Raise Forbidden if the token may not delete one of the schedules."""
+    if permission.role is Role.WORKER:
+        for name in names:
+            schedule = await context.engine.declarations.find(name)
+            if schedule is not None:
+                permission.check_declared("delete", schedule)
 
 
 async def _load(context: AppContext, entries: Sequence[ScheduleEntry]) -> Known:
@@ -121,9 +139,9 @@ async def _carry_out(
     specs: Sequence[ScheduleSpec],
     queues: Mapping[str, dict[str, Any]],
     known: Known,
+    undeclared: Sequence[str],
 ) -> Response:
     engine, owner = context.engine, declaration.owner
-    undeclared = await engine.declarations.find_undeclared(owner, {spec.name for spec in specs})
     removed = undeclared if declaration.prune else []
     command = DeclareSchedules(owner, specs, removed, declaration.keep_edits)
     before = {name: engine.get_queue(name) for name in queues}
@@ -141,7 +159,7 @@ async def _carry_out(
         owner,
         [_describe(context, owner, each, wanted.get(each.schedule.name)) for each in done],
         [_describe_queue(before[name], after[name]) for name in queues],
-        [] if declaration.prune else undeclared,
+        [] if declaration.prune else [*undeclared],
     )
     return Response(200, msgspec.json.encode(response))
 
