@@ -13,6 +13,7 @@ from schedo.core.commands import (
     PutSchedule,
     ResetSchedule,
 )
+from schedo.core.declarations import plan_declaration
 from schedo.core.model import Overlap, Schedule, ScheduleSpec
 from tests.core.builders import MINUTE, make_schedule_spec
 from tests.core.scheduled import made
@@ -55,6 +56,10 @@ def test_a_put_by_hand_makes_a_schedule_without_a_declaration() -> None:
     schedule = made(Server())
 
     assert (schedule.owner, schedule.declared) == ("api", None)
+
+
+def test_a_schedule_that_is_not_there_is_created() -> None:
+    assert plan_declaration(None, SPEC, DeclareSchedules(CODE, [SPEC])) is PutEffect.CREATED
 
 
 def test_a_declared_schedule_belongs_to_its_owner() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from schedo.core.strict_json import check_exactly, decode_strictly, to_canonical
+from schedo.core.strict_json import check_exactly, decode_strictly, is_same_json, to_canonical
 from schedo.errors import BadJson
 
 
@@ -168,3 +168,19 @@ def test_an_ordinary_text_has_a_canonical_form(body: bytes, canonical: bytes) ->
 )
 def test_a_text_that_needs_a_closer_look_has_no_canonical_form(body: bytes) -> None:
     assert to_canonical(body) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (b'{"a": 1}', b'{"a": 1}', True),
+        (b'{"a": 1, "b": {"c": 2, "d": 3}}', b'{"b": {"d": 3, "c": 2}, "a": 1}', True),
+        (b"[1, 2]", b"[2, 1]", False),
+        (b"1", b"1.0", False),
+        (b"1", b"true", False),
+    ],
+)
+def test_two_texts_have_one_value_whatever_the_order_of_keys(
+    one: bytes, other: bytes, is_same: bool
+) -> None:
+    assert is_same_json(one, other) is is_same
