@@ -147,7 +147,9 @@ _SINGLE: dict[str, _Option] = {
 }
 _EXPECT: dict[str, _Option] = {
     "within": click.option(
-        "--within", metavar="DURATION", help="The limit, counted from each instant."
+        "--within",
+        metavar="DURATION",
+        help="Expect the work to be done at most this long after each instant.",
     ),
     "on_miss": click.option(
         "--on-miss",

@@ -9,6 +9,7 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.tables import print_json, print_table
+from schedo.cli.times import read_now, render_time
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -54,6 +55,14 @@ def _print(pauses: list[Record], is_json: bool) -> None:
     if not pauses:
         click.echo("nothing is paused")
         return
-    names = ("scope", "since", "until", "note")
-    rows = [tuple(escape(str(pause.get(name) or "-")) for name in names) for pause in pauses]
+    now = read_now()
+    rows = [
+        (
+            pause["scope"],
+            render_time(pause["since"], now),
+            render_time(pause.get("until"), now),
+            escape(pause.get("note") or "-"),
+        )
+        for pause in pauses
+    ]
     print_table(("PAUSED", "SINCE", "UNTIL", "NOTE"), rows)

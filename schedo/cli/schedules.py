@@ -105,6 +105,7 @@ def show(client: Client, name: str, is_json: bool) -> None:
     facts = [
         (field, _render_field(field, value, now)) for field, value in record.items() if value != []
     ]
+    facts.sort(key=lambda fact: fact[0] != "name")
     print_facts([*facts, *render_facts(runs, now)])
     print_last_runs(runs.get("last", ()), now)
     if decisions:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from schedo.cli.escapes import escape, truncate
-from schedo.cli.stats import SCHEDULES_MAX, Distribution, Figures, QueueStats
+from schedo.cli.stats import FAILING_MAX, SCHEDULES_MAX, Distribution, Figures, QueueStats
 from schedo.cli.tables import render_table
 from schedo.cli.times import render_span, render_time
 from schedo.core.limits import SECOND
@@ -32,6 +34,9 @@ def render_frame(
         *_render_rates(figures),
     ]
     lines = [line if width is None else truncate(escape(line), width) for line in lines]
+    if is_coloured and figures.failing:
+        last = len(lines) - 1
+        lines[last] = click.style(lines[last], fg="red", bold=True)
     if is_coloured:
         lines[1] = click.style(lines[1], fg="red" if _has_problem(figures) else "green", bold=True)
     rows = [_queue_row(queue) for queue in figures.queues]
@@ -85,7 +90,13 @@ def _render_rates(figures: Figures) -> list[str]:
         f"   jobs each {batch}   waiting {figures.uncommitted:,}",
         f"workers     {figures.workers}   slots {figures.slots:,}   busy {figures.slots_busy:,}",
         f"in memory   {in_memory}",
+        *(["failing     " + _render_failing(figures.failing)] if figures.failing else []),
     ]
+
+
+def _render_failing(failing: Mapping[str, int]) -> str:
+    named = [f"{name} ({count:,} in a row)" for name, count in failing.items()]
+    return ", ".join([*named, *(["..."] if len(named) == FAILING_MAX else [])])
 
 
 def _queue_row(queue: QueueStats) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from schedo.cli.run_history import failed_in_row
 from schedo.client.messages import Record
 from schedo.client.metrics import Buckets, Scrape
 from schedo.core.limits import FIRES_SHOWN, SECOND
@@ -13,6 +15,7 @@ from schedo.protocol.times import parse_instant, render_instant
 OUTCOMES = ("completed", "failed", "cancelled", "expired")
 UNSUCCESSFUL = ("failed", "timeout", "lost", "stale")  # of attempts
 NEXT_FIRES = 5
+FAILING_MAX = 5  # schedules that are named
 SCHEDULES_MAX = 5_000  # read to find the next fires; a server renders about 10 in a millisecond
 
 
@@ -69,6 +72,7 @@ class Figures:
     queues: list[QueueStats]
     fires: list[dict[str, str]]
     has_more_schedules: bool  # more than SCHEDULES_MAX, so `fires` may be incomplete
+    failing: dict[str, int]  # schedules, and how many runs have failed since the last completed one
 
     def plain(self) -> dict[str, Any]:
         """Return the figures as JSON data; a duration above the last bucket's bound is None."""
@@ -92,6 +96,7 @@ class Lists:
     queues: list[Record]
     schedules: list[Record]
     has_more_schedules: bool = False
+    failing: Sequence[Record] = ()  # some of the schedules whose last run has failed
 
 
 def reading_at_start(first: Reading) -> Reading:
@@ -134,6 +139,7 @@ def compute_figures(before: Reading, after: Reading, lists: Lists) -> Figures:
         queues=_compute_queues(now, change, lists.queues),
         fires=_next_fires(lists.schedules, round(after.now_s * SECOND)),
         has_more_schedules=lists.has_more_schedules,
+        failing={each["name"]: failed_in_row(each) for each in lists.failing},
     )
 
 

@@ -20,6 +20,7 @@ from schedo.cli.errors import explain
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.screen import mark_stale, render_frame
 from schedo.cli.stats import (
+    FAILING_MAX,
     SCHEDULES_MAX,
     Figures,
     Lists,
@@ -107,7 +108,9 @@ class Observer:
         began_s = time.monotonic()
         try:
             queues = self._client.send(operations.list_queues())
-            self._lists = Lists(queues, *self._load_schedules())
+            schedules, has_more = self._load_schedules()
+            failing = schedule_operations.list_schedules(FAILING_MAX, failing=True)
+            self._lists = Lists(queues, schedules, has_more, self._client.send(failing)["items"])
             self._lists_problems = []
         except SchedoError as error:
             if error.code == "unreachable":

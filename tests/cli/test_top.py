@@ -300,8 +300,8 @@ def test_the_next_fires_come_from_all_pages(server: FakeServer, schedo: Call) ->
 
     found = json.loads(schedo("top", "--json", "--interval", "0").stdout)
 
-    targets = [each.target for each in server.requests if "schedules" in each.target]
-    assert targets == ["/v1/schedules?limit=100", "/v1/schedules?limit=100&cursor=after-a"]
+    targets = [each.target for each in server.requests if "/schedules?" in each.target]
+    assert targets[:2] == ["/v1/schedules?limit=100", "/v1/schedules?limit=100&cursor=after-a"]
     assert [fire["schedule"] for fire in found["fires"]] == ["z", "a"]
     assert not found["has_more_schedules"]
 
@@ -314,8 +314,20 @@ def test_at_most_5000_schedules_are_read(server: FakeServer, schedo: Call) -> No
 
     found = json.loads(schedo("top", "--json", "--interval", "0").stdout)
 
-    assert sum("schedules" in each.target for each in server.requests) == 50
+    assert sum("/schedules?limit" in each.target for each in server.requests) == 50
     assert found["has_more_schedules"]
+
+
+def test_failing_schedules_are_named(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(name="a")]})
+    broken = schedule_record(name="nightly", runs={"failed_in_row": 3, "last": []})
+    server.on("GET", "/v1/schedules", 200, {"items": [broken]})
+    serve_pages(server)
+
+    found = schedo("top", "--once")
+
+    assert "\nfailing     nightly (3 in a row)\n" in found.stdout
+    assert "/v1/schedules?failing=true&limit=5" in [each.target for each in server.requests]
 
 
 def test_a_server_that_refuses_is_exit_code_1(server: FakeServer, schedo: Call) -> None:
