@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -233,6 +234,15 @@ def test_with_json_the_reason_of_a_refusal_is_on_stderr(server: FakeServer, sche
     assert "schedo: refused: commands are not allowed\n" in result.stderr
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt; a shell starts background processes without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("cause", ["interrupt", "server gone"])
 def test_an_interrupted_run_prints_its_progress_and_how_to_cancel_the_rest(
