@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from schedo.core.keep import NOT_KEPT
 from schedo.core.limits import LOSSES_MAX, SECOND
-from schedo.core.model import Job, Retry, Unique
+from schedo.core.model import Job, Retry, Trigger, Unique
 from schedo.core.states import State
-from tests.sim import attempt_checkers, schedule_checkers
+from tests.sim import attempt_checkers, event_checkers, schedule_checkers
 from tests.sim.history import History
 from tests.sim.trace import Broke, Probed, Pruned, Stored, Trace
 
@@ -69,7 +69,8 @@ def one_submit_makes_one_job(history: History) -> Findings:
     """An accepted spec makes one job, a refused one none, an unknown outcome at most one."""
     made: dict[bytes, set[int]] = defaultdict(set)
     for ident, rows in history.rows.items():
-        if rows[0][1].schedule_id is None and rows[0][1].payload is not None:
+        first = rows[0][1]
+        if first.trigger is Trigger.SUBMIT and first.payload is not None:
             made[rows[0][1].payload].add(ident)
     for item in history.submitted:
         ids = made.pop(item.spec.payload, set())
@@ -202,6 +203,7 @@ CHECKERS: tuple[Checker, ...] = (
     memory_is_bounded,
     *attempt_checkers.CHECKERS,
     *schedule_checkers.CHECKERS,
+    *event_checkers.CHECKERS,
 )
 
 

@@ -19,7 +19,9 @@ from schedo.core.limits import HOUR, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import (
     PLAIN,
     Catchup,
+    Expect,
     JobSpec,
+    OnFailure,
     Options,
     Overlap,
     Queue,
@@ -35,6 +37,13 @@ from tests.sim.world import World
 
 QUEUES = ("default", "fast", "slow")
 TASKS = ("a", "b", "c")
+ALERT = OnFailure("a", b'{"of":"failures"}')
+BREAK, RETURN = JobSpec("b", b'{"of":"breaks"}'), JobSpec("c", b'{"of":"returns"}')
+EXPECTED = {
+    "s0": Expect(10 * SECOND, None, BREAK, RETURN),
+    "s1": Expect(2 * MINUTE, 5 * SECOND, BREAK, RETURN),
+    "s3": Expect(None, 20 * SECOND, BREAK, RETURN),
+}
 CRONS = (
     "* * * * *",
     "*/5 * * * *",
@@ -151,6 +160,7 @@ class Clients:
         return Options(
             retry=random.choice(RETRIES),
             timeout_us=random.choice((None, None, SECOND, 10 * SECOND, MINUTE)),
+            on_failure=ALERT if self._tokens % 2 else None,
             at_most_once=random.random() < 0.25,
             unique=unique,
             keep=self._keep(),
@@ -211,6 +221,7 @@ class Clients:
                 queue=random.choice(QUEUES),
                 options=Options(
                     timeout_us=random.choice((None, 30 * SECOND)),
+                    on_failure=ALERT if name in EXPECTED else None,
                     at_most_once=random.random() < 0.2,
                     keep=self._keep(),
                 ),
@@ -220,6 +231,7 @@ class Clients:
             catchup_window_us=random.choice((10 * MINUTE, 24 * HOUR)),
             catchup_max=random.choice((1, 3, 10)),
             paused=random.random() < 0.1,
+            expect=EXPECTED.get(name),
         )
 
     def _rule(self) -> Rule:

@@ -233,5 +233,6 @@ def freeze(changes: Changes) -> Changes:
         outputs=list(changes.outputs),
         decisions=list(changes.decisions),
         ended_runs=list(changes.ended_runs),
+        expectations={ident: each and each.copy() for ident, each in changes.expectations.items()},
         idempotency_records=list(changes.idempotency_records),
     )

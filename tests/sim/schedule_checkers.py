@@ -23,6 +23,7 @@ from tests.sim.oracle import instants
 from tests.sim.trace import Called, Started, Stored
 
 Findings = Iterator[str]
+OF_EXPECTATIONS = (Decision.EXPECTATION_MISSED, Decision.EXPECTATION_BACK)
 BY_CALENDAR = (Trigger.SCHEDULE, Trigger.CATCHUP)
 FIRE_SLACK_US = 2 * SECOND
 CAUSES = {Decision.MISSED, Decision.COALESCED, Decision.CAUGHT_UP}
@@ -265,7 +266,8 @@ def _new_runs(history: History) -> Iterator[tuple[int, int, Job]]:
 def _decisions(history: History, position: int, schedule_id: int) -> Iterator[DecisionRecord]:
     event = history.trace[position]
     assert isinstance(event, Stored), "rows are stored"
-    return (d for d in event.changes.decisions if d.schedule_id == schedule_id)
+    of_schedule = (d for d in event.changes.decisions if d.schedule_id == schedule_id)
+    return (d for d in of_schedule if d.decision not in OF_EXPECTATIONS)
 
 
 def _specs_around(history: History, schedule_id: int, position: int) -> list[ScheduleSpec]:

@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 from schedo.core.model import Rule
-from tests.sim import attempt_checkers, checkers, schedule_checkers
+from tests.sim import attempt_checkers, checkers, event_checkers, schedule_checkers
+from tests.sim import event_mutations as e
 from tests.sim import mutations as m
 from tests.sim import schedule_mutations as s
 from tests.sim.checkers import check
@@ -75,6 +76,10 @@ def test_a_good_history_has_no_violations(good: Trace) -> None:
         (s.let_runs_overlap, schedule_checkers.leases_of_runs_do_not_overlap),
         (s.fire_after_a_pause, schedule_checkers.a_stopped_schedule_makes_no_runs),
         (s.stop_a_schedule_in_silence, schedule_checkers.schedules_go_on),
+        (e.lose_the_job_of_a_failure, event_checkers.a_failure_makes_one_event_job),
+        (e.double_the_job_of_a_failure, event_checkers.a_failure_makes_one_event_job),
+        (e.lose_the_job_of_a_break, event_checkers.breaks_and_returns_alternate),
+        (e.double_the_job_of_a_return, event_checkers.breaks_and_returns_alternate),
     ],
 )
 def test_each_mutation_of_a_history_is_found(
