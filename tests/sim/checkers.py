@@ -71,7 +71,7 @@ def one_submit_makes_one_job(history: History) -> Findings:
     for ident, rows in history.rows.items():
         first = rows[0][1]
         if first.trigger is Trigger.SUBMIT and first.payload is not None:
-            made[rows[0][1].payload].add(ident)
+            made[first.payload].add(ident)
     for item in history.submitted:
         ids = made.pop(item.spec.payload, set())
         expected = {"new": (1, 1), "unknown": (0, 1)}.get(item.result, (0, 0))
