@@ -72,16 +72,20 @@ class Expectations:
         for each in expectations:
             self._add(each)
 
-    def take_warnings(self) -> list[str]:
-        """Return what to log since the last call."""
+    def take_warnings(self, others: list[str]) -> list[str]:
+        """Return the others, and what to log since the last call."""
+        if not self._warnings:  # as after nearly every turn
+            return others
         warnings, self._warnings = self._warnings, []
-        return warnings
+        return others + warnings
 
     # Time.
 
     def tick(self, now: int) -> None:
         """Handle a bounded number of limits that have passed."""
         self._now = now
+        if not (self._limits.live or self._long.live):
+            return  # without expectations, which most servers do not have
         for _, ident in self._limits.pop_due(now, TURN_FIRES_MAX):
             self._check(self._by_id[ident], now)
         for _, job_id in self._long.pop_due(now, TURN_FIRES_MAX):
@@ -91,6 +95,8 @@ class Expectations:
 
     def next_at(self) -> int | None:
         """Return the next limit, or None."""
+        if not (self._limits.live or self._long.live):
+            return None
         limit, long = self._limits.first(), self._long.first()
         return earliest(limit and limit[0], long and long[0])
 

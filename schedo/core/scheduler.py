@@ -340,7 +340,7 @@ class Scheduler:
             self._attempts.take_results(),
             self._placement.take_decided(),
             self._sessions.take_progress(),
-            self._sessions.take_warnings() + self.expectations.take_warnings(),
+            self.expectations.take_warnings(self._sessions.take_warnings()),
             self._transitions.take_failed(),
         )
 
