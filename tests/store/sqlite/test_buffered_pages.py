@@ -11,6 +11,7 @@ from schedo.core.model import Job, Options
 from schedo.core.paged_index import START, Pair
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
+from schedo.store.sqlite import buffered_queued
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import in_buffer, in_table
@@ -90,6 +91,19 @@ async def test_a_page_leaves_out_jobs_that_have_changed_in_the_buffer(store: Sql
     await store.commit(of_jobs(ended(jobs[1])))
 
     assert await page(store, limit=2) == [1, 3]
+
+
+async def test_later_pages_find_jobs_that_were_buffered_since_the_first_one(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffered_queued, "PAIRS_MAX", 3)
+    await put(store, make_job(id=2, rank=2))
+    assert await page(store) == [2]
+
+    await put(store, make_job(id=3, rank=1))
+    assert await page(store) == [3, 2]
+    await put(store, make_job(id=4, rank=3), make_job(id=5, rank=4))
+    assert await page(store) == [3, 2, 4, 5]
 
 
 async def test_a_page_has_a_job_that_is_queued_again(store: SqliteStore) -> None:
