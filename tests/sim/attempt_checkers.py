@@ -81,6 +81,8 @@ def nothing_starts_early(history: History) -> Findings:
     """
     waits = _Waits(history)
     for position, event in enumerate(history.trace):
+        if isinstance(event, Started) and event.lease.key.job_id in history.moved_in_bulk:
+            continue
         if isinstance(event, Started) and history.rows.get(event.lease.key.job_id):
             at, wall = waits.due(event)
             if event.at < at:
@@ -182,7 +184,7 @@ def at_most_once_means_once(history: History) -> Findings:
     """An at_most_once job starts again only if its handler or a client requested it."""
     requests = _requested_starts(history)
     for ident, starts in history.starts.items():
-        if not starts[0][1].lease.options.at_most_once:
+        if not starts[0][1].lease.options.at_most_once or ident in history.retried_in_bulk:
             continue
         for (before, _), (after, event) in pairwise(starts):
             if not any(before < position < after for position in requests[ident]):
@@ -226,6 +228,8 @@ def expired_jobs_do_not_start(history: History) -> Findings:
     for ident, starts in history.starts.items():
         row = history.rows[ident][0][1] if ident in history.rows else None
         if row is None or row.expires_at is None or ident in history.retried:
+            continue
+        if ident in history.retried_in_bulk:
             continue
         first = history.rows[ident][0][0]
         for _, event in starts:

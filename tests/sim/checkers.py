@@ -10,31 +10,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from schedo.core.keep import NOT_KEPT
 from schedo.core.limits import LOSSES_MAX, SECOND
 from schedo.core.model import Job, Retry, Trigger, Unique
 from schedo.core.states import State
-from tests.sim import attempt_checkers, event_checkers, schedule_checkers
+from tests.sim import attempt_checkers, event_checkers, operation_checkers, schedule_checkers
 from tests.sim.history import History
-from tests.sim.trace import Broke, Probed, Pruned, Stored, Trace
+from tests.sim.trace import Broke, Probed, Stored, Trace
 
 Findings = Iterator[str]
 TIMEOUT_SLACK_US = 5 * SECOND
 
 
-def _gone(history: History) -> set[int]:
-    """Return the jobs that were pruned, or dropped at their end."""
-    pruned = {ident for _, event in history.of(Pruned) for ident in event.jobs}
-    return pruned | {
-        ident
-        for ident, rows in history.rows.items()
-        if any(job.kept_until == NOT_KEPT for _, job in rows)
-    }
-
-
 def nothing_acknowledged_is_lost(history: History) -> Findings:
     """A job is on disk before its submit is acknowledged; at the end it exists or was pruned."""
-    pruned = _gone(history)
     last = history.end
     kept = {job.id for job in last.jobs} if last is not None else set()
     for _, called, answered, answer in history.calls_of("submit"):
@@ -46,15 +34,15 @@ def nothing_acknowledged_is_lost(history: History) -> Findings:
             rows = history.rows.get(job.id)
             if not rows or rows[0][0] > answered:
                 yield f"job {job.id} of call {called.call} was acknowledged before it was durable"
-            if job.id not in kept and job.id not in pruned:
+            if job.id not in kept and job.id not in history.gone:
                 yield f"job {job.id} of call {called.call} was acknowledged and is lost"
 
 
 def acknowledged_jobs_are_found(history: History) -> Findings:
     """An acknowledged job can be read until it is pruned."""
-    pruned = _gone(history)
     for _, called, _, answer in history.calls_of("get", "wait", "cancel", "retry", "run_now"):
-        if answer is not None and answer.code == "not-found" and called.subject[0] not in pruned:
+        is_missing = answer is not None and answer.code == "not-found"
+        if is_missing and called.subject[0] not in history.gone:
             yield f"call {called.call}: job {called.subject[0]} was not found"
 
 
@@ -87,6 +75,8 @@ def ended_jobs_stay_ended(history: History) -> Findings:
     """The row of an ended job changes only after a client requested a retry."""
     for ident, rows in history.rows.items():
         for (before, old), (after, new) in pairwise(rows):
+            if ident in history.retried_in_bulk and old.state is not State.COMPLETED:
+                continue
             if not old.is_final or _essence(old) == _essence(new):
                 continue
             if not any(asked < after for asked in history.retried.get(ident, ())):
@@ -104,6 +94,8 @@ def an_acknowledged_cancel_holds(history: History) -> Findings:
         if answer is None or answered is None or answer.code is not None:
             continue
         ident = called.subject[0]
+        if ident in history.retried_in_bulk:
+            continue
         asked_at = history.calls[called.call][0]
         retries = [at for at in history.retried.get(ident, ()) if at > asked_at]
         retries += [
@@ -144,7 +136,9 @@ def unique_keys_are_unique(history: History) -> Findings:
             if len(unique.states) < len(Unique("").states):
                 rivals.clear()  # a submit with fewer states in `while` may take the key over
             for ident in rivals:
-                if not jobs[ident].is_final and ident not in history.retried:
+                if jobs[ident].is_final or ident in history.retried_in_bulk:
+                    continue
+                if ident not in history.retried:
                     yield f"jobs {ident} and {job.id} hold key {unique.key} at {position}"
             rivals.add(job.id)
 
@@ -202,6 +196,7 @@ CHECKERS: tuple[Checker, ...] = (
     server_and_disk_agree,
     memory_is_bounded,
     *attempt_checkers.CHECKERS,
+    *operation_checkers.CHECKERS,
     *schedule_checkers.CHECKERS,
     *event_checkers.CHECKERS,
 )

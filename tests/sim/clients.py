@@ -14,6 +14,9 @@ from typing import Any
 
 import msgspec
 
+from schedo.core.bulk import BulkAction
+from schedo.core.bulk_commands import BeginBulk
+from schedo.core.job_filter import JobFilter
 from schedo.core.keep import KeepTimes
 from schedo.core.limits import HOUR, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import (
@@ -70,6 +73,7 @@ ACTIONS = {
     "retry": 4,
     "run_now": 3,
     "reschedule": 4,
+    "begin_operation": 2,
     "get": 4,
     "wait": 3,
     "put_schedule": 6,
@@ -83,7 +87,7 @@ ACTIONS = {
     "reattach": 2,
     "detach": 1,
 }
-ALWAYS = {"submit", "put_schedule"}
+ALWAYS = {"submit", "put_schedule", "begin_operation"}
 
 
 class Clients:
@@ -96,7 +100,9 @@ class Clients:
         self._tokens = 0
         self._names = [f"s{number}" for number in range(world.plan.schedules)]
         self._weights = [
-            weight if name in ALWAYS else weight * self._random.choice((0, 1, 1, 2))
+            weight * (name != "begin_operation" or world.plan.has_operations)
+            if name in ALWAYS
+            else weight * self._random.choice((0, 1, 1, 2))
             for name, weight in ACTIONS.items()
         ]
 
@@ -202,6 +208,16 @@ class Clients:
             lambda engine, job_id: engine.reschedule(job_id, due_at=due_at, priority=priority),
             due_at,
         )
+
+    def _begin_operation(self) -> None:
+        random = self._random
+        queue, task = random.choice(QUEUES), random.choice(TASKS)
+        action = random.choice(list(BulkAction))
+        which = JobFilter(queue=queue, task=task)
+        if action in (BulkAction.CANCEL, BulkAction.DELETE):
+            which = random.choice((which, JobFilter(queue=queue), JobFilter(task=task)))
+        command = BeginBulk(action, which)
+        self._world.call("begin_operation", command, lambda engine: engine.bulk.begin(command))
 
     # Schedules.
 

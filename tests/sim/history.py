@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from schedo.core.bulk import BulkAction, BulkOperation
+from schedo.core.job_filter import JobFilter
+from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job, JobSpec, LeaseKey, Schedule
 from tests.sim.trace import (
     Answered,
@@ -19,6 +22,7 @@ from tests.sim.trace import (
     Event,
     Marked,
     Opened,
+    Pruned,
     Reported,
     Started,
     Stepped,
@@ -93,6 +97,28 @@ class History:
         return rows
 
     @cached_property
+    def gone(self) -> set[int]:
+        """Return the jobs that were pruned, dropped at their end, or deleted by a request."""
+        pruned = {ident for _, event in self.of(Pruned) for ident in event.jobs}
+        dropped = {
+            ident
+            for ident, rows in self.rows.items()
+            if any(job.kept_until == NOT_KEPT for _, job in rows)
+        }
+        deleted = (event.changes.jobs_deleted for _, event in self.of(Stored))
+        return pruned.union(dropped, *deleted)
+
+    @cached_property
+    def operations(self) -> dict[int, list[tuple[int, BulkOperation]]]:
+        """Return the durable versions of each operation, with the position of their commits."""
+        versions: dict[int, list[tuple[int, BulkOperation]]] = defaultdict(list)
+        for position, event in self.of(Stored):
+            for number, operation in event.changes.bulk_operations.items():
+                if operation is not None:
+                    versions[number].append((position, operation))
+        return versions
+
+    @cached_property
     def retried(self) -> dict[int, list[int]]:
         """Return the positions at which a client requested a retry, successful or not."""
         return self._asked("retry")
@@ -107,6 +133,26 @@ class History:
         for position, called, _, _ in self.calls_of(*names):
             found[called.subject[0]].append(position)
         return found
+
+    @cached_property
+    def retried_in_bulk(self) -> set[int]:
+        """Return the jobs that an operation may have retried at any time since it began."""
+        return self._changed_in_bulk(BulkAction.RETRY)
+
+    @cached_property
+    def moved_in_bulk(self) -> set[int]:
+        """Return the jobs that an operation may have queued at any time since it began."""
+        return self._changed_in_bulk(BulkAction.RETRY, BulkAction.RUN)
+
+    def _changed_in_bulk(self, *actions: BulkAction) -> set[int]:
+        begun = [versions[0][1] for versions in self.operations.values()]
+        return {
+            ident
+            for operation in begun
+            if operation.action in actions
+            for ident, rows in self.rows.items()
+            if ident < operation.id and _may_match(operation.which, rows[0][1])
+        }
 
     @cached_property
     def starts(self) -> dict[int, list[tuple[int, Started]]]:
@@ -226,6 +272,11 @@ class Live:
 
 EDITS = ("put_schedule", "pause_schedule", "resume_schedule", "delete_schedule")
 TRIGGERS = ("trigger_schedule",)
+
+
+def _may_match(which: JobFilter, job: Job) -> bool:
+    """Return whether the job may match at some time: its queue and its task never change."""
+    return which.queue in (None, job.queue) and which.task in (None, job.task)
 
 
 def _submit_result(answered: Answered | None, number: int) -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from random import Random
 
@@ -40,6 +41,7 @@ class Plan:
     schedules: int = 6
     store: str = "memory"  # or "sqlite"
     keeps: bool = True  # some jobs say how long they are kept
+    has_operations: bool = True  # on many jobs, which loosen the claims about each of these
 
     @classmethod
     def draw(cls, random: Random, store: str | None = None) -> Plan:
@@ -73,6 +75,10 @@ class Plan:
             schedules=random.choice((0, 3, 6, 10)),
             store=store or drawn,
         )
+
+    def with_operations(self, has_operations: bool) -> Plan:
+        """Return the plan with operations on many jobs, or without."""
+        return dataclasses.replace(self, has_operations=has_operations)
 
 
 def plan_of(seed: int) -> Plan:

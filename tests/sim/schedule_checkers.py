@@ -185,7 +185,7 @@ def policies_are_kept(history: History) -> Findings:
 
 def runs_do_not_overlap(history: History) -> Findings:
     """Unless they are allowed to, no two runs of a schedule are unfinished and not blocked."""
-    free = _free_runs(history) | set(history.retried)
+    free = _free_runs(history) | set(history.retried) | history.moved_in_bulk
     going: dict[int, set[int]] = defaultdict(set)
     known: set[int] = set()
     for position, event in history.of(Stored):
@@ -207,7 +207,7 @@ def runs_do_not_overlap(history: History) -> Findings:
 
 def leases_of_runs_do_not_overlap(history: History) -> Findings:
     """Unless they are allowed to, two runs of a schedule are never with workers."""
-    free = _free_runs(history) | set(history.retried)
+    free = _free_runs(history) | set(history.retried) | history.moved_in_bulk
     live = Live()
     for position, event in enumerate(history.trace):
         if isinstance(event, Started):

@@ -6,14 +6,22 @@ applied to it at several random places, and the named checker must find it each 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from schedo.core.model import Rule
-from tests.sim import attempt_checkers, checkers, event_checkers, schedule_checkers
+from tests.sim import (
+    attempt_checkers,
+    checkers,
+    event_checkers,
+    operation_checkers,
+    schedule_checkers,
+)
 from tests.sim import event_mutations as e
 from tests.sim import mutations as m
+from tests.sim import operation_mutations as o
 from tests.sim import schedule_mutations as s
 from tests.sim.checkers import check
 from tests.sim.history import History
@@ -22,7 +30,15 @@ from tests.sim.plan import STARTS, Plan
 from tests.sim.simulator import run
 from tests.sim.trace import Trace
 
-PLAN = Plan(start=STARTS[0], minutes=10, action_every_s=0.8, schedules=6, keeps=False)
+PLAN = Plan(
+    start=STARTS[0],
+    minutes=10,
+    action_every_s=0.8,
+    schedules=6,
+    keeps=False,
+    has_operations=False,
+)
+WITH_OPERATIONS = replace(PLAN, has_operations=True)
 SEED = 15
 PLACES = 5
 SECOND = 1_000_000
@@ -89,6 +105,29 @@ def test_each_mutation_of_a_history_is_found(
     missed = [place for place in range(PLACES) if not list(checker(History(mutate(good, random))))]
 
     assert not missed, f"{checker.__name__} saw nothing at {missed}"
+
+
+@pytest.fixture(scope="module")
+def with_operations() -> Trace:
+    return run(SEED, WITH_OPERATIONS)
+
+
+def test_a_good_history_with_operations_has_no_violations(with_operations: Trace) -> None:
+    assert check(with_operations) == []
+
+
+@pytest.mark.parametrize(
+    ("mutate", "checker"),
+    [
+        (o.count_a_job_too_many, operation_checkers.operations_change_as_many_jobs_as_they_count),
+        (o.leave_an_operation_running, operation_checkers.operations_come_to_an_end),
+        (o.miss_a_job, operation_checkers.operations_miss_no_job),
+    ],
+)
+def test_each_mutation_of_an_operation_is_found(
+    with_operations: Trace, mutate: m.Mutation, checker: checkers.Checker
+) -> None:
+    test_each_mutation_of_a_history_is_found(with_operations, mutate, checker)
 
 
 # The oracle is checked against examples computed by hand.

@@ -149,7 +149,7 @@ class World:
 
     def __init__(self, seed: int, plan: Plan | None = None, store: str | None = None) -> None:
         self.random = Random(seed)
-        self.plan = plan or Plan.draw(self.random, store)
+        self.plan = plan or Plan.draw(self.random, store).with_operations(seed % 2 == 0)
         self.loop = VirtualLoop()
         self.loop.set_task_factory(_make_task)
         self.loop.set_exception_handler(self._task_failed)
