@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.tables import print_json, print_table
-from schedo.cli.times import read_now, render_time
+from schedo.cli.times import read_now, read_time, render_time
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
 _SCOPES = ("starts", "schedules")
+_UNTIL = 'End the pause then: "18:30", "2026-11-20 18:30", RFC 3339.'
+F = TypeVar("F", bound=Callable[..., Any])
 _WHAT = click.Choice([*_SCOPES, "all"])
+
+
+def takes_note_and_end(command: F) -> F:
+    """Add the options of a pause."""
+    for option in (
+        click.option("--until", callback=_read_until, metavar="TIME", help=_UNTIL),
+        click.option("--for", "duration", metavar="DURATION", help="End it after this time."),
+        click.option("--note", help="Why; every answer about the pause shows it."),
+    ):
+        command = option(command)
+    return command
+
+
+def _read_until(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    return None if value is None else read_time(value, "--until")
 
 
 @click.command()
 @click.argument("what", type=_WHAT, default="all")
-@click.option("--note", help="Why; every answer about the pause shows it.")
-@click.option("--for", "duration", metavar="DURATION", help="End the pause after this time.")
-@click.option("--until", metavar="INSTANT", help="End the pause then, such as 2026-11-23T06:00Z.")
+@takes_note_and_end
 @as_json
 @connected
 def pause(client: Client, what: str, is_json: bool, **options: Any) -> None:

@@ -11,12 +11,14 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import KeepValue
+from schedo.cli.pauses import takes_note_and_end
 from schedo.cli.tables import print_json, print_table
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
 _UNLIMITED = "unlimited"
 _DEFAULT = "default"
+_PAUSE = ("UNTIL", "NOTE")
 
 
 @click.group()
@@ -25,21 +27,31 @@ def queues() -> None:
 
 
 def _print(queues: Iterable[Record]) -> None:
-    rows = [
-        (
-            queue["name"],
-            "paused" if queue.get("paused") else "open",
-            str(queue.get("running", 0)),
-            _UNLIMITED if queue.get("concurrency") is None else str(queue["concurrency"]),
-            render_waiting(queue.get("waiting") or {}),
-            str(queue.get("weight", 1)),
-            str(queue.get("priority_step", "")),
-            ", ".join(f"{end} {time}" for end, time in (queue.get("keep") or {}).items()) or "-",
-        )
-        for queue in queues
-    ]
     headers = ("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "WEIGHT", "PRIORITY STEP", "KEEP")
-    print_table(headers, rows, optional=("PRIORITY STEP", "WEIGHT", "KEEP"))
+    rows = [_row(queue) for queue in queues]
+    optional = ("PRIORITY STEP", "WEIGHT", "KEEP")
+    if any(pause for _, pause in rows):
+        paused = [(*row, *(pause or ("", ""))) for row, pause in rows]
+        print_table((*headers, *_PAUSE), paused, optional=optional)
+    else:
+        print_table(headers, [row for row, _ in rows], optional=optional)
+
+
+def _row(queue: Record) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """Return the row of a queue, and the end and the note of its pause if it has one of them."""
+    pause = queue.get("pause") or {}
+    until, note = pause.get("until") or "", pause.get("note") or ""
+    row = (
+        queue["name"],
+        "paused" if queue.get("paused") else "open",
+        str(queue.get("running", 0)),
+        _UNLIMITED if queue.get("concurrency") is None else str(queue["concurrency"]),
+        render_waiting(queue.get("waiting") or {}),
+        str(queue.get("weight", 1)),
+        str(queue.get("priority_step", "")),
+        ", ".join(f"{end} {time}" for end, time in (queue.get("keep") or {}).items()) or "-",
+    )
+    return row, (until, note) if until or note else None
 
 
 def render_waiting(waiting: dict[str, int]) -> str:
@@ -107,12 +119,13 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 
 @queues.command()
 @click.argument("name")
+@takes_note_and_end
 @as_json
 @connected
-def pause(client: Client, name: str, is_json: bool) -> None:
+def pause(client: Client, name: str, is_json: bool, **options: Any) -> None:
     """Start no new jobs of the queue; running jobs continue."""
     known = {queue["name"] for queue in client.list_queues()}
-    queue = client.pause_queue(name)
+    queue = client.pause_queue(name, **options)
     _show(queue, is_json)
     if name not in known:
         similar = get_close_matches(name, known, n=1)

@@ -22,6 +22,7 @@ from schedo.client.options import (
     Instant,
     InvokeOptions,
     JobOptions,
+    PauseOptions,
     ReserveOptions,
 )
 from schedo.client.records import is_final
@@ -258,9 +259,9 @@ class AsyncClient:
         """Change concurrency, weight or priority_step of a queue; None lifts a limit."""
         return await self.send(operations.set_queue(name, limits))
 
-    async def pause_queue(self, name: str) -> Record:
-        """Pause the queue: it starts no new jobs."""
-        return await self.send(operations.pause_queue(name))
+    async def pause_queue(self, name: str, **options: Unpack[PauseOptions]) -> Record:
+        """Pause the queue: it starts no new jobs until a resume, or until its end."""
+        return await self.send(operations.pause_queue(name, options))
 
     async def resume_queue(self, name: str) -> Record:
         """Resume a paused queue."""

@@ -6,6 +6,7 @@ A submit carries an Idempotency-Key, so that sending it twice makes one job.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 from schedo.client.errors import build_error, parse_problem
@@ -34,6 +35,7 @@ PAGE_JOBS = 100
 POLL_S = 20.0
 BACKUP_S = 3_600.0  # the server answers when the copy is complete
 INVOKE_WAIT_S = 30.0
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _JOB_FAILED = frozenset({502})
 _MINIMAL = {"Prefer": "return=minimal"}
 
@@ -308,9 +310,9 @@ def set_queue(name: str, changes: Mapping[str, Any]) -> Operation[Record]:
     return Operation("PATCH", _queue(name), read_record, encode(plain), JSON, is_repeatable=True)
 
 
-def pause_queue(name: str) -> Operation[Record]:
-    """Pause the queue: it starts no new jobs."""
-    return post(f"{_queue(name)}:pause", is_repeatable=True)
+def pause_queue(name: str, options: Mapping[str, Any] = NO_OPTIONS) -> Operation[Record]:
+    """Pause the queue, with a note and an end if they are given: it starts no new jobs."""
+    return post(f"{_queue(name)}:pause", options, is_repeatable=True)
 
 
 def resume_queue(name: str) -> Operation[Record]:

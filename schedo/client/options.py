@@ -158,6 +158,14 @@ class ReserveOptions(TypedDict, total=False):
 _AS_IS = frozenset({str, int, float, bool})  # most values, which render_value returns
 
 
+class PauseOptions(TypedDict, total=False):
+    """Why something is paused, and its end: an instant or a duration from now."""
+
+    note: str | None
+    until: Instant | None
+    duration: Duration | None
+
+
 def render_value(value: object) -> object:
     """Return an option as plain JSON data; raise Invalid for a datetime without a zone."""
     if isinstance(value, timedelta):

@@ -20,6 +20,7 @@ from schedo.client.options import (
     Instant,
     InvokeOptions,
     JobOptions,
+    PauseOptions,
     ReserveOptions,
 )
 from schedo.client.records import is_final
@@ -254,9 +255,9 @@ class Client:
         """Change concurrency, weight or priority_step of a queue; None lifts a limit."""
         return self.send(operations.set_queue(name, limits))
 
-    def pause_queue(self, name: str) -> Record:
-        """Pause the queue: it starts no new jobs."""
-        return self.send(operations.pause_queue(name))
+    def pause_queue(self, name: str, **options: Unpack[PauseOptions]) -> Record:
+        """Pause the queue: it starts no new jobs until a resume, or until its end."""
+        return self.send(operations.pause_queue(name, options))
 
     def resume_queue(self, name: str) -> Record:
         """Resume a paused queue."""

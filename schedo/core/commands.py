@@ -23,8 +23,6 @@ from schedo.core.model import (
     JobSpec,
     LeaseKey,
     Overlap,
-    Pause,
-    PauseScope,
     Queue,
     ReadyKey,
     Schedule,
@@ -174,23 +172,6 @@ class ConfigureQueue(Command[Queue], frozen=True):
 
     name: str
     fields: dict[str, Any]
-
-
-# The whole server.
-
-
-class PauseServer(Command[list[Pause]], frozen=True):
-    """Pause what the scopes say, in place of their earlier pauses; the reply has all pauses."""
-
-    scopes: Sequence[PauseScope]
-    note: str | None = None
-    until: int | None = None  # then the pause ends by itself
-
-
-class ResumeServer(Command[list[Pause]], frozen=True):
-    """End the pauses of these scopes, if there are any; the reply has those that are left."""
-
-    scopes: Sequence[PauseScope]
 
 
 # Workers.

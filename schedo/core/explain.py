@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from schedo.core.job_table import JobTable
 from schedo.core.model import Job, Location, Pause, PauseScope, ReadyKey
+from schedo.core.pauses import describe_pause
 from schedo.core.requirements import render_amount
 from schedo.core.states import State
 from schedo.core.worker_pool import Worker, WorkerPool, first_unmet_requirement
@@ -45,15 +46,17 @@ def _explain_queued(
 
 
 def _explain_pause(pause: Pause) -> str:
-    note = f" ({pause.note})" if pause.note else ""
-    return f"the server is paused{note}: no job starts until it is resumed"
+    how = describe_pause(pause.note, pause.until)
+    return f"the server is paused{how}: no job starts until it is resumed"
 
 
 def _explain_queue(name: str, jobs: JobTable) -> str | None:
     """Return why the queue starts no job now, or None."""
     queue_state = jobs.ready_queues.queue_state(name)
     if queue_state.queue.paused:
-        return f"queue {name} is paused"
+        pause = queue_state.queue.pause
+        how = describe_pause(pause.note, pause.until) if pause is not None else ""
+        return f"queue {name} is paused{how}"
     if not queue_state.is_open:
         return f"queue {name} runs {queue_state.running} jobs, which is its concurrency limit"
     return None

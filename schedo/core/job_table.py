@@ -7,10 +7,11 @@ newest version. After that it is recycled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from schedo.core.backlog import Backlog
 from schedo.core.changes import Changes
-from schedo.core.commands import ConfigureQueue, KeepIdempotencyRecord
+from schedo.core.commands import KeepIdempotencyRecord
 from schedo.core.ids import render_id
 from schedo.core.keep import KeepTimes
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
@@ -159,9 +160,9 @@ class JobTable:
         queue_state = self.ready_queues.queue_state(job.queue)
         return came_at - job.priority * queue_state.queue.priority_step_us
 
-    def configure_queue(self, command: ConfigureQueue, now: int, loaded: Loaded) -> Queue:
-        """Set the given fields of a queue's limits."""
-        queue = self.ready_queues.queue_state(command.name).queue.changed(**command.fields)
+    def configure_queue(self, name: str, fields: dict[str, Any]) -> Queue:
+        """Set the given fields of a queue."""
+        queue = self.ready_queues.queue_state(name).queue.changed(**fields)
         self.set_queue(queue)
         self.changes.queues[queue.name] = queue
         return queue

@@ -20,6 +20,7 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.keep import KeepTimes
+from schedo.core.queue_pause import QueuePause
 from schedo.core.requirements import Requirements
 from schedo.core.states import FINAL, State
 
@@ -392,6 +393,7 @@ class Queue:
     weight: int = 1  # share of the starts when several queues have jobs
     priority_step_us: int = limits.PRIORITY_STEP_US
     keep: KeepTimes | None = None  # for jobs that do not say it themselves
+    pause: QueuePause | None = None
 
     def changed(self, **fields: Any) -> Queue:
         """Return the queue with some fields changed."""

@@ -110,7 +110,6 @@ class Scheduler:
             **self._bulk.appliers,
             **expectations.appliers,
             **self._make_sessions(random),
-            commands.ConfigureQueue: self._jobs.configure_queue,
             commands.KeepIdempotencyRecord: self._jobs.keep_idempotency_record,
             commands.ExpireAndTrim: self._expire_and_trim,
             commands.Flush: _change_nothing,
@@ -196,7 +195,7 @@ class Scheduler:
         expectations: Sequence[Expectation] = (),
     ) -> None:
         """Restore the store's snapshot; ready_keys: those with queued jobs."""
-        self._pauses.restore(pauses)
+        self._pauses.restore(pauses, queues)
         self._bulk.restore(bulk_operations)
         self.expectations.restore(expectations)
         for queue in queues:

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from schedo.core.model import Pause, Queue
+from schedo.core.pauses import describe_pause
 
 T = TypeVar("T")
 
@@ -39,10 +40,8 @@ class Health(NamedTuple):
 
 
 def describe_pauses(pauses: Sequence[Pause]) -> str:
-    """Return what is paused, and the notes, as a text."""
-    by_note: dict[str | None, list[str]] = {}
+    """Return what is paused, with the notes and the ends, as a text."""
+    alike: dict[str, list[str]] = {}
     for pause in pauses:
-        by_note.setdefault(pause.note, []).append(pause.scope.value)
-    return "; ".join(
-        ", ".join(scopes) + (f" ({note})" if note else "") for note, scopes in by_note.items()
-    )
+        alike.setdefault(describe_pause(pause.note, pause.until), []).append(pause.scope.value)
+    return "; ".join(", ".join(scopes) + how for how, scopes in alike.items())

@@ -30,6 +30,7 @@ from schedo.core.model import (
     ScheduleSpec,
 )
 from schedo.core.paged_index import Window
+from schedo.core.pause_commands import PauseQueue
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.bulk_runner import BulkRunner
@@ -326,9 +327,11 @@ class Engine:
         """Set the given fields of a queue and keep the others."""
         return await self._loop.try_enqueue(commands.ConfigureQueue(name, fields))
 
-    async def pause_queue(self, name: str) -> Queue:
-        """Start no more jobs of the queue until it is resumed."""
-        return await self.change_queue(name, paused=True)
+    async def pause_queue(
+        self, name: str, note: str | None = None, until: int | None = None
+    ) -> Queue:
+        """Start no more jobs of the queue until it is resumed, or until the instant."""
+        return await self._loop.try_enqueue(PauseQueue(name, note, until))
 
     async def resume_queue(self, name: str) -> Queue:
         """Start jobs of the queue again."""

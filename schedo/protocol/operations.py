@@ -20,7 +20,7 @@ from schedo.protocol.jobs import (
 )
 from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, Operation, ResponseKind
 from schedo.protocol.problems import ProblemKind
-from schedo.protocol.queues import QueuePage, QueuePatch, QueueResponse
+from schedo.protocol.queues import PauseQueueRequest, QueuePage, QueuePatch, QueueResponse
 from schedo.protocol.schedules import (
     DecisionPage,
     EmptyRequest,
@@ -219,9 +219,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "pause_queue",
         "POST /v1/queues/{name}:pause",
-        "Start no new jobs of this queue; running ones go on.",
+        "Start no new jobs of this queue until a resume or the given end; running ones go on.",
         {200: QueueResponse},
-        request=EmptyRequest,
+        request=PauseQueueRequest,
     ),
     Operation(
         "resume_queue",

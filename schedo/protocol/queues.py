@@ -9,10 +9,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.model import Queue
+from schedo.core.queue_pause import QueuePause
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, DurationText, Instant
 from schedo.protocol.keep import KeepRequest, read_keep
+from schedo.protocol.schedules import Note
+from schedo.protocol.system import read_end
 from schedo.protocol.times import render_duration, render_instant
 
 _WEIGHT_MAX = 1_000
@@ -53,6 +56,31 @@ class QueuePatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return changes
 
 
+class PauseQueueRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A pause of a queue; it may end by itself, at `until` or after `duration`."""
+
+    note: Note | None = None
+    until: Instant | None = None
+    duration: Duration | None = None
+
+    def read_until(self, now: int) -> int | None:
+        """Return the end, or None; raise Invalid."""
+        return read_end(self.until, self.duration, now)
+
+
+class QueuePauseResponse(Struct, forbid_unknown_fields=True):
+    """Since when a queue is paused, why, and when the pause ends by itself."""
+
+    since: Instant
+    note: str | None
+    until: Instant | None
+
+    @classmethod
+    def of(cls, pause: QueuePause) -> Self:
+        until = None if pause.until is None else render_instant(pause.until)
+        return cls(render_instant(pause.since), pause.note, until)
+
+
 class QueueResponse(Struct, forbid_unknown_fields=True):
     """The current state of a queue; concurrency null means no limit but the slots."""
 
@@ -65,6 +93,7 @@ class QueueResponse(Struct, forbid_unknown_fields=True):
     waiting: dict[str, int]
     counted_at: Instant
     keep: KeepRequest | UnsetType = UNSET
+    pause: QueuePauseResponse | UnsetType = UNSET
 
     @classmethod
     def of(cls, queue: Queue, running: int, waiting: Mapping[str, int], counted_at: int) -> Self:
@@ -78,6 +107,7 @@ class QueueResponse(Struct, forbid_unknown_fields=True):
             dict(waiting),
             render_instant(counted_at),
             UNSET if queue.keep is None else KeepRequest.of(queue.keep),
+            UNSET if queue.pause is None else QueuePauseResponse.of(queue.pause),
         )
 
 

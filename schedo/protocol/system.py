@@ -38,6 +38,18 @@ class ReadyResponse(Struct, forbid_unknown_fields=True):
     notes: list[str] | UnsetType = UNSET
 
 
+def read_end(text: str | None, duration: str | int | float | None, now: int) -> int | None:
+    """Return the end of a pause, given at `until` or after `duration`; raise Invalid."""
+    if text is not None and duration is not None:
+        raise Invalid.field("/until", "give either until or duration")
+    until = fields.read_instant_or_none("/until", text)
+    if duration is not None:
+        until = now + fields.read_duration("/duration", duration, minimum_us=1)
+    if until is not None and until <= now:
+        raise Invalid.field("/until", "this has passed already")
+    return until
+
+
 class PauseServerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A pause of the whole server; it may end by itself, at `until` or after `duration`."""
 
@@ -48,14 +60,7 @@ class PauseServerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True)
 
     def read(self, now: int) -> tuple[list[PauseScope], str | None, int | None]:
         """Return the scopes, the note and the end; raise Invalid."""
-        if self.until is not None and self.duration is not None:
-            raise Invalid.field("/until", "give either until or duration")
-        until = fields.read_instant_or_none("/until", self.until)
-        if self.duration is not None:
-            until = now + fields.read_duration("/duration", self.duration, minimum_us=1)
-        if until is not None and until <= now:
-            raise Invalid.field("/until", "this has passed already")
-        return _read_scopes(self.scopes), self.note, until
+        return _read_scopes(self.scopes), self.note, read_end(self.until, self.duration, now)
 
 
 class ResumeServerRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):

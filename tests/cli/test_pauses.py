@@ -19,8 +19,8 @@ PAUSE = {"scope": "starts", "since": "2026-01-02T03:04:05Z", "note": "a\x1bb", "
             {"scopes": ["starts"], "note": "moving", "duration": "2h"},
         ),
         (
-            ("schedules", "--until", "2099-01-01T00:00Z"),
-            {"scopes": ["schedules"], "until": "2099-01-01T00:00Z"},
+            ("schedules", "--until", "2099-01-01T00:00:00Z"),
+            {"scopes": ["schedules"], "until": "2099-01-01T00:00:00.000000Z"},
         ),
     ],
 )

@@ -87,3 +87,32 @@ def test_a_pause_of_a_queue_that_has_never_been_used_says_so(
         "schedo: warning: queue other has no jobs and no limits yet"
         " (schedo queues resume other undoes it)\n"
     )
+
+
+def test_a_queue_is_paused_with_a_note_and_an_end(server: FakeServer, schedo: Call) -> None:
+    pause = {
+        "since": "2026-11-20T11:00:00.000000Z",
+        "note": "moving\x1b",
+        "until": "2026-11-20T13:00:00.000000Z",
+    }
+    server.on("GET", "/v1/queues", 200, {"items": [queue_record()]})
+    server.on("POST", "/v1/queues/mail:pause", 200, queue_record(paused=True, pause=pause))
+
+    result = schedo(
+        "queues", "pause", "mail", "--note", "moving", "--until", "2099-11-20T13:00:00Z"
+    )
+    schedo("queues", "pause", "mail", "--for", "2h")
+
+    header, row = result.stdout.splitlines()
+    assert header.split()[-2:] == ["UNTIL", "NOTE"]
+    assert row.endswith("2026-11-20T13:00:00.000000Z  moving\\x1b")
+    sent = [each.json for each in server.requests if each.method == "POST"]
+    assert sent == [{"note": "moving", "until": "2099-11-20T13:00:00.000000Z"}, {"duration": "2h"}]
+
+
+def test_a_wrong_end_of_a_pause_is_refused(server: FakeServer, schedo: Call) -> None:
+    result = schedo("queues", "pause", "mail", "--until", "soon")
+
+    assert result.exit_code == 2
+    assert "--until" in result.stderr
+    assert server.requests == []

@@ -108,6 +108,11 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
         True,
     ),
     ("pause queue", operations.pause_queue("q"), "POST", "/v1/queues/q:pause", {}, True),
+    (
+        "pause queue for a time",
+        operations.pause_queue("q", {"note": "n", "duration": "2h", "until": None}),
+        *("POST", "/v1/queues/q:pause", {"note": "n", "duration": "2h"}, True),
+    ),
     ("resume queue", operations.resume_queue("q"), "POST", "/v1/queues/q:resume", {}, True),
     ("progress", operations.list_progress(ID), "GET", f"/v1/jobs/{ID}/progress", None, True),
     (

@@ -9,7 +9,6 @@ import pytest
 from schedo.core.commands import (
     DeleteSchedule,
     PauseSchedule,
-    PauseServer,
     ResumeSchedule,
 )
 from schedo.core.expectations import Expectation
@@ -26,6 +25,7 @@ from schedo.core.model import (
     Retry,
     Rule,
 )
+from schedo.core.pause_commands import PauseServer
 from tests.core.builders import (
     DAY,
     HOUR,

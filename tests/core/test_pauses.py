@@ -9,12 +9,21 @@ import pytest
 from schedo.core.commands import (
     Command,
     CommitReservation,
+    ConfigureQueue,
     Invoke,
-    PauseServer,
     Reserve,
-    ResumeServer,
 )
-from schedo.core.model import Catchup, Decision, JobSpec, Overlap, Pause, PauseScope, ReadyKey
+from schedo.core.model import (
+    Catchup,
+    Decision,
+    JobSpec,
+    Overlap,
+    Pause,
+    PauseScope,
+    ReadyKey,
+)
+from schedo.core.pause_commands import PauseQueue, PauseServer, ResumeServer
+from schedo.core.queue_pause import QueuePause
 from schedo.core.states import State
 from schedo.errors import NoCapacity
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_spec, worker_spec
@@ -187,3 +196,63 @@ def test_the_pause_explains_why_a_job_waits() -> None:
     assert noted == (
         "the server is paused (the disk is being moved): no job starts until it is resumed"
     )
+
+
+# Queues.
+
+
+def test_a_paused_queue_starts_no_job_until_its_end() -> None:
+    server = Server()
+    queue = server.apply(PauseQueue("mail", "moving", HOUR), T1)
+    job, other = server.submit(make_spec(queue="mail"), T1), server.submit(make_spec(), T1)
+
+    assert queue.pause == QueuePause(T1, "moving", HOUR)
+    assert server.run(HOUR - 1) == [other.id]
+    assert server.scheduler.next_wake_at() == HOUR
+    assert server.run(HOUR) == [other.id, job.id]
+    assert (server.store.queues["mail"].paused, server.store.queues["mail"].pause) == (False, None)
+
+
+def test_a_pause_of_a_queue_ends_in_time_after_a_crash() -> None:
+    server = Server()
+    server.apply(PauseQueue("mail", "moving", HOUR), T1)
+    job = server.submit(make_spec(queue="mail"), T1)
+    server.crash(MINUTE)
+    server.attach(worker_spec())
+
+    assert server.run(HOUR - 1) == []
+    assert server.run(HOUR) == [job.id]
+
+
+def test_a_resumed_queue_has_no_pause_and_a_later_pause_is_another_one() -> None:
+    server = Server()
+    server.apply(PauseQueue("mail", "moving", HOUR), T1)
+    resumed = server.apply(ConfigureQueue("mail", {"paused": False}), T1)
+    again = server.apply(PauseQueue("mail"), MINUTE)
+    server.settle(2 * HOUR)
+
+    assert (resumed.paused, resumed.pause) == (False, None)
+    assert (again.paused, again.pause) == (True, QueuePause(MINUTE))
+    assert server.store.queues["mail"].paused
+
+
+def test_other_limits_leave_the_pause_of_a_queue_as_it_is() -> None:
+    server = Server()
+    paused = server.apply(PauseQueue("mail", "moving", HOUR), T1)
+
+    changed = server.apply(ConfigureQueue("mail", {"weight": 5, "paused": True}), MINUTE)
+
+    assert changed.pause == paused.pause
+    assert server.scheduler.next_wake_at() == HOUR
+
+
+def test_why_names_the_note_and_the_end_of_a_pause() -> None:
+    server = Server()
+    server.apply(PauseQueue("mail", "moving", 1_800_000_000_500_000), T1)
+    pause(server, STARTS, note="upgrade")
+    job = server.submit(make_spec(queue="mail"), T1)
+
+    assert server.scheduler.explain(server.job(job.id)) == [
+        "the server is paused (upgrade): no job starts until it is resumed",
+        "queue mail is paused (moving) until 2027-01-15T08:00:00Z",
+    ]

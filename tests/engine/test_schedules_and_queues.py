@@ -8,6 +8,7 @@ import pytest
 from schedo.core.commands import PutEffect
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import JobSpec, Overlap, Queue, Rule, ScheduleSpec
+from schedo.core.queue_pause import QueuePause
 from schedo.core.states import State
 from schedo.errors import NotFound
 from tests.engine.world import T0, running
@@ -95,4 +96,4 @@ async def test_two_concurrent_changes_of_a_queue_both_take_effect(path: Path) ->
 
         await asyncio.gather(engine.pause_queue("q"), engine.change_queue("q", weight=5))
 
-        assert engine.get_queue("q") == Queue("q", paused=True, weight=5)
+        assert engine.get_queue("q") == Queue("q", paused=True, weight=5, pause=QueuePause(T0))

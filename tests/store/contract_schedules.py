@@ -25,6 +25,7 @@ from schedo.core.model import (
     ScheduleSpec,
 )
 from schedo.core.paged_index import START
+from schedo.core.queue_pause import QueuePause
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention, Store
@@ -269,7 +270,8 @@ class ScheduleClaims(Claims):
         assert [decision.scheduled_for for decision in kept] == list(range(160, 60, -1))
 
     async def test_queues_are_listed_by_name_as_last_set(self, store: Store) -> None:
-        mail = Queue("mail", concurrency=3, paused=True, weight=2, priority_step_us=5)
+        pause = QueuePause(7, "moving", 9)
+        mail = Queue("mail", 3, paused=True, weight=2, priority_step_us=5, pause=pause)
         await store.commit(Changes(queues={"mail": Queue("mail"), "api": Queue("api")}))
         await store.commit(Changes(queues={"mail": mail}))
 

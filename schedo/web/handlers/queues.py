@@ -7,7 +7,7 @@ import msgspec
 from schedo.core.model import Queue
 from schedo.errors import Forbidden
 from schedo.protocol import fields
-from schedo.protocol.queues import QueuePatch, QueueResponse
+from schedo.protocol.queues import PauseQueueRequest, QueuePatch, QueueResponse
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.pages import LIST_BYTES, page_response
@@ -27,7 +27,10 @@ async def update_queue(context: AppContext, request: Request) -> Response:
 
 
 async def pause_queue(context: AppContext, request: Request) -> Response:
-    return await _respond(context, await context.engine.pause_queue(_covered(request)))
+    asked = await request.read(PauseQueueRequest)
+    until = asked.read_until(context.engine.clock.now())
+    paused = await context.engine.pause_queue(_covered(request), asked.note, until)
+    return await _respond(context, paused)
 
 
 async def resume_queue(context: AppContext, request: Request) -> Response:
