@@ -13,6 +13,7 @@ from schedo.cli.escapes import escape
 from schedo.cli.job_options import KeepValue
 from schedo.cli.pauses import takes_note_and_end
 from schedo.cli.tables import print_json, print_table
+from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
@@ -32,7 +33,7 @@ def _print(queues: Iterable[Record]) -> None:
     optional = ("PRIORITY STEP", "WEIGHT", "KEEP")
     if any(pause for _, pause in rows):
         paused = [(*row, *(pause or ("", ""))) for row, pause in rows]
-        print_table((*headers, *_PAUSE), paused, optional=optional)
+        print_table((*headers, *_PAUSE), paused, {"UNTIL": keep_distance}, optional=optional)
     else:
         print_table(headers, [row for row, _ in rows], optional=optional)
 
@@ -40,7 +41,8 @@ def _print(queues: Iterable[Record]) -> None:
 def _row(queue: Record) -> tuple[tuple[str, ...], tuple[str, str] | None]:
     """Return the row of a queue, and the end and the note of its pause if it has one of them."""
     pause = queue.get("pause") or {}
-    until, note = pause.get("until") or "", pause.get("note") or ""
+    until = render_time(pause["until"], read_now()) if pause.get("until") else ""
+    note = pause.get("note") or ""
     row = (
         queue["name"],
         "paused" if queue.get("paused") else "open",

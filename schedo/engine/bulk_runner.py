@@ -26,6 +26,11 @@ _FOUND_AT_ONCE = 500  # jobs of one search
 _EMPTY_SEARCHES_MAX = 20  # without a job, until their progress is made durable
 _PAUSE_S = 0.005
 _RETRY_S = 1.0
+_NAMES = ("queue", "task", "tag", "state")
+_OTHERS = (
+    *("unique_key", "created_after", "created_before", "ended_after", "ended_before"),
+    "error",
+)
 OUTCOMES = ("done", "skipped", "failed")  # fields of an operation
 
 
@@ -170,11 +175,12 @@ class BulkRunner:
 def _describe(operation: BulkOperation) -> tuple[str, str]:
     """Return the id, and what the operation does to which jobs."""
     which = operation.which
-    names = ("queue", "task", "tag", "state")
-    parts = [f"{name}={value}" for name in names if (value := getattr(which, name)) is not None]
+    parts = [f"{name}={value}" for name in _NAMES if (value := getattr(which, name)) is not None]
     if operation.schedule is not None:
         parts.append(f"schedule={operation.schedule}")
-    return render_id(operation.id), f"{operation.action} jobs with {' '.join(parts) or 'filters'}"
+    # The values of the others may be secrets, or they are long.
+    parts += [name for name in _OTHERS if getattr(which, name) is not None]
+    return render_id(operation.id), f"{operation.action} jobs with {' '.join(parts)}"
 
 
 def _log_end(operation: BulkOperation) -> None:
