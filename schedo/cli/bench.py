@@ -34,7 +34,6 @@ _MEANINGS = {  # short, because the table must fit into 80 columns
     "started": "due to start, server's clock",
     "finished": "due to end, server's clock",
 }
-_OPEN = "queued|scheduled|retrying|blocked|running"
 
 
 @click.command()
@@ -194,7 +193,7 @@ def _print_interrupted(plan: LoadPlan, so_far: Counter[str], is_json: bool) -> N
             " ended; open requests may have submitted more"
         )
     find = f"schedo jobs ls --tag {plan.tag} --limit {plan.count}"
-    cancel = f"""{find} | awk '$2 ~ /^({_OPEN})$/ {{print $1}}' | xargs -r schedo jobs cancel"""
+    cancel = f"schedo jobs cancel --tag {plan.tag} --yes"
     click.echo(f"schedo: to list the jobs:  {find}", err=True)
     click.echo(f"schedo: to cancel those that have not ended:  {cancel}", err=True)
 

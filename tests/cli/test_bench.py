@@ -262,7 +262,7 @@ def test_an_interrupted_run_prints_its_progress_and_how_to_cancel_the_rest(
     assert result.exit_code == 1
     assert result.stderr.startswith(f"schedo: the tag of the jobs is {tag}\n")
     assert f"schedo: to list the jobs:  schedo jobs ls --tag {tag} --limit 2\n" in result.stderr
-    assert "| xargs -r schedo jobs cancel\n" in result.stderr
+    assert f"schedo jobs cancel --tag {tag} --yes\n" in result.stderr
     if as_json:
         counts = {"jobs": 2, "submitted": 2, "ended": 1}
         assert json.loads(result.stdout) == {"tag": tag, "interrupted": True, **counts}
