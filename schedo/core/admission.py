@@ -12,7 +12,9 @@ from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY
 from schedo.core.loads import Loaded, LoadUniqueHolders, Needs
 from schedo.core.model import Job, JobSpec, Unique
 from schedo.core.states import State
-from schedo.errors import DuplicateKey, Invalid, SchedoError
+from schedo.errors import DuplicateKey, Forbidden, Invalid, SchedoError
+
+_MayReplace = Callable[[str, str], bool] | None  # see Submit
 
 
 class Admission:
@@ -36,10 +38,10 @@ class Admission:
                 holders = loaded[load]
             elif any(self._jobs.find_key(key) is None for key in keys):
                 return Needs((load,))
-        return [self._accept(spec, holders, now) for spec in specs]
+        return [self._accept(spec, holders, command.may_replace, now) for spec in specs]
 
     def _accept(
-        self, spec: JobSpec, holders: Mapping[str, Job], now: int
+        self, spec: JobSpec, holders: Mapping[str, Job], may_replace: _MayReplace, now: int
     ) -> Accepted | SchedoError:
         """Make the job unless a number is out of range or another job holds its unique key.
 
@@ -60,6 +62,12 @@ class Admission:
             )
         if is_held and (unique.on_conflict == "return" or holder.state is State.RUNNING):
             return Accepted(holder, True)
+        is_in_use = is_held or not holder.is_final  # `while` of the new job may not name its state
+        if is_in_use and may_replace is not None and not may_replace(holder.queue, holder.task):
+            return Forbidden(
+                f"the key {unique.key!r} belongs to a job of the task {holder.task!r} in the queue"
+                f" {holder.queue!r}, which the client may not replace"
+            )
         holder = self._jobs.track(holder)
         self._jobs.release_key(holder)
         if is_held and not holder.is_final:

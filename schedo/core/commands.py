@@ -53,9 +53,13 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Submit(Command[list[Accepted | SchedoError]], frozen=True):
-    """Make jobs in one step; the reply has one entry for each spec, in their order."""
+    """Make jobs in one step; the reply has one entry for each spec, in their order.
+
+    may_replace: whether a job of this queue and task may lose its unique key; None: any may.
+    """
 
     specs: Sequence[JobSpec]
+    may_replace: Callable[[str, str], bool] | None = None
 
 
 class JobCommand(Command[Job], frozen=True):

@@ -176,9 +176,11 @@ class Engine:
         *,
         view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
         make_record: MakeRecord | None = None,
+        may_replace: Callable[[str, str], bool] | None = None,
     ) -> list[Accepted[T] | SchedoError]:
         """Accept all specs in one commit; the result has the error of each refused spec.
 
+        may_replace: see commands.Submit.
         `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
         size = sum(len(spec.payload) for spec in specs)
@@ -201,7 +203,7 @@ class Engine:
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            accepted = await self._loop.try_enqueue(commands.Submit(specs), finish)
+            accepted = await self._loop.try_enqueue(commands.Submit(specs, may_replace), finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return accepted
         finally:

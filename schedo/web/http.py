@@ -77,6 +77,12 @@ class Request(NamedTuple):
         if self.permission is not None:
             self.permission.check_job(queue, task)
 
+    @property
+    def may_replace(self) -> Callable[[str, str], bool] | None:
+        """Whether the token covers the jobs of a queue and a task; None: it covers any."""
+        permission = self.permission
+        return permission.allows if permission is not None and permission.is_restricted else None
+
     def next_link(self, cursor: str) -> Header:
         """Return the Link header of the next page."""
         pairs = {**self.query, "cursor": cursor}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from schedo.core import job_maker
@@ -9,7 +11,7 @@ from schedo.core.commands import Accepted, Submit
 from schedo.core.loads import LoadUniqueHolders
 from schedo.core.model import Job, JobSpec, Options, Queue, Retry, Unique
 from schedo.core.states import State
-from schedo.errors import DuplicateKey, SchedoError
+from schedo.errors import DuplicateKey, Forbidden, SchedoError
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, keyed, make_spec, tries, worker_spec
 from tests.core.scheduled import made
 from tests.core.server import Server
@@ -129,7 +131,7 @@ def test_a_task_without_a_worker_has_no_defaults() -> None:
 @pytest.mark.parametrize(
     ("task", "attempts"), [("unheard of", 3), ("shell", 1), ("mail", 8), ("once", 1)]
 )
-def test_a_run_of_a_schedule_has_three_attempts_unless_its_task_has_a_retry_policy(
+def test_a_run_of_a_schedule_has_three_attempts_unless_its_task_says_otherwise(
     task: str, attempts: int
 ) -> None:
     server = Server(slots=0)
@@ -199,6 +201,34 @@ def test_on_conflict_replace_cancels_the_first_job() -> None:
     assert server.state(second.id) is State.QUEUED
     assert server.store.jobs[first.id].unique_key is None
     assert server.store.jobs[second.id].unique_key == "k"
+
+
+@pytest.mark.parametrize("unique", [{"on_conflict": "replace"}, {"states": (State.RUNNING,)}])
+def test_a_client_takes_no_key_from_a_waiting_job_that_it_may_not_replace(
+    unique: dict[str, Any],
+) -> None:
+    server = Server(slots=0)
+    first = server.submit(keyed())
+    answers: list[Accepted | SchedoError] = []
+
+    server.send(Submit([keyed(**unique)], lambda queue, task: False), SECOND, answers.extend)
+    server.round(SECOND)
+
+    assert [type(each) for each in answers] == [Forbidden]
+    assert server.job(first.id).state is State.QUEUED
+    assert server.job(first.id).unique_key == "k"
+
+
+def test_every_client_may_take_the_key_of_an_ended_job() -> None:
+    server = Server(slots=0)
+    server.cancel(server.submit(keyed()).id, T0)
+    answers: list[Accepted | SchedoError] = []
+
+    server.send(Submit([keyed()], lambda queue, task: False), SECOND, answers.extend)
+    server.round(SECOND)
+    server.round(SECOND)
+
+    assert accepted(answers[0]).unique_key == "k"
 
 
 def test_on_conflict_replace_returns_a_running_job() -> None:

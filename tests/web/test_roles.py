@@ -148,6 +148,36 @@ async def test_a_restricted_operator_submits_and_changes_only_jobs_of_its_queues
 
 
 @pytest.mark.parametrize(
+    ("queue", "task", "is_mine"),
+    [("mail", "send", True), ("mail", "x", False), ("a", "send", False)],
+)
+@pytest.mark.parametrize("unique", [{"on_conflict": "replace"}, {"while": ["running"]}], ids=str)
+async def test_a_restricted_operator_takes_unique_keys_only_from_jobs_of_its_own(
+    world: World, queue: str, task: str, is_mine: bool, unique: dict[str, Any]
+) -> None:
+    holder = {"queue": queue, "task": task, "delay": "1h", "unique": "k"}
+    held = await world.post("/v1/jobs", holder, bearer(TOKENS[Role.OPERATOR]))
+    job = {"queue": "mail", "task": "send", "delay": "1h", "unique": {"key": "k", **unique}}
+
+    reply = await world.post("/v1/jobs", job, bearer(MAIL))
+    (item,) = (await world.post("/v1/jobs:batch", [job], bearer(MAIL))).json()["items"]
+
+    assert reply.status == item["status"] == (201 if is_mine else 403)
+    after = (await world.get(f"/v1/jobs/{held.json()['id']}", bearer(MAIL))).json()
+    has_kept_all = (after["state"], after.get("unique_key")) == ("scheduled", "k")
+    assert has_kept_all is not is_mine
+
+
+async def test_a_restricted_operator_takes_the_unique_key_of_an_ended_job(world: World) -> None:
+    holder = {"queue": "a", "task": "b", "delay": "1h", "unique": "k"}
+    held = await world.post("/v1/jobs", holder, bearer(TOKENS[Role.OPERATOR]))
+    await world.post(f"/v1/jobs/{held.json()['id']}:cancel", None, bearer(TOKENS[Role.OPERATOR]))
+
+    job = {"queue": "mail", "task": "send", "unique": "k"}
+    assert (await world.post("/v1/jobs", job, bearer(MAIL))).status == 201
+
+
+@pytest.mark.parametrize(
     ("path", "fields"),
     [
         ("/v1/invoke", {"task": "x", "queue": "mail"}),

@@ -63,7 +63,9 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
         is_brief = _prefers_minimal(request)
         response = await idempotent.perform(
             context,
-            lambda record_of: submit_many(context, specs, record_of, is_brief=is_brief),
+            lambda record_of: submit_many(
+                context, specs, record_of, is_brief=is_brief, may_replace=request.may_replace
+            ),
             lambda body: replay_many(specs, body),
         )
     return _warn_of_unknown(context, specs, response)
@@ -165,8 +167,12 @@ async def submit_many(
     record_of: StoreResponse | None,
     *,
     is_brief: bool = False,
+    may_replace: Callable[[str, str], bool] | None = None,
 ) -> Response:
-    """Submit the specs in one commit; the response has the result of each, in their order."""
+    """Submit the specs in one commit; the response has the result of each, in their order.
+
+    may_replace: see commands.Submit.
+    """
     items: list[bytes] = []
 
     def render(results: Sequence[Result]) -> Response:
@@ -176,7 +182,11 @@ async def submit_many(
     good = [spec for spec in specs if isinstance(spec, JobSpec)]
     view = render_brief if is_brief else JobTexts(PAYLOAD_INLINE_BYTES_MAX).render
     record = make_record(record_of, render)
-    results = await context.engine.submit(good, view=view, make_record=record) if good else []
+    results: list[Result] = []
+    if good:
+        results = await context.engine.submit(
+            good, view=view, make_record=record, may_replace=may_replace
+        )
     return await _respond(items or _render_items(specs, results), () if is_brief else specs)
 
 

@@ -84,7 +84,10 @@ async def _submit(
 
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
-        return render(await context.engine.submit([spec], view=view, make_record=record))
+        submitting = context.engine.submit(
+            [spec], view=view, make_record=record, may_replace=request.may_replace
+        )
+        return render(await submitting)
 
     response = await idempotent.perform(context, submit)
     if response.status >= 400:
