@@ -28,7 +28,7 @@ WORKER = "worker-token-0123456789abcdef"
         ({"task": "a", "unique": "k"}, "/on_failure/unique", "there is no such field"),
         ({"task": "a", "on_failure": "b"}, "/on_failure/on_failure", "there is no such field"),
         ({"task": "a", "timeout": "soon"}, "/on_failure/timeout", "soon"),
-        ({"task": "a", "payload": {"x": "y" * 5_000}}, "/on_failure", "at most 4096 bytes"),
+        ({"task": "a", "payload": {"x": "y" * 4_100}}, "/on_failure", "at most 4096 bytes"),
         ({"task": "http", "payload": {}}, "/on_failure/payload/url", "field is required"),
         (
             {"task": "http", "payload": {"url": "ftp://x"}},
@@ -59,6 +59,13 @@ async def test_a_wrong_event_job_is_refused_with_its_place(
     assert problem["status"] == 422
     assert problem["errors"][0]["pointer"].startswith(pointer)
     assert detail in problem["errors"][0]["detail"]
+
+
+async def test_the_bytes_of_an_event_job_are_counted_as_they_are_sent() -> None:
+    async with World() as world:
+        job = await world.submit(on_failure={"task": "a", "payload": {"x": "y" * 3_900}})
+
+    assert len(job["on_failure"]["payload"]["x"]) == 3_900
 
 
 async def test_the_name_of_a_task_is_enough() -> None:
