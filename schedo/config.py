@@ -114,6 +114,7 @@ class Setting(NamedTuple):
     help: str
     metavar: str = "TEXT"
     field: str = ""  # the name in Config, if it differs
+    may_be_secret: bool = False  # errors do not show such a value
 
 
 SETTINGS: dict[str, Setting] = {
@@ -193,6 +194,7 @@ SETTINGS: dict[str, Setting] = {
         read_url,
         "URL to call while the server is ready, so that a monitor notices when it is not.",
         "URL",
+        may_be_secret=True,
     ),
     "heartbeat_interval": Setting(
         read_duration,
@@ -325,7 +327,8 @@ def _build(found: Mapping[str, _Found]) -> Config:
         try:
             parsed = setting.parse(value)
         except ValueError as error:
-            raise Invalid(f"{key} = {value!r} ({source}): {error}") from error
+            shown = key if setting.may_be_secret else f"{key} = {value!r}"
+            raise Invalid(f"{shown} ({source}): {error}") from error
         group = retention if key.startswith("retention.") else values
         group[setting.field or key] = parsed
     return Config(**values, retention=Retention(**retention))

@@ -128,3 +128,12 @@ def test_a_heartbeat_comes_at_most_once_a_second() -> None:
 def test_a_wrong_url_is_refused_at_the_start(url: str, problem: str) -> None:
     with pytest.raises(Invalid, match=problem):
         load_config({"heartbeat_url": url}, {}, [])
+
+
+def test_the_error_of_a_wrong_url_does_not_show_it() -> None:
+    with pytest.raises(Invalid) as caught:
+        load_config({"heartbeat_url": "https://ann:hunter2@monitor.test/ping/5f2b"}, {}, [])
+
+    assert str(caught.value).startswith("heartbeat_url (flag --heartbeat-url): it must not contain")
+    assert "hunter2" not in str(caught.value)
+    assert "5f2b" not in str(caught.value)
