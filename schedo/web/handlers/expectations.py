@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 
 from schedo.core.commands import PutEffect
 from schedo.core.expectations import Expectation
 from schedo.protocol import fields
 from schedo.protocol.expectations import ExpectationRequest, ExpectationResponse
+from schedo.protocol.roles import Role
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.pages import page_response
@@ -38,7 +40,12 @@ async def delete_expectation(context: AppContext, request: Request) -> Response:
 
 
 async def beat_expectation(context: AppContext, request: Request) -> Response:
-    return _respond(await context.engine.expectations.beat(_name(request)))
+    response = ExpectationResponse.of(await context.engine.expectations.beat(_name(request)))
+    permission = request.permission
+    if permission is not None and not permission.includes(Role.VIEWER):
+        # Their payloads can have the addresses and credentials of webhooks.
+        response.on_miss = response.on_back = UNSET
+    return Response(200, msgspec.json.encode(response))
 
 
 def _respond(expectation: Expectation) -> Response:

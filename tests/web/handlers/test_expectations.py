@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from schedo.protocol.roles import Role
@@ -180,3 +181,21 @@ async def test_a_token_with_the_role_beat_can_only_beat() -> None:
         submit = await world.post("/v1/jobs", {"task": "t"}, headers)
 
     assert (beat.status, read.status, submit.status) == (404, 403, 403)
+
+
+async def test_a_beat_does_not_show_the_event_jobs_to_a_token_that_reads_no_jobs() -> None:
+    tokens = {role: f"{role}-token-0123456789abcdefgh" for role in (Role.BEAT, Role.ADMIN)}
+    settings = WebSettings(
+        tokens={digest(text): TokenPermission(role, role) for role, text in tokens.items()},
+        anyone=None,
+    )
+    beat, admin = ([("authorization", f"Bearer {text}")] for text in tokens.values())
+    async with World(settings) as world:
+        expectation = {"every": "1h", "within": "1h", "on_miss": "a", "on_back": "b"}
+        await world.send("PUT", "/v1/expectations/e", orjson.dumps(expectation), admin)
+
+        mine = (await world.send("POST", "/v1/expectations/e/beat", b"", beat)).json()
+        full = (await world.send("POST", "/v1/expectations/e/beat", b"", admin)).json()
+
+    assert set(full) - set(mine) == {"on_miss", "on_back"}
+    assert (mine["name"], mine["state"]) == ("e", "ok")
