@@ -36,6 +36,49 @@ async def test_moves_at_the_same_time_follow_each_other(world: World) -> None:
     assert [each.status for each in await asyncio.gather(*moves)] == [200, 200]
 
 
+async def test_a_move_ends_with_its_client(world: World) -> None:
+    world.attach_worker()
+    await world.post("/v1/jobs", {"task": "echo", "payload": 1, "delay": "1h"})
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b'{"by": "2h", "settle": "60s"}', "more_body": False},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        raise AssertionError(f"the client has gone: {message}")
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/clock:advance",
+        "query_string": b"",
+        "headers": [*headers, (b"content-length", b"29")],
+        "root_path": "",
+    }
+    async with asyncio.timeout(30):  # of the 60 s that the move would wait for the job
+        await world.app(scope, receive, send)
+        after = await world.post("/v1/clock:advance", {"by": "1h", "settle": "0s"})
+
+    assert after.status == 200
+
+
+async def test_a_move_ends_when_the_server_stops(world: World) -> None:
+    world.attach_worker()
+    await world.post("/v1/jobs", {"task": "echo", "payload": 1, "delay": "1h"})
+    move = {"by": "2h", "settle": "60s"}
+    moving = asyncio.create_task(world.post("/v1/clock:advance", move))
+    await world.worker.first()
+    world.app.drain()
+    async with asyncio.timeout(30):
+        reply = await moving
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
