@@ -40,7 +40,6 @@ from schedo.reload import Reload
 from schedo.startup_text import print_address
 from schedo.store import open_store
 from schedo.tasks.built_in import RunnerSettings, make_runners, payload_checks
-from schedo.tasks.http.heartbeat import beating
 from schedo.tasks.http.signatures import parse_secrets
 from schedo.tasks.shell.orphans import Orphans
 from schedo.virtual_clock import VirtualClock
@@ -152,8 +151,7 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
         # The cycles of other code must not pile up, though, so these thresholds start a collection
         # after at most about 50,000 new objects.
         gc.set_threshold(10_000, 5, 20)
-        url, interval_us = config.heartbeat_url, config.heartbeat_interval_us
-        async with beating(url, interval_us, lambda: engine.health().ready):
+        async with _beating(config, engine):
             await shutdown.wait()
         app.drain()
         grace_s = 0.0 if shutdown.failure else reload.config.drain_grace_us / 1_000_000
@@ -168,6 +166,16 @@ async def _serve(config: Config, read: Callable[[], Config], start: Start) -> in
         await engine.stop()
     log.info("stopped")
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
+
+
+def _beating(config: Config, engine: Engine) -> contextlib.AbstractAsyncContextManager[None]:
+    """Call the URL of --heartbeat-url, if there is one, while the server is ready."""
+    url, interval_us = config.heartbeat_url, config.heartbeat_interval_us
+    if url is None:
+        return contextlib.nullcontext()
+    from schedo.tasks.http.heartbeat import beating
+
+    return beating(url, interval_us, lambda: engine.health().ready)
 
 
 async def _start(

@@ -14,12 +14,11 @@ import socket
 from collections.abc import Sequence
 from email.utils import formatdate
 
-import uvicorn
-
 from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
 from schedo.web.connection import Connection
 from schedo.web.connections import Connections
+from schedo.web.slim_uvicorn import uvicorn
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one

@@ -26,7 +26,7 @@ RSS_KIB_MAX = 50 * 1024
 HEAVY = {
     *("aiohttp", "alembic", "asyncpg", "cryptography", "fastapi", "grpc", "httpx", "httpx2"),
     *("jinja2", "nats", "opentelemetry", "prometheus_client", "psycopg", "pydantic", "rich"),
-    *("sqlalchemy", "websockets", "yaml", "importlib.metadata"),
+    *("sqlalchemy", "websockets", "yaml", "importlib.metadata", "multiprocessing"),
     *("schedo.client.sync", "schedo.worker.process.pool"),
 }
 

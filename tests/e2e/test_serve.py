@@ -347,4 +347,4 @@ def test_the_log_lines_of_a_task_have_the_format_of_the_server(tmp_path: Path) -
 
     (said,) = [line for line in lines if line["logger"] == "shop"]
     assert (said["level"], said["message"]) == ("info", "line one\nline two")
-    assert said.keys() == lines[0].keys()
+    assert said.keys() == {*lines[0], "job", "task"}

@@ -30,13 +30,8 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 @contextlib.asynccontextmanager
-async def beating(
-    url: str | None, interval_us: int, is_ready: Callable[[], bool]
-) -> AsyncIterator[None]:
-    """Call the URL, if there is one, while the block runs and the server is ready."""
-    if url is None:
-        yield
-        return
+async def beating(url: str, interval_us: int, is_ready: Callable[[], bool]) -> AsyncIterator[None]:
+    """Call the URL while the block runs and the server is ready."""
     running = asyncio.create_task(Heartbeat(url, interval_us, is_ready).run())
     try:
         yield

@@ -106,12 +106,9 @@ async def test_a_host_without_an_address_and_a_closed_port_are_logged(
     assert "the host cannot be resolved" in caplog.records[1].message
 
 
-async def test_the_calls_last_as_long_as_the_block_and_need_a_url() -> None:
-    async with Server(answer()) as server:
-        async with beating(server.url(), MINUTE, lambda: True):
-            await server.connected.wait()
-        async with beating(None, MINUTE, lambda: True):
-            pass
+async def test_the_calls_last_as_long_as_the_block() -> None:
+    async with Server(answer()) as server, beating(server.url(), MINUTE, lambda: True):
+        await server.connected.wait()
 
     assert len(server.received) <= 1
 
