@@ -94,7 +94,7 @@ def test_a_job_with_every_field_set_shows_every_field() -> None:
         "failed_at",
         "cancelled_at",
         "expired_at",
-        "conflict",
+        *("conflict", "warnings"),  # of the response to a submit
     }
     assert answer["schedule"] == "daily"
     assert answer["completed_at"] == "2026-11-20T11:04:05.000004Z"

@@ -84,11 +84,17 @@ SAMPLES = {
     "text": "x",
     "every": "1h",
     "cron": "0 9 * * *",
+    "action": "cancel",
+    "owner": "file:a.toml",
+    "name": "daily",
+    "within": "1m",
 }
-ALSO = {  # fields that make the rest of the request valid
+ALSO: dict[str, dict[str, Any]] = {  # fields that make the rest of the request valid
     "put_schedule": {"every": "1h"},
     "explain_cron": {"cron": "0 9 * * *"},
     "short_schedule": {"command": "true"},
+    "create_operation": {"where": {"queue": "default"}},
+    "put_expectation": {"every": "1h"},
 }
 Place = tuple[str | int, ...]
 
@@ -166,7 +172,8 @@ async def check(world: World, method: str, url: str, body: str | None) -> None:
 
 async def check_lists(world: World) -> None:
     """Check that an accepted value can be read again."""
-    for path in ("/v1/jobs", "/v1/schedules", "/v1/queues", "/v1/workers", "/metrics"):
+    lists = ("jobs", "schedules", "queues", "workers", "operations", "expectations")
+    for path in (*(f"/v1/{name}" for name in lists), "/metrics"):
         assert (await world.get(path)).status == 200, path
 
 
