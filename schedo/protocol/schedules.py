@@ -78,6 +78,10 @@ class ScheduleRequest(JobFields, kw_only=True):
         name = fields.read_name("/name", name)
         rule = self._read_rule(name)
         check_rule(rule)
+        if self.unique is not None:
+            raise Invalid.field(
+                "/unique", "the runs of a schedule hold no unique key; overlap keeps them apart"
+            )
         return ScheduleSpec(
             name=name,
             rule=rule,

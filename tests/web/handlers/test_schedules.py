@@ -72,6 +72,14 @@ async def test_the_same_put_changes_nothing_and_another_one_replaces_the_schedul
     assert other.json()["effect"] == "changed"
 
 
+async def test_a_unique_key_of_a_schedule_is_refused(world: World) -> None:
+    reply = await world.put("/v1/schedules/s", {"every": "90s", "task": "a", "unique": "k"})
+
+    assert (reply.status, reply.code) == (422, "invalid")
+    assert reply.json()["errors"][0]["pointer"] == "/unique"
+    assert (await world.get("/v1/schedules/s")).status == 404
+
+
 async def test_every_field_of_a_schedule_is_accepted(world: World) -> None:
     asked: dict[str, Any] = {
         "every": "90s",
@@ -82,7 +90,6 @@ async def test_every_field_of_a_schedule_is_accepted(world: World) -> None:
         "retry": {"max_attempts": 2, "initial": "1s", "until": "2027-01-01T00:00:00Z"},
         "timeout": "10s",
         "expires_in": "1h",
-        "unique": {"key": "k", "for": "1d"},
         "delivery": "at_most_once",
         "tags": ["t"],
         "meta": {"m": [1]},
@@ -102,7 +109,6 @@ async def test_every_field_of_a_schedule_is_accepted(world: World) -> None:
     for name in ("every", "payload", "queue", "priority", "timeout", "expires_in", "delivery"):
         assert answer[name] == {"timeout": "10s"}.get(name, asked[name])
     assert answer["retry"]["until"] == "2027-01-01T00:00:00.000000Z"
-    assert answer["unique"]["for"] == "1d"
     assert (answer["paused"], answer["next_fires"]) == (True, [])
     assert once["next_fires"] == ["2027-01-01T00:00:00.000000Z"]
     for name in ("s", "o"):
