@@ -73,7 +73,7 @@ def show(client: Client, number: str, is_following: bool, is_json: bool) -> None
 @as_json
 @connected
 def cancel(client: Client, number: str, is_json: bool) -> None:
-    """Stop an operation; what it has done stays."""
+    """Stop an operation; the jobs that it has changed stay changed."""
     _print(client.send(bulk.cancel_operation(number)), is_json)
 
 

@@ -42,5 +42,5 @@ def get_operation(number: str) -> Operation[Record]:
 
 
 def cancel_operation(number: str) -> Operation[Record]:
-    """Stop the operation; what it has done stays."""
+    """Stop the operation; the jobs that it has changed stay changed."""
     return post(f"{_PATH}/{quote_part(number)}:cancel", is_repeatable=True)

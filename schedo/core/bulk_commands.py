@@ -49,4 +49,4 @@ class StepBulk(BulkCommand, frozen=True):
 
 
 class CancelBulk(BulkCommand, frozen=True):
-    """Stop an operation; what it has done stays. It may be repeated."""
+    """Stop an operation; the jobs that it has changed stay changed. It may be repeated."""

@@ -67,7 +67,7 @@ class BulkRunner:
         return operation
 
     async def cancel(self, number: int) -> BulkOperation:
-        """Stop an operation; what it has done stays. Raise NotFound."""
+        """Stop an operation; the jobs that it has changed stay changed. Raise NotFound."""
         was_active = any(each.id == number for each in self._active())
         operation = await self._apply(CancelBulk(number))
         if was_active:

@@ -142,7 +142,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "cancel_operation",
         "POST /v1/operations/{id}:cancel",
-        "Stop an operation; what it has done stays.",
+        "Stop an operation; the jobs that it has changed stay changed.",
         {200: BulkResponse},
         request=EmptyRequest,
     ),
