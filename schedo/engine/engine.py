@@ -103,7 +103,7 @@ class Engine:
         # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
         self.expect_end = self._loop.waiters.expect
         self.note_progress = self._loop.note_progress
-        self.note_leaving = store.note_leaving
+        self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay
         self.invoke = self._invocations.invoke
         self.reserve = self._invocations.reserve
         self.commit_reservation = self._invocations.commit

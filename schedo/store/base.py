@@ -203,6 +203,12 @@ class Store(Reader, Protocol):
     def note_leaving(self) -> None:
         """Count the end of this server as an orderly one from now on, even if it is killed."""
 
+    def bound_replay(self, is_bounded: bool) -> None:
+        """Keep little that a server must replay when it opens the store after this one's death.
+
+        This makes commits dearer. A server turns it on while another one waits to take over.
+        """
+
     async def backup(self, now: Callable[[], int]) -> tuple[BinaryIO, int]:
         """Copy the store concurrently with commits; return a file without a name, and its instant.
 

@@ -85,6 +85,8 @@ class ModelStore:
     def note_leaving(self) -> None:
         pass  # the store ends with its server
 
+    def bound_replay(self, is_bounded: bool) -> None: ...
+
     async def check(self) -> None:
         self._check_open()
 

@@ -41,7 +41,7 @@ from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
 from schedo.store.sqlite.waiting_count import WaitingCount
-from schedo.store.sqlite.write_buffer import WriteBuffer
+from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
 log = logging.getLogger("schedo.store")
@@ -72,7 +72,7 @@ class SqliteStore(ConcurrentReads):
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
         self._closing, self._broken = None, None
-        self._buffer = WriteBuffer()
+        self._buffer = WriteBuffer(self._buffer.rows_max)
         try:
             self._guard.take()
             if self.path is not None:
@@ -100,6 +100,9 @@ class SqliteStore(ConcurrentReads):
 
     def note_leaving(self) -> None:
         self._guard.note_leaving()
+
+    def bound_replay(self, is_bounded: bool) -> None:
+        self._buffer.rows_max = BOUNDED_ROWS_MAX if is_bounded else BUFFERED_ROWS_MAX
 
     async def commit(self, changes: Changes) -> None:
         try:

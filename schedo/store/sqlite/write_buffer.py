@@ -59,9 +59,12 @@ T = TypeVar("T")
 BUFFERED_ROWS_MAX = 8_192
 WAITING_ROWS_MAX = 512
 BUFFERED_BYTES_MAX = 4_194_304
-# With more rows, those of ended jobs are flushed after each commit. So a fast stream writes them
-# while it runs, and a close has little left to do.
-ENDED_ROWS_MAX = 2_048
+# The rows while another server waits to take over: it must write to the tables what it finds in the
+# buffer before its first turn, and a row takes it about 10 µs.
+BOUNDED_ROWS_MAX = 1_024
+# With more than this part of the rows, those of ended jobs are flushed after each commit. So a fast
+# stream writes them while it runs, and a close has little left to do.
+ENDED_PART = 4
 # The rows of one flush: it takes a few milliseconds, and commits wait meanwhile.
 FLUSH_ROWS = 250
 # A job that has not ended is flushed after this number of calls of flush_old.
@@ -92,7 +95,9 @@ _merge = LAYOUT.merger()
 class WriteBuffer:
     """The jobs of one open file that a flush has yet to write to its tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows_max: int = BUFFERED_ROWS_MAX) -> None:
+        """rows_max: with more rows, the oldest are flushed after each commit."""
+        self.rows_max = rows_max  # any thread may set it
         # By job id, in the order of the entries that added the jobs.
         self._new: dict[int, Row] = {}
         self._known: dict[int, Row] = {}
@@ -143,7 +148,7 @@ class WriteBuffer:
     def is_long(self) -> bool:
         """Whether the oldest entries should be flushed soon."""
         return (
-            self._count > BUFFERED_ROWS_MAX
+            self._count > self.rows_max
             or self._waiting > WAITING_ROWS_MAX
             or self._size > BUFFERED_BYTES_MAX
         )
@@ -151,7 +156,7 @@ class WriteBuffer:
     @property
     def may_flush_ended(self) -> bool:
         """Whether the oldest entries should be flushed soon if their jobs have ended."""
-        return self._count > ENDED_ROWS_MAX
+        return self._count > self.rows_max // ENDED_PART
 
     @property
     def _count(self) -> int:
@@ -252,9 +257,15 @@ class WriteBuffer:
             return not self._entries or self._entries[0].id > last
 
     def flush_oldest(self, connection: sqlite3.Connection) -> None:
-        """Write the oldest entries until the buffer is not long any more."""
+        """Write the oldest entries until the buffer is not long any more.
+
+        If it was made shorter, some of them, and more jobs than the newest entry has added.
+        """
         with self._guarded(connection):
-            count = self._count - BUFFERED_ROWS_MAX + FLUSH_ROWS
+            step = 4 * FLUSH_ROWS + sum(
+                each.new + each.known for each in islice(reversed(self._entries), 1)
+            )
+            count = min(self._count - self.rows_max + FLUSH_ROWS, step)
             size = self._size - BUFFERED_BYTES_MAX // 2
             waiting = self._waiting - WAITING_ROWS_MAX // 2
             self._flush(connection, self._oldest(count, size, waiting))

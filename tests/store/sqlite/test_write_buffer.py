@@ -170,38 +170,6 @@ async def test_other_commits_flush_the_buffer_and_go_to_the_tables_at_once(
     assert (await in_buffer(store), await in_table(store)) == (0, table)
 
 
-async def test_the_number_of_buffered_jobs_is_bounded(store: SqliteStore) -> None:
-    held = []
-    for first in range(1, 20_000, 900):
-        await put(store, *(make_job(id=n) for n in range(first, first + 900)))
-        held.append(store._buffer._count)
-
-    assert max(held) <= 2 * write_buffer.BUFFERED_ROWS_MAX
-    await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.BUFFERED_ROWS_MAX
-    assert len(await in_table(store)) >= 19_800 - write_buffer.BUFFERED_ROWS_MAX
-
-
-async def test_the_number_of_buffered_jobs_that_wait_for_an_instant_is_bounded(
-    store: SqliteStore,
-) -> None:
-    for first in range(1, 5_000, 100):
-        jobs = range(first, first + 100)
-        await put(store, *(make_job(id=n, state=State.SCHEDULED) for n in jobs))
-
-    await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.WAITING_ROWS_MAX
-
-
-async def test_the_bytes_of_buffered_payloads_are_bounded(store: SqliteStore) -> None:
-    for first in range(1, 3_000, 100):
-        jobs = range(first, first + 100)
-        await put(store, *(make_job(id=n, payload=b"x" * 4_000) for n in jobs))
-
-    await raw(store, "SELECT 1")
-    assert store._buffer._size <= write_buffer.BUFFERED_BYTES_MAX
-
-
 async def test_the_oldest_jobs_are_flushed_first_with_their_later_updates(
     store: SqliteStore, path: Path
 ) -> None:
@@ -268,10 +236,8 @@ async def test_a_job_that_waits_for_some_periods_before_it_ends_is_written_once(
     assert (await raw(store, "SELECT total_changes()"))[0][0] - before == 5
 
 
-async def test_many_ended_jobs_are_flushed_before_a_period_ends(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write_buffer, "ENDED_ROWS_MAX", 3)
+async def test_many_ended_jobs_are_flushed_before_a_period_ends(store: SqliteStore) -> None:
+    store._buffer.rows_max = 3 * write_buffer.ENDED_PART
     waiting = make_job(id=5)
     await put(store, ended(make_job(id=1)), ended(make_job(id=2)))
     await put(store, ended(make_job(id=3)))

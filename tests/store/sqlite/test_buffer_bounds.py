@@ -1,0 +1,75 @@
+"""How many jobs and bytes the write buffer holds at most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schedo.core.states import State
+from schedo.store.sqlite import write_buffer
+from schedo.store.sqlite.store import SqliteStore
+from tests.factories import make_job
+from tests.store.files import in_table, raw
+from tests.store.steps import put
+
+
+async def test_the_number_of_buffered_jobs_is_bounded(store: SqliteStore) -> None:
+    held = []
+    for first in range(1, 20_000, 900):
+        await put(store, *(make_job(id=n) for n in range(first, first + 900)))
+        held.append(store._buffer._count)
+
+    assert max(held) <= 2 * write_buffer.BUFFERED_ROWS_MAX
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= write_buffer.BUFFERED_ROWS_MAX
+    assert len(await in_table(store)) >= 19_800 - write_buffer.BUFFERED_ROWS_MAX
+
+
+async def test_few_jobs_are_buffered_while_another_server_waits_to_take_over(
+    store: SqliteStore,
+) -> None:
+    await put(store, *(make_job(id=n) for n in range(1, 2_001)))
+    await put(store, *(make_job(id=n) for n in range(2_001, 5_001)))
+
+    store.bound_replay(True)
+
+    held = []
+    for first in range(5_001, 9_000, 300):
+        await put(store, *(make_job(id=n) for n in range(first, first + 300)))
+        held.append(store._buffer._count)
+    assert held[0] > held[1] > held[2], "the buffer is made shorter step by step"
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= write_buffer.BOUNDED_ROWS_MAX
+    store.bound_replay(False)
+    await put(store, *(make_job(id=n) for n in range(9_501, 12_500)))
+    assert store._buffer._count > 2 * write_buffer.BOUNDED_ROWS_MAX
+
+
+async def test_a_bound_of_the_buffer_stays_when_the_store_is_opened_again(path: Path) -> None:
+    store = SqliteStore(path)
+    store.bound_replay(True)
+    await store.open()
+    await put(store, *(make_job(id=n) for n in range(1, 3_000)))
+
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= write_buffer.BOUNDED_ROWS_MAX
+    await store.close()
+
+
+async def test_the_number_of_buffered_jobs_that_wait_for_an_instant_is_bounded(
+    store: SqliteStore,
+) -> None:
+    for first in range(1, 5_000, 100):
+        jobs = range(first, first + 100)
+        await put(store, *(make_job(id=n, state=State.SCHEDULED) for n in jobs))
+
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= write_buffer.WAITING_ROWS_MAX
+
+
+async def test_the_bytes_of_buffered_payloads_are_bounded(store: SqliteStore) -> None:
+    for first in range(1, 3_000, 100):
+        jobs = range(first, first + 100)
+        await put(store, *(make_job(id=n, payload=b"x" * 4_000) for n in jobs))
+
+    await raw(store, "SELECT 1")
+    assert store._buffer._size <= write_buffer.BUFFERED_BYTES_MAX
