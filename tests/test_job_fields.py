@@ -107,11 +107,8 @@ async def test_a_server_that_starts_again_knows_every_field(tmp_path: Path) -> N
     assert stored.due_at == job.due_at
 
 
-REFUSED = {"unique"}  # for schedules: their runs hold no key
-
-
 async def test_a_schedule_shows_every_field_of_its_request() -> None:
-    fields = {name: EXAMPLES[name] for name in SCHEDULE_FIELDS - REFUSED}
+    fields = {name: EXAMPLES[name] for name in SCHEDULE_FIELDS}
     async with World() as world:
         reply = await world.put("/v1/schedules/s", {"task": "t", "every": "1h", **fields})
 
@@ -167,7 +164,7 @@ def test_the_typed_options_are_the_fields_of_the_request() -> None:
 
     assert options(client_options.JobOptions) == FIELDS - {"broadcast"}
     assert options(TypedOptions) == in_python(FIELDS - {"broadcast"})
-    assert options(TaskOptions) == in_python(SCHEDULE_FIELDS - {"unique"})
+    assert options(TaskOptions) == in_python(SCHEDULE_FIELDS)
     assert options(ScheduleOptions) == in_python(of_schedules) | {"name"}
     assert options(JobFilters) == set(FILTERS)
 
@@ -318,7 +315,7 @@ def test_the_command_line_gives_a_schedule_every_field_that_it_takes() -> None:
 
 
 def test_the_jobs_of_a_schedule_have_every_field_that_it_takes() -> None:
-    fields = {name: EXAMPLES[name] for name in SCHEDULE_FIELDS - REFUSED}
+    fields = {name: EXAMPLES[name] for name in SCHEDULE_FIELDS}
     rule = {"cron": "* * * * *"}
 
     spec = make_schedule("s", "t", b"{}", rule, fields)

@@ -61,7 +61,6 @@ class ScheduleOptions(TaskOptions, total=False):
     dst: Mapping[str, str] | None
     paused: bool | None
     expect: Expect | None
-    unique: str | Mapping[str, Any] | None
 
 
 def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:

@@ -28,7 +28,7 @@ from schedo.protocol.schedules import ScheduleRequest
 _KINDS = ("schedules", "queues")
 # An export begins each schedule with its rule and its task.
 _FIRST_FIELDS = ("cron", "every", "at", "tz", "task", "payload")
-_WITH_DEFAULTS = ("retry", "unique", "dst")  # objects whose members may be left out
+_WITH_DEFAULTS = ("retry", "dst")  # objects whose members may be left out
 _BYTES_MAX = 8_388_608
 
 

@@ -81,12 +81,6 @@ _SHARED: dict[str, _Option] = {
         metavar="DURATION",
         help="Expire the job if it has not started after this time.",
     ),
-    "unique": click.option(
-        "--unique",
-        type=JsonValue(takes_text=True),
-        metavar="KEY|JSON",
-        help="Unique key: reject the job while another unfinished job holds it.",
-    ),
     "delivery": click.option(
         "--delivery",
         type=click.Choice(["at_least_once", "at_most_once"]),
@@ -138,6 +132,12 @@ _SINGLE: dict[str, _Option] = {
         type=TimeValue(),
         metavar="TIME",
         help="Expire the job if it has not started by this time.",
+    ),
+    "unique": click.option(
+        "--unique",
+        type=JsonValue(takes_text=True),
+        metavar="KEY|JSON",
+        help="Unique key: if an unfinished job holds it, that job is returned instead.",
     ),
     "traceparent": click.option("--traceparent", help="W3C traceparent of the job."),
     "tracestate": click.option("--tracestate", help="W3C tracestate of the job."),

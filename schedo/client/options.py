@@ -105,7 +105,7 @@ class Expect(TypedDict, total=False):
 
 
 class SharedOptions(QueuedOptions, total=False):
-    """The options that jobs and schedules share, without retry policy and unique key."""
+    """The options that jobs and schedules share, without the retry policy."""
 
     on_failure: EventJob | str | None  # or only the name of its task
 

@@ -20,10 +20,11 @@ from schedo.core.model import Failure, Job, JobSpec, Trigger
 from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
-from schedo.protocol.fields import Duration, Id, Instant, Priority, instant_or_unset, or_unset
+from schedo.protocol.fields import Duration, Id, Instant, Priority, Text, instant_or_unset, or_unset
 from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.times import render_instant
+from schedo.protocol.unique import UniqueRequest, read_unique
 
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
 Names = Mapping[int, str]  # schedule id: name
@@ -39,6 +40,7 @@ _ENDED_AT = {
 class JobRequest(JobFields, kw_only=True):
     """A job to run: now, after a delay, or at an instant."""
 
+    unique: UniqueRequest | Text | None = None
     delay: Duration | None = None
     run_at: Instant | None = None
     expires_at: Instant | None = None
@@ -54,6 +56,9 @@ class JobRequest(JobFields, kw_only=True):
             raise fields.not_both("expires_in", "expires_at")
         if self.traceparent is not None:
             traceparent = _read_traceparent(self.traceparent)
+        options = self.to_options(traceparent, self.tracestate)
+        if self.unique is not None:
+            options = msgspec.structs.replace(options, unique=read_unique(self.unique))
         spec = JobSpec(
             task=fields.read_name("/task", self.task),
             payload=fields.read_payload(self.payload),
@@ -63,7 +68,7 @@ class JobRequest(JobFields, kw_only=True):
             delay_us=0 if self.delay is None else fields.read_duration("/delay", self.delay),
             expires_at=fields.read_instant_or_none("/expires_at", self.expires_at),
             expires_in_us=self.read_expiry(),
-            options=self.to_options(traceparent, self.tracestate),
+            options=options,
         )
         _check_can_run(spec)
         return spec

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.built_in import BUILT_IN
-from schedo.core.model import PLAIN, JobSpec, OnFailure, Options, Unique
+from schedo.core.model import PLAIN, JobSpec, OnFailure, Options
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import (
@@ -23,8 +23,6 @@ from schedo.protocol.fields import (
     DurationText,
     Name,
     Priority,
-    Text,
-    duration_or_unset,
 )
 from schedo.protocol.keep import KeepRequest, read_keep, show_keep
 from schedo.protocol.masking import show_payload
@@ -38,7 +36,6 @@ from schedo.protocol.retries import PresetName, RetryCount, RetryRequest, read_r
 from schedo.protocol.times import render_duration
 
 Delivery = Literal["at_least_once", "at_most_once"]
-UnfinishedState = Literal["scheduled", "blocked", "queued", "running", "retrying"]
 _BUILT_IN = ", ".join(f"{name} ({task.description})" for name, task in BUILT_IN.items())
 TaskName = Annotated[
     Name,
@@ -48,41 +45,6 @@ TaskName = Annotated[
     ),
 ]
 _NO_OPTIONS = (None,) * 10
-
-
-class UniqueRequest(
-    Struct, forbid_unknown_fields=True, omit_defaults=True, rename={"lasts": "for"}
-):
-    """At most one job holds a key: while it is in these states, or for this long."""
-
-    key: Text
-    states: Annotated[list[UnfinishedState], Meta(min_length=1, max_length=5)] | None = (
-        msgspec.field(default=None, name="while")
-    )
-    lasts: Duration | None = None
-    on_conflict: Literal["return", "reject", "replace"] = "return"
-
-    def to_unique(self) -> Unique:
-        """Return the core's form."""
-        for_us = fields.read_duration_or_none("/unique/for", self.lasts, limits.MILLISECOND)
-        if self.states is None:
-            return Unique(self.key, for_us=for_us, on_conflict=self.on_conflict)
-        return Unique(self.key, tuple(dict.fromkeys(self.states)), for_us, self.on_conflict)
-
-
-class UniqueResponse(
-    Struct, forbid_unknown_fields=True, rename={"states": "while", "lasts": "for"}
-):
-    """A unique key, and which jobs hold it."""
-
-    key: str
-    states: tuple[str, ...]
-    on_conflict: str
-    lasts: DurationText | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, unique: Unique) -> Self:
-        return cls(unique.key, unique.states, unique.on_conflict, duration_or_unset(unique.for_us))
 
 
 class SharedFields(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -193,18 +155,15 @@ class JobFields(QueuedFields, kw_only=True):
     """The fields that jobs and schedules share."""
 
     payload: Raw | UnsetType = UNSET
-    unique: UniqueRequest | Text | None = None
     on_failure: EventJobRequest | TaskName | None = None
 
     def to_options(self, traceparent: str | None = None, tracestate: str | None = None) -> Options:
         """Return the options; PLAIN if the request sets none."""
         options = super().to_options(traceparent, tracestate)
-        if self.unique is None and self.on_failure is None:
+        if self.on_failure is None:
             return options
         return msgspec.structs.replace(
-            options,
-            unique=_read_unique(self.unique),
-            on_failure=read_event_job("/on_failure", self.on_failure),
+            options, on_failure=read_event_job("/on_failure", self.on_failure)
         )
 
 
@@ -282,17 +241,6 @@ def read_event_job(pointer: str, value: EventJobRequest | str | None) -> OnFailu
 def read_delivery(delivery: Delivery | None) -> bool | None:
     """Return whether the job runs at most once; None if the request does not say."""
     return None if delivery is None else delivery == "at_most_once"
-
-
-def _read_unique(value: UniqueRequest | str | None) -> Unique | None:
-    if value is None:
-        return None
-    if isinstance(value, UniqueRequest):
-        return value.to_unique()
-    if not 1 <= len(value) <= limits.UNIQUE_KEY_CHARACTERS_MAX:
-        most = limits.UNIQUE_KEY_CHARACTERS_MAX
-        raise Invalid.field("/unique", f"a unique key has 1 to {most} characters")
-    return Unique(value)
 
 
 def read_tags(value: list[str] | None) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from schedo.protocol.fields import (
 )
 from schedo.protocol.jobs import JobResponse
 from schedo.protocol.masking import show_payload
-from schedo.protocol.options import JobFields, OptionsResponse, UniqueResponse, option_fields
+from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.retries import RetryResponse
 from schedo.protocol.run_histories import RunHistoryResponse
 from schedo.protocol.times import render_duration, render_instant
@@ -78,10 +78,6 @@ class ScheduleRequest(JobFields, kw_only=True):
         name = fields.read_name("/name", name)
         rule = self._read_rule(name)
         check_rule(rule)
-        if self.unique is not None:
-            raise Invalid.field(
-                "/unique", "the runs of a schedule hold no unique key; overlap keeps them apart"
-            )
         return ScheduleSpec(
             name=name,
             rule=rule,
@@ -183,7 +179,6 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     priority: int
     retry: RetryResponse | UnsetType = UNSET
     expires_in: DurationText | UnsetType = UNSET
-    unique: UniqueResponse | UnsetType = UNSET
     overlap: Overlap
     catchup: Catchup
     catchup_window: DurationText
@@ -234,7 +229,6 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
             priority=job.priority,
             retry=UNSET if options.retry is None else RetryResponse.of(options.retry),
             expires_in=duration_or_unset(job.expires_in_us),
-            unique=UNSET if options.unique is None else UniqueResponse.of(options.unique),
             overlap=spec.overlap,
             catchup=spec.catchup,
             catchup_window=render_duration(spec.catchup_window_us),

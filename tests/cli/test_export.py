@@ -113,7 +113,7 @@ def test_null_needs_json(server: FakeServer, schedo: Call) -> None:
 
 
 VARIANTS: list[dict[str, Any]] = [
-    *({"cron": "@daily", name: EXAMPLES[name]} for name in sorted(SCHEDULE_FIELDS - {"unique"})),
+    *({"cron": "@daily", name: EXAMPLES[name]} for name in sorted(SCHEDULE_FIELDS)),
     *({"cron": "@daily", "retry": preset} for preset in PRESETS),
     {"cron": "TZ=Asia/Tokyo H 3 * * *"},
     {"cron": "H H * * *", "tz": "Europe/Paris", "dst": {"gap": "skip", "fold": "both"}},

@@ -162,6 +162,10 @@ def test_the_exit_code_is_the_one_a_shell_would_show(
         (["a", "--", "b"], "before or after --, not both"),
         (["a", "--in", "1s", "--cron", "* * * * *"], "one of --in, --at and --cron"),
         (["a", "--cron", "* * * * *"], "name it with --name"),
+        (
+            ["a", "--cron", "* * * * *", "--name", "x", "--unique", "k"],
+            "--unique cannot be used with --cron",
+        ),
         (["a", "--name", "x"], "--name requires --cron"),
         (["a", "--tz", "UTC"], "--tz requires --cron"),
         (["a", "--cron", "* * * * *", "--name", "x", "--wait"], "a schedule does not end"),

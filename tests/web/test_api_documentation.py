@@ -17,12 +17,12 @@ from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequ
 from schedo.protocol.jobs import JobRequest, JobResponse
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.protocol.options import UniqueRequest
 from schedo.protocol.problems import KINDS
 from schedo.protocol.queues import QueuePatch
 from schedo.protocol.requirements import RequiresRequest
 from schedo.protocol.retries import RetryRequest
 from schedo.protocol.schedules import ScheduleRequest
+from schedo.protocol.unique import UniqueRequest
 from schedo.protocol.workers import ProgressResponse, WorkerResponse
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
