@@ -23,7 +23,7 @@ LAYERS = (
 )
 # These modules are the composition root; they count as one part.
 COMPOSITION = dict.fromkeys(
-    ("", "app", "config", "reload", "setting_values", "startup_text"), "serve"
+    ("", "app", "config", "reload", "server", "setting_values", "startup_text"), "serve"
 )
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}

@@ -143,7 +143,8 @@ def serve(
     if is_reloading and config.app is None:
         raise BadConfiguration("--reload needs an app: schedo serve MODULE:NAME --reload")
     from schedo.loops import end_process
-    from schedo.serve import Start, run_server
+    from schedo.serve import run_server
+    from schedo.server.start import Start
 
     def read_again() -> Config:
         environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}

@@ -48,13 +48,16 @@ class HttpServer:
 
     async def start(self, app: WebApp, host: str, port: int) -> int:
         """Listen, and return the port; raise OSError if the address is not available."""
+        return await self.listen(app, await bind(host, port))
+
+    async def listen(self, app: WebApp, sockets: Sequence[socket.socket]) -> int:
+        """Accept requests on bound sockets, which this server closes; return the port."""
         loop = asyncio.get_running_loop()
         self._app = self._state.app = app
         self._state.loop, self._state.share = loop, loop_share()
         self._state.in_flight = app.context.in_flight
-        sockets = await _bind(host, port)
         server = _make_server(app, self._state)
-        await server.startup(sockets)
+        await server.startup(list(sockets))
         self._listeners = server.servers
         self._set_date()
         self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
@@ -129,7 +132,7 @@ def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
     return server
 
 
-async def _bind(host: str, port: int) -> list[socket.socket]:
+async def bind(host: str, port: int) -> list[socket.socket]:
     """Return a socket for each address of the host; raise OSError if one is not available.
 
     uvicorn would end the process instead of raising.

@@ -15,7 +15,7 @@ from schedo.errors import Invalid
 from schedo.protocol.openapi import build_document
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.roles import RESTRICTABLE, ROLES, Role
-from schedo.serve import read_tokens
+from schedo.server.settings import read_tokens
 from schedo.web.permissions import TokenPermission, digest, parse_tokens
 from schedo.web.settings import WebSettings
 from tests.web.world import Headers, World

@@ -15,7 +15,7 @@ from schedo.errors import Invalid
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.roles import Role
-from schedo.serve import read_tokens
+from schedo.server.settings import read_tokens
 from schedo.web.permissions import WORKER_LINE, TokenPermission, digest, parse_tokens
 from schedo.web.settings import WebSettings
 from tests.web.placing import PlacingWorld, make_lease

@@ -1,0 +1,134 @@
+"""A server: its parts, and the phases of its life in their order.
+
+    built     the engine, the workers, the application; no file and no socket is open
+    open      it holds the store, and the engine runs
+    attach    the workers take jobs
+    listen    it accepts requests, now that it can run jobs
+    drain     the workers finish what they run; the socket is open, so that clients can watch
+    stop      the socket, what is left of the workers, then the engine, which makes all durable
+
+`stop` may follow any phase.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+
+from schedo.clock import Clock, SystemClock
+from schedo.config import Config
+from schedo.engine.call_results import describe_pauses
+from schedo.engine.engine import Engine
+from schedo.errors import Unavailable
+from schedo.logs import set_level
+from schedo.reload import Reload
+from schedo.server.settings import read_web_settings
+from schedo.server.shutdown import Shutdown
+from schedo.server.start import Start
+from schedo.server.workers import ServerWorkers
+from schedo.store import open_store
+from schedo.virtual_clock import VirtualClock
+from schedo.web.app import build_app
+from schedo.web.server import HttpServer, bind
+
+log = logging.getLogger("schedo")
+
+
+class Server:
+    """One server on one store, in the running event loop."""
+
+    def __init__(self, config: Config, start: Start, read: Callable[[], Config]) -> None:
+        """read: reads the settings again, for a reload."""
+        self._is_resuming = start.is_resuming
+        self.shutdown = Shutdown()
+        self.engine = Engine(
+            open_store(config.store, accept_loss=start.accept_loss),
+            _make_test_clock() if start.has_test_clock else SystemClock(),
+            retention=config.retention,
+            on_fatal=self.shutdown.fail,
+        )
+        self.workers = ServerWorkers(config, self.engine, start)
+        self.app = build_app(self.engine, read_web_settings(config))
+        self.http = HttpServer()
+        self.reload = Reload(config, read, self._use)
+
+    @property
+    def config(self) -> Config:
+        """The settings, as the last reload left them."""
+        return self.reload.config
+
+    async def open(self) -> None:
+        """Open the store and start the engine; raise StoreLocked if another server holds it."""
+        await self.engine.start()
+
+    async def attach(self) -> None:
+        """Run jobs; raise CannotServe if the application cannot be imported."""
+        await self._check_pauses()
+        self.workers.attach()
+        await self.workers.start_children()
+
+    async def _check_pauses(self) -> None:
+        """Resume a server that is paused, or log that it is."""
+        pauses = self.engine.pauses()
+        if pauses and self._is_resuming:
+            await self.engine.resume()
+        elif pauses:
+            log.warning(
+                "the server is paused: %s; `schedo resume` ends that, or a start with --resume",
+                describe_pauses(pauses),
+            )
+
+    async def listen(self, sockets: Sequence[socket.socket] = ()) -> int:
+        """Accept requests on the sockets, or on the address of the settings; return the port."""
+        config = self.config
+        if not sockets:
+            sockets = await _bind(config.host, config.port)
+        return await self.http.listen(self.app, sockets)
+
+    async def drain(self) -> None:
+        """End open waits, and give running attempts the grace time to finish."""
+        self.app.drain()
+        grace_s = 0.0 if self.shutdown.failure else self.config.drain_grace_us / 1_000_000
+        log.info(
+            "draining: running jobs have %g s to finish; a second signal stops them at once",
+            grace_s,
+        )
+        await self.workers.drain(grace_s)
+
+    async def stop(self) -> None:
+        """Stop what is left at once, and make everything durable."""
+        await self.http.stop()
+        await self.workers.drain(0.0)
+        await self.engine.stop()
+
+    def _use(self, config: Config) -> list[str]:
+        """Use the settings that a reload can change; return the changed files; see Reload."""
+        old, new = self.app.context.settings, read_web_settings(config)
+        self.app.use(new)
+        self.engine.use_retention(config.retention)
+        set_level(config.log_level)
+        changed = set(old.tokens.items()) ^ set(new.tokens.items())
+        return sorted({permission.setting for _, permission in changed})
+
+
+def _make_test_clock() -> Clock:
+    """Return a clock that stands at the present."""
+    log.warning(
+        "this server is for tests: its clock stands still until POST /v1/clock:advance moves it,"
+        " and its jobs are only in memory"
+    )
+    return VirtualClock(SystemClock().now())
+
+
+async def _bind(host: str, port: int) -> list[socket.socket]:
+    try:
+        return await bind(host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise Unavailable(
+            f"port {port} of {host} is in use, perhaps by another schedo server;"
+            " choose another port with --port"
+        ) from error

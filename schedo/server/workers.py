@@ -1,0 +1,102 @@
+"""The server's own workers: one in its event loop for shell and http, and child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import schedo
+from schedo.config import Config
+from schedo.core.built_in import BUILT_IN, find_permissions, may_run
+from schedo.engine.engine import Engine
+from schedo.server.settings import read_webhook_secrets
+from schedo.server.start import Start
+from schedo.tasks.built_in import RunnerSettings, make_runners
+from schedo.tasks.shell.orphans import Orphans
+from schedo.worker.in_process import LocalWorker
+
+if TYPE_CHECKING:
+    from schedo.worker.process.pool import ProcessPool
+
+log = logging.getLogger("schedo")
+
+
+class ServerWorkers:
+    """The workers of one server; they take no work before they are attached."""
+
+    def __init__(self, config: Config, engine: Engine, start: Start) -> None:
+        self._orphans: Orphans | None = None
+        if config.allow_shell and engine.store.path is not None:
+            self._orphans = Orphans(Path(engine.store.path + ".children"))
+        permissions = find_permissions(config)
+        self._runners = make_runners(
+            (name for name in BUILT_IN if may_run(name, permissions)),
+            RunnerSettings(
+                user_agent=f"schedo/{schedo.__version__}",
+                webhook_allow=config.webhook_allow,
+                webhook_secrets=read_webhook_secrets(config.webhook_secrets_file),
+                output_dir=Path(config.output_dir) if config.output_dir else None,
+                orphans=self._orphans,
+            ),
+        )
+        for runner in self._runners.values():
+            engine.add_reasons(runner.not_ready_reasons)
+        self._local = LocalWorker(engine, "local", config.concurrency, self._runners)
+        self._children = _make_children(config, engine, start)
+
+    def attach(self) -> None:
+        """Run the built-in tasks from now on.
+
+        The engine has started: this server holds the store, so another server that wrote the list
+        of commands is dead, and what it left running has no owner.
+        """
+        if self._orphans is not None:
+            killed = self._orphans.reap()
+            if killed:
+                log.warning("killed %d commands that an earlier server left running", killed)
+        self._local.attach()
+
+    async def start_children(self) -> None:
+        """Run the application's tasks; raise CannotServe if it cannot be imported."""
+        if self._children is not None:
+            await self._children.start()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no new work, give running attempts the grace time to finish, release the rest."""
+        stops = [self._local.drain(grace_s)]
+        if self._children is not None:
+            stops.append(self._children.stop(grace_s))
+        await asyncio.gather(*stops)
+        for runner in self._runners.values():
+            runner.close()
+        if self._orphans is not None:
+            self._orphans.close()
+
+    def stop_now(self) -> None:
+        """End the grace time of a drain now."""
+        self._local.stop_now()
+        if self._children is not None:
+            self._children.stop_now()
+
+
+def _make_children(config: Config, engine: Engine, start: Start) -> ProcessPool | None:
+    if config.app is None:
+        return None
+    from schedo.worker.process.pool import PoolSettings, ProcessPool
+
+    settings = PoolSettings(
+        processes=config.processes,
+        slots=_share(config.concurrency, config.processes),
+        async_slots=_share(config.async_concurrency, config.processes),
+        log_format=config.log_format,
+        log_level=config.log_level,
+        is_pruning=start.is_pruning,
+        is_reloading=start.is_reloading,
+    )
+    return ProcessPool(engine, config.app, settings)
+
+
+def _share(count: int, processes: int) -> int:
+    return -(-count // processes)
