@@ -194,8 +194,18 @@ class Store(Reader, Protocol):
         Raise StoreLocked, which names the holder, if another server has the store.
         """
 
-    async def close(self) -> None:
-        """Close and unlock the store; harmless if it is not open."""
+    async def close(self, *, keep_log: bool = False) -> None:
+        """Close and unlock the store; harmless if it is not open.
+
+        keep_log: close it in constant time and keep the lock, because this process or another one,
+        which has the lock's descriptors, opens it next. The next close() releases the lock.
+        """
+
+    async def shorten_log(self) -> None:
+        """Write the log into the tables as far as possible, before a close that keeps it."""
+
+    def lock_descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors that hold the lock of an open store; none if it is in memory."""
 
     async def check(self) -> None:
         """Raise StoreBroken if the opened files were moved, replaced or removed."""

@@ -157,7 +157,7 @@ class ServerStore:
         await self._access()
         return opening
 
-    async def close(self) -> None:
+    async def close(self, *, keep_log: bool = False) -> None:
         """Unlock the disk."""
         if not self.is_dead:
             await self._disk.memory.close()

@@ -225,10 +225,10 @@ class FileStore(ServerStore):
         await self._access()
         return opening
 
-    async def close(self) -> None:
+    async def close(self, *, keep_log: bool = False) -> None:
         """Close the files."""
         if not self.is_dead:
-            await self._store.close()
+            await self._store.close(keep_log=keep_log)
 
     # Calls.
 

@@ -79,7 +79,7 @@ class ModelStore:
         self._is_open = True
         return await self.snapshot()
 
-    async def close(self) -> None:
+    async def close(self, *, keep_log: bool = False) -> None:
         self._is_open = False
 
     def note_leaving(self) -> None:

@@ -19,7 +19,7 @@ from schedo.store.sqlite.connection import last_commit, transaction
 from schedo.store.sqlite.copy_marks import begin_anew, mark_closed, mark_open, renew_identity
 from schedo.store.sqlite.file_watch import Files
 from schedo.store.sqlite.last_commit import SUFFIX, CommitMark, LastCommitFile, read_mark
-from schedo.store.sqlite.lock import FileLock, hold_database
+from schedo.store.sqlite.lock import FileLock, check_same, hold_database
 from schedo.store.sqlite.path_checks import prepare_directory
 
 log = logging.getLogger("schedo.store")
@@ -81,8 +81,21 @@ class DatabaseGuard:
 
     # After SQLite has closed the file.
 
-    def end(self) -> None:
-        """Close the files and release the lock; harmless if nothing is held."""
+    def end(self, *, keep_lock: bool = False) -> None:
+        """Close the files and release the lock; harmless if nothing is held.
+
+        keep_lock: the lock stays, and the end of this server counts as an orderly one.
+        """
+
+    # The passing of the lock between two processes.
+
+    def lock_descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors that hold the locks on the lock file and on the database."""
+        return ()
+
+    def inherit(self, lock: int, database: int) -> None:
+        """Own these descriptors, by which another process holds the locks; `take` checks them."""
+        raise NotImplementedError("a database in memory has no lock")
 
 
 class FileGuard(DatabaseGuard):
@@ -104,7 +117,12 @@ class FileGuard(DatabaseGuard):
         self._accepted = None
         self.lock.acquire()
         self.was_killed = self.lock.was_killed
-        self._database = hold_database(self._path, create=False)
+        if self._database is None:
+            self._database = hold_database(self._path, create=False)
+        else:
+            database, self._database = self._database, None
+            check_same(database, self._path)
+            self._database = database
         mark = read_mark(self._path)
         damage = startup_checks.find_damage(self._path, mark)
         if damage is not None:
@@ -195,10 +213,23 @@ class FileGuard(DatabaseGuard):
     def log_bytes(self) -> int:
         return startup_checks.size_of(self._path + "-wal")
 
-    def end(self) -> None:
+    def lock_descriptors(self) -> tuple[int, ...]:
+        lock, database = self.lock.descriptor, self._database
+        assert lock is not None, "the lock is held"
+        assert database is not None, "the lock is held"
+        return lock, database
+
+    def inherit(self, lock: int, database: int) -> None:
+        self.lock.inherit(lock)
+        self._database = database
+
+    def end(self, *, keep_lock: bool = False) -> None:
         self._is_attached = False
         self._files.end()
         self._last_commit_file.close()
+        if keep_lock:
+            self.lock.leave()
+            return
         if self._database is not None:
             os.close(self._database)
             self._database = None

@@ -5,6 +5,9 @@ is left behind blocks no server. The lock file is never deleted, because a lock 
 would exclude no server. The lock on the database also excludes a server that uses another name, a
 hard link, or a new lock file after the old one was deleted.
 
+The lock belongs to the open file description, so a server can pass it to its successor: both hold
+it while both have the descriptors, and no third process gets between them (schedo/handover/).
+
 The text in the lock file names the holder and the host's boot. An orderly shutdown clears it, so
 the next server knows whether the previous one was killed. A server whose start is refused restores
 the text that it found, for the next start. The text is never synced: after a crash of the host the
@@ -36,12 +39,29 @@ class FileLock:
         self.was_killed = False
         self.has_taken_over = False  # the recovery after the previous holder is durable
         self._found = b""
+        self._is_left = False  # the text belongs to the next holder
+
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor that holds the lock, or None."""
+        return self._descriptor
+
+    def inherit(self, descriptor: int) -> None:
+        """Own this descriptor, by which another process holds the lock; acquire() checks it."""
+        assert self._descriptor is None, "the lock is held already"
+        self._descriptor = descriptor
 
     def acquire(self) -> None:
-        """Take the lock, or raise StoreLocked, which names the holder; never wait."""
-        assert self._descriptor is None, "the lock is held already"
+        """Take the lock, or raise StoreLocked, which names the holder; never wait.
+
+        A lock that is held already, or was inherited, is only signed again.
+        """
+        descriptor, self._descriptor = self._descriptor, None
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            if descriptor is None:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            else:
+                check_same(descriptor, self._path)
         except OSError as error:
             raise StoreUnsuitable(
                 f"cannot open the lock file {self._path}: {error.strerror}"
@@ -51,7 +71,7 @@ class FileLock:
             boot = _read_boot()
             self._found = _read(descriptor)
             self.was_killed = f"boot {boot}" in _lines(self._found)
-            self.has_taken_over = False
+            self.has_taken_over = self._is_left = False
             _sign(descriptor, boot)
         except BlockingIOError:
             holder = "".join(_lines(_read(descriptor))[:1])
@@ -71,17 +91,35 @@ class FileLock:
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
 
+    def leave(self) -> None:
+        """Clear the text and leave it to the next holder; the lock stays until release()."""
+        self.clear()
+        self._is_left = True
+
     def release(self) -> None:
         """Release the lock after an orderly shutdown; harmless if it is not held."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):  # a full disk is no reason to keep the lock
-                if self.has_taken_over:
+                if self._is_left:
+                    pass
+                elif self.has_taken_over:
                     self.clear()
                 else:
                     os.ftruncate(self._descriptor, 0)
                     os.pwrite(self._descriptor, self._found, 0)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def check_same(descriptor: int, path: str) -> None:
+    """Close the descriptor and raise StoreUnsuitable unless it is of the file at the path."""
+    try:
+        is_same = os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        is_same = False
+    if not is_same:
+        os.close(descriptor)
+        raise StoreUnsuitable(f"{path} is not the file that the other server has locked")
 
 
 def _read(descriptor: int) -> bytes:

@@ -92,11 +92,24 @@ class SqliteStore(ConcurrentReads):
             raise
         return dataclasses.replace(snapshot, was_killed=self._guard.was_killed)
 
-    async def close(self) -> None:
+    async def close(self, *, keep_log: bool = False) -> None:
         # In a task of its own, so that a cancelled caller does not cancel the closing.
         if self._closing is None:
-            self._closing = asyncio.create_task(self._shutdown())
+            self._closing = asyncio.create_task(self._shutdown(keep_log=keep_log))
         await asyncio.shield(self._closing)
+        if not keep_log:
+            self._guard.end()
+
+    async def shorten_log(self) -> None:
+        await self.settle()
+        await self._run(self._require_open(self._writer), self._checkpoint)
+
+    def lock_descriptors(self) -> tuple[int, ...]:
+        return self._guard.lock_descriptors()
+
+    def inherit(self, lock: int, database: int) -> None:
+        """Own the descriptors of lock_descriptors() of another process; call it before open()."""
+        self._guard.inherit(lock, database)
 
     def note_leaving(self) -> None:
         self._guard.note_leaving()
@@ -283,7 +296,7 @@ class SqliteStore(ConcurrentReads):
         if self._buffer:
             self._flush_later()
 
-    async def _shutdown(self) -> None:
+    async def _shutdown(self, *, keep_log: bool) -> None:
         reader, writer = self._reader, self._writer
         self._reader = self._writer = None
         if reader is writer:
@@ -296,7 +309,7 @@ class SqliteStore(ConcurrentReads):
         if writer is not None:
             with contextlib.suppress(StoreError):
                 await self._run(writer, self._guard.check)
-        if self._broken is not None:
+        if self._broken is not None or keep_log:
             # The connection that closes last copies the log into the database. The reader cannot do
             # that. So it closes last, and the next start recovers from the log as it is on disk.
             reader, writer = writer, reader
@@ -304,25 +317,25 @@ class SqliteStore(ConcurrentReads):
             if reader is not None:
                 await reader.close()
         finally:
-            await self._close_last(writer)
+            await self._close_last(writer, keep_log=keep_log)
 
-    async def _close_last(self, connection: Connection | None) -> None:
+    async def _close_last(self, connection: Connection | None, *, keep_log: bool) -> None:
         if connection is None:
-            self._guard.end()
+            self._guard.end(keep_lock=keep_log)
             return
         try:
-            await connection.run(self._close_writer)
+            await connection.run(partial(self._close_writer, keep_log=keep_log))
         finally:
             await connection.close()
 
-    def _close_writer(self, connection: sqlite3.Connection) -> None:
+    def _close_writer(self, connection: sqlite3.Connection, *, keep_log: bool) -> None:
         # In the connection's thread, so that the lock is held until a running commit has ended.
         try:
-            if self._broken is None:
+            if self._broken is None and not keep_log:
                 with contextlib.suppress(sqlite3.Error, StoreError):  # the next start recovers then
                     self._buffer.flush(connection)
                     self._guard.detach(connection)
                     self._guard.copy_log(connection, connections.truncate_log)
             connection.close()
         finally:
-            self._guard.end()
+            self._guard.end(keep_lock=keep_log and self._broken is None)
