@@ -124,9 +124,12 @@ FOR_WORKERS = {"timeout_us", "at_most_once", "tracestate"}
 
 
 def make_lease() -> Lease:
-    options = msgspec.structs.replace(meaning(FIRST).options, **dict.fromkeys(FOR_SERVERS))
-    key = LeaseKey(33, 1, 7)
-    return Lease(key, "w1", "t", "default", b"{}", options, 0, Trigger.SUBMIT, 0)
+    options = msgspec.structs.replace(
+        meaning(FIRST).options, schedule="nightly", **dict.fromkeys(FOR_SERVERS)
+    )
+    key = LeaseKey(33, 3, 7)
+    numbers: dict[str, Any] = {"failures": 2, "max_attempts": 4, "started_at": 9}
+    return Lease(key, "w1", "t", "default", b"{}", options, 0, Trigger.SUBMIT, 0, **numbers)
 
 
 def test_a_remote_worker_gets_every_option_that_is_not_for_the_server_alone() -> None:
@@ -134,7 +137,7 @@ def test_a_remote_worker_gets_every_option_that_is_not_for_the_server_alone() ->
 
     body = msgspec.json.encode(LeaseResponse.of(lease))
 
-    assert msgspec.json.decode(body, type=LeaseResponse).read("w1") == lease
+    assert msgspec.json.decode(body, type=LeaseResponse).read("w1", 9) == lease
 
 
 def test_a_child_process_gets_every_option_that_is_not_for_the_server_alone() -> None:

@@ -31,8 +31,8 @@ class Facts(NamedTuple):
     values: Mapping[str, Any]
 
 
-def facts_of_failure(job: Job, schedule: str | None) -> Facts:
-    """Return the facts of a job that has just failed; schedule: the name, if it is a run of one.
+def facts_of_failure(job: Job) -> Facts:
+    """Return the facts of a job that has just failed.
 
     They have neither its payload nor its traceback: those can be large and hold secrets.
     """
@@ -50,7 +50,7 @@ def facts_of_failure(job: Job, schedule: str | None) -> Facts:
         "id": render_id(job.id),
         "task": job.task,
         "queue": job.queue,
-        "schedule": schedule,
+        "schedule": job.options.schedule,
         "scheduled_for": job.scheduled_for and render_instant(job.scheduled_for),
         "attempt": job.attempt,
         "failures": job.failures,

@@ -54,10 +54,9 @@ class JobMaker:
         """Make the job of a scheduled run."""
         spec = run.spec
         default_retry = None if spec.task in BUILT_IN else RUN_RETRY
-        options = self._fill_options(spec.task, spec.options, default_retry)
-        if options.on_failure is not None:  # the schedule may not be in memory when the run fails
-            on_failure = msgspec.structs.replace(options.on_failure, schedule=run.schedule)
-            options = msgspec.structs.replace(options, on_failure=on_failure)
+        # The schedule may not be in memory when the run starts or fails.
+        named = msgspec.structs.replace(spec.options, schedule=run.schedule)
+        options = self._fill_options(spec.task, named, default_retry)
         job = self._fill(spec, options, run.due_at, now)
         job.schedule_id = run.schedule_id
         job.scheduled_for = run.scheduled_for

@@ -79,6 +79,9 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     trigger: Trigger
     missed_count: int
     is_suspect: bool = False  # a poison suspect: it runs isolated, or one at a time
+    failures: int = 0  # of earlier attempts
+    max_attempts: int = 1
+    started_at: int = 0  # by the clock of the machine that runs it
 
 
 def measure_lease(lease: Lease) -> int:

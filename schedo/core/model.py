@@ -66,6 +66,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     requirements: Requirements | None = None
     on_failure: OnFailure | None = None  # the job that a final failure makes
     keep: KeepTimes | None = None
+    schedule: str | None = None  # the name of the schedule whose run the job is
 
 
 PLAIN = Options()
@@ -209,12 +210,7 @@ class JobSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class OnFailure(JobSpec, frozen=True, omit_defaults=True):
-    """The event job of a final failure; the facts are added to its payload.
-
-    schedule: the name of the schedule if the job that may fail is a run of it.
-    """
-
-    schedule: str | None = None
+    """The event job of a final failure; the facts are added to its payload."""
 
 
 class Expect(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -169,17 +169,21 @@ class RunningAttempts:
 
 
 def make_lease(key: LeaseKey, worker_id: str, job: Job) -> Lease:
+    options = job.options
     return Lease(
         key,
         worker_id,
         job.task,
         job.queue,
         job.payload,
-        job.options,
+        options,
         job.due_at if job.scheduled_for is None else job.scheduled_for,
         job.trigger,
         job.missed_count,
         job.poison_suspect,
+        job.failures,
+        1 if options.retry is None else options.retry.max_attempts,
+        job.started_at or 0,
     )
 
 

@@ -97,7 +97,7 @@ class JobTransitions:
             job.kept_until = kept_until(job, keeps.get(job.queue), now, self._jobs.offset_us)
         on_failure = job.options.on_failure
         if on_failure is not None and state is State.FAILED:  # in the commit of the failure
-            facts = facts_of_failure(job, on_failure.schedule)
+            facts = facts_of_failure(job)
             self._maker.make_event_job(on_failure, facts, Trigger.ON_FAILURE, now)
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)

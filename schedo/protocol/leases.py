@@ -60,7 +60,10 @@ class LeaseResponse(CarriedOptions, kw_only=True):
     timeout: Annotated[float, Meta(description="Seconds.")] | UnsetType = UNSET
     scheduled_for: Instant
     trigger: TriggerText
+    schedule: Annotated[str, Meta(description="Its name.")] | UnsetType = UNSET
     missed_count: int | UnsetType = UNSET
+    failures: Annotated[int, Meta(description="Of earlier attempts.")] | UnsetType = UNSET
+    max_attempts: Annotated[int, Meta(description="The failure with this number is final.")] = 1
     traceparent: str | UnsetType = UNSET
     tracestate: str | UnsetType = UNSET
     at_most_once: bool | UnsetType = UNSET
@@ -80,7 +83,10 @@ class LeaseResponse(CarriedOptions, kw_only=True):
             payload=Raw(lease.payload or b"null"),
             scheduled_for=render_instant(lease.scheduled_for),
             trigger=lease.trigger.value,
+            max_attempts=lease.max_attempts,
         )
+        if lease.failures:
+            entry.failures = lease.failures
         if lease.missed_count:
             entry.missed_count = lease.missed_count
         if lease.options is not PLAIN:
@@ -99,7 +105,7 @@ class LeaseResponse(CarriedOptions, kw_only=True):
         for name, value in carried_fields(options).items():
             setattr(self, name, value)
 
-    def read(self, worker: str) -> Lease:
+    def read(self, worker: str, now: int) -> Lease:
         """Return the lease for a runner; raise ValueError or Invalid for a bad field."""
         carried = {name: getattr(self, name) for name in CARRIED}
         return Lease(
@@ -117,6 +123,9 @@ class LeaseResponse(CarriedOptions, kw_only=True):
             trigger=Trigger(self.trigger) if self.trigger in _TRIGGERS else Trigger.SUBMIT,
             missed_count=self.missed_count or 0,
             is_suspect=self.suspect is True,
+            failures=self.failures or 0,
+            max_attempts=self.max_attempts,
+            started_at=now,
         )
 
 

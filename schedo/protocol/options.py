@@ -185,8 +185,9 @@ class OptionsResponse(CarriedOptions, kw_only=True):
     keep: KeepRequest | UnsetType = UNSET
 
 
-# The trace context is carried too, but only by the responses for jobs and by leases.
-CARRIED = (*CarriedOptions.__struct_fields__, "traceparent", "tracestate")
+# Carried too: the trace context, by the responses for jobs and by leases, and the name of the
+# schedule, by leases.
+CARRIED = (*CarriedOptions.__struct_fields__, "traceparent", "tracestate", "schedule")
 _get_carried = attrgetter(*CARRIED)
 _NOTHING_CARRIED = _get_carried(PLAIN)
 

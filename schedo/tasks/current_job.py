@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from schedo.core.ids import render_id
 from schedo.core.leases import StopReason
 from schedo.core.model import Trigger
@@ -48,6 +50,10 @@ def to_microseconds(duration: str | float | timedelta) -> int:
     return parse_duration(duration)
 
 
+def _to_datetime(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
+
+
 class CurrentJob:
     """The job and the attempt that the calling code runs in."""
 
@@ -71,14 +77,55 @@ class CurrentJob:
         return self._lease.queue
 
     @property
+    def payload(self) -> Any:
+        """The payload of the job as plain JSON data, before it became the handler's arguments."""
+        return msgspec.json.decode(self._lease.payload or b"null")
+
+    @property
     def attempt(self) -> int:
         """The number of this attempt, from 1; lost and snoozed attempts count, too."""
         return self._lease.key.attempt
 
     @property
+    def failures(self) -> int:
+        """The number of earlier attempts that failed, since the last manual retry."""
+        return self._lease.failures
+
+    @property
+    def max_attempts(self) -> int:
+        """The failure with this number is the last one: then the job has failed."""
+        return self._lease.max_attempts
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether the job has no retry left if this attempt fails."""
+        return self._lease.failures + 1 >= self._lease.max_attempts
+
+    @property
     def scheduled_for(self) -> datetime:
         """The schedule's instant that this run is for, or the instant at which the job was due."""
-        return _EPOCH + timedelta(microseconds=self._lease.scheduled_for)
+        return _to_datetime(self._lease.scheduled_for)
+
+    @property
+    def started_at(self) -> datetime:
+        """The instant at which this attempt started, by the clock of this machine."""
+        return _to_datetime(self._lease.started_at)
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long an attempt may run, or None."""
+        timeout_us = self._lease.options.timeout_us
+        return None if timeout_us is None else timedelta(microseconds=timeout_us)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The instant at which this attempt times out, by the clock of this machine, or None."""
+        return None if self.timeout is None else self.started_at + self.timeout
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that this job is a run of, or None."""
+        return self._lease.options.schedule
 
     @property
     def trigger(self) -> Trigger:
@@ -88,6 +135,11 @@ class CurrentJob:
     def missed_count(self) -> int:
         """The number of missed instants of the schedule that this run also stands for."""
         return self._lease.missed_count
+
+    @property
+    def worker(self) -> str:
+        """The name of the worker that runs this attempt."""
+        return self._lease.worker
 
     @property
     def tags(self) -> tuple[str, ...]:

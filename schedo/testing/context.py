@@ -7,13 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from schedo.client.options import Instant, render_value
+import msgspec
+
+from schedo.client.options import Duration, Instant, render_value
 from schedo.core.ids import parse_id
+from schedo.core.job_maker import TASK_RETRY
 from schedo.core.leases import Lease, StopReason
 from schedo.core.model import LeaseKey, Options, Trigger
 from schedo.core.progress import ProgressUpdate
 from schedo.protocol.fields import read_instant
-from schedo.tasks.current_job import CurrentJob, entered
+from schedo.tasks.arguments import encode_custom
+from schedo.tasks.current_job import CurrentJob, entered, to_microseconds
 from schedo.tasks.runner import AttemptContext, StopSignal
 
 JOB_ID = "0000000000001"
@@ -42,36 +46,57 @@ def job_context(  # noqa: PLR0913 - one keyword for each property of the job
     *,
     id: str = JOB_ID,
     queue: str = "default",
+    payload: Any = None,
     attempt: int = 1,
+    failures: int | None = None,
+    max_attempts: int = TASK_RETRY.max_attempts,
     scheduled_for: Instant | None = None,
-    trigger: Trigger | str = Trigger.SUBMIT,
+    started_at: Instant | None = None,
+    timeout: Duration | None = None,
+    schedule: str | None = None,
+    trigger: Trigger | str | None = None,
     missed_count: int = 0,
+    worker: str = "test",
     tags: Sequence[str] = (),
     meta: Mapping[str, Any] | None = None,
     traceparent: str | None = None,
 ) -> Iterator[TestedJob]:
-    """Make a job the current one inside the `with` block; the default instant is now.
+    """Make a job the current one inside the `with` block.
 
     with job_context(attempt=2) as job:
         await send_email("ada@example.org")
+
+    The default instants are now, and all earlier attempts have failed unless `failures` says
+    otherwise. The trigger is "schedule" if there is a schedule, otherwise "submit".
     """
-    instant = datetime.now(UTC) if scheduled_for is None else scheduled_for
+    now = datetime.now(UTC)
     progress: list[ProgressUpdate] = []
     lease = Lease(
         key=LeaseKey(parse_id(id), attempt, 1),
-        worker="test",
+        worker=worker,
         task=task,
         queue=queue,
-        payload=None,
+        payload=msgspec.json.encode(payload, enc_hook=encode_custom),
         options=Options(
+            timeout_us=None if timeout is None else to_microseconds(timeout),
             tags=tuple(tags),
             meta=None if meta is None else dict(meta),
             traceparent=traceparent,
+            schedule=schedule,
         ),
-        scheduled_for=read_instant("/scheduled_for", str(render_value(instant))),
-        trigger=Trigger(trigger),
+        scheduled_for=_read_instant(
+            "scheduled_for", now if scheduled_for is None else scheduled_for
+        ),
+        trigger=Trigger(trigger or ("schedule" if schedule else "submit")),
         missed_count=missed_count,
+        failures=attempt - 1 if failures is None else failures,
+        max_attempts=max_attempts,
+        started_at=_read_instant("started_at", now if started_at is None else started_at),
     )
     context = AttemptContext(lease, StopSignal(), lambda _, update: progress.append(update))
     with entered(context):
         yield TestedJob(context, progress)
+
+
+def _read_instant(name: str, instant: Instant) -> int:
+    return read_instant(f"/{name}", str(render_value(instant)))

@@ -37,8 +37,22 @@ def test_a_lease_carries_all_that_a_worker_needs() -> None:
             SECOND,
             Trigger.SUBMIT,
             0,
+            max_attempts=5,
+            started_at=2 * SECOND,
         )
     ]
+
+
+def test_a_lease_after_a_failure_counts_it() -> None:
+    server = Server()
+    job = server.submit(make_spec(retry=tries(3)), T0)
+    server.run(T0)
+    server.fail(job.id, T0)
+    server.settle(T0 + MINUTE)
+
+    [lease] = server.leases.values()
+    assert (lease.key.attempt, lease.failures, lease.max_attempts) == (2, 1, 3)
+    assert lease.started_at == T0 + MINUTE
 
 
 def test_a_started_job_has_its_start_and_its_worker() -> None:

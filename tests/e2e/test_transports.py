@@ -142,11 +142,22 @@ async def test_a_payload_and_a_result_may_be_as_large_as_their_limits(site: Site
 
 
 async def test_a_handler_can_read_its_attempt(site: Site) -> None:
-    job_id = await site.submit("describe_attempt")
+    options = Options(schedule="nightly")
+    job_id = await site.submit("describe_attempt", options=options, note="n")
 
     described = (await site.end(job_id))["result"]
 
-    assert described == {"id": job_id, "task": "describe_attempt", "queue": "default", "attempt": 1}
+    assert described == {
+        "id": job_id,
+        "task": "describe_attempt",
+        "queue": "default",
+        "payload": {"note": "n"},
+        "attempt": 1,
+        "failures": 0,
+        "max_attempts": 3,
+        "schedule": "nightly",
+        "has_worker": True,
+    }
 
 
 async def test_an_exception_fails_the_job_with_its_type_and_message(site: Site) -> None:

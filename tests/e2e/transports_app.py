@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from schedo import Discard, Schedo, Snooze, current_job, report_progress
@@ -25,10 +26,23 @@ async def echo(text: str) -> str:
     return text
 
 
-@app.task
-async def describe_attempt() -> dict[str, object]:
+@app.task(retries=2, timeout="1h")
+async def describe_attempt(note: str) -> dict[str, object]:
     job = current_job()
-    return {"id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt}
+    deadline = job.deadline
+    assert deadline is not None
+    assert job.started_at <= datetime.now(UTC) < deadline == job.started_at + timedelta(hours=1)
+    return {
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "payload": job.payload,
+        "attempt": job.attempt,
+        "failures": job.failures,
+        "max_attempts": job.max_attempts,
+        "schedule": job.schedule,
+        "has_worker": bool(job.worker),
+    }
 
 
 @app.task(retries=0)

@@ -99,6 +99,9 @@ def test_every_field_of_a_lease_is_read() -> None:
                     payload={"Num": 1},
                     trigger="catchup",
                     missed_count=3,
+                    schedule="nightly",
+                    failures=2,
+                    max_attempts=4,
                     timeout=1.5,
                     tags=["a"],
                     meta={"k": 1},
@@ -111,11 +114,13 @@ def test_every_field_of_a_lease_is_read() -> None:
     ).encode()
 
     (given,) = parse_response(body).leases
-    lease = given.read("w1")
+    lease = given.read("w1", 9)
 
     assert lease.key == KEY
     assert (lease.worker, lease.task, lease.queue) == ("w1", "work", "default")
     assert lease.is_suspect
+    assert (lease.failures, lease.max_attempts, lease.started_at) == (2, 4, 9)
+    assert lease.options.schedule == "nightly"
     assert (lease.payload, lease.trigger, lease.missed_count) == (
         b'{"Num": 1}',
         Trigger.CATCHUP,
@@ -140,7 +145,7 @@ def test_a_malformed_lease_is_refused(text: str) -> None:
     (given,) = parse_response(json.dumps(answer_of(leases=[lease_of(lease=text)])).encode()).leases
 
     with pytest.raises(Invalid, match="no lease"):
-        given.read("w1")
+        given.read("w1", 9)
 
 
 @pytest.mark.parametrize(

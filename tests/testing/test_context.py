@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -29,6 +29,23 @@ def test_the_job_has_the_given_properties() -> None:
     assert (job.task, job.queue, job.trigger, job.tags) == ("charge", "q", "catchup", ("a",))
     assert (job.scheduled_for, job.meta, job.attempt) == (at, {"b": 1}, 1)
     assert job.id == "0000000000001"
+
+
+def test_a_test_can_stand_at_any_point_of_a_job() -> None:
+    at = datetime(2026, 3, 28, 8, tzinfo=UTC)
+    with job_context(
+        payload={"day": at},
+        attempt=5,
+        max_attempts=5,
+        started_at=at,
+        timeout="10m",
+        schedule="nightly",
+        worker="gpu-1",
+    ) as job:
+        assert job.payload == {"day": "2026-03-28T08:00:00Z"}
+        assert (job.failures, job.max_attempts, job.is_last_attempt) == (4, 5, True)
+        assert job.deadline == at + timedelta(minutes=10)
+        assert (job.schedule, job.trigger, job.worker) == ("nightly", "schedule", "gpu-1")
 
 
 def test_a_stop_is_seen_by_the_task() -> None:

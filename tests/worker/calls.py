@@ -38,6 +38,9 @@ def make_context(payload: Any, task: str = "shell", options: Options = PLAIN) ->
         scheduled_for=SCHEDULED_FOR,
         trigger=Trigger.SUBMIT,
         missed_count=0,
+        failures=1,
+        max_attempts=3,
+        started_at=SCHEDULED_FOR + 1_000_000,
     )
     return AttemptContext(lease, StopSignal())
 

@@ -355,9 +355,13 @@ def _attempt_variables(lease: Lease) -> dict[str, str]:
         "SCHEDO_JOB_ID": render_id(lease.key.job_id),
         "SCHEDO_ATTEMPT": str(lease.key.attempt),
         "SCHEDO_EPOCH": str(lease.key.epoch),
+        "SCHEDO_FAILURES": str(lease.failures),
+        "SCHEDO_MAX_ATTEMPTS": str(lease.max_attempts),
         "SCHEDO_QUEUE": lease.queue,
         "SCHEDO_SCHEDULED_FOR": render_instant(lease.scheduled_for),
     }
+    if lease.options.schedule is not None:
+        variables["SCHEDO_SCHEDULE"] = lease.options.schedule
     if lease.options.traceparent is not None:
         variables["TRACEPARENT"] = lease.options.traceparent
         if lease.options.tracestate is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -315,7 +316,7 @@ class Poller:
 
     def _receive(self, given: LeaseResponse) -> bool:
         try:
-            lease = given.read(self._registration.worker)
+            lease = given.read(self._registration.worker, time.time_ns() // 1_000)
         except (SchedoError, ValueError) as error:
             log.error("ignored a lease that cannot be read: %s", error)
             return False

@@ -238,7 +238,7 @@ async def test_a_command_does_not_get_the_secrets_of_the_server(
 
 
 async def test_a_command_gets_its_job_and_attempt_in_variables() -> None:
-    options = Options(traceparent=TRACE, tracestate="a=b")
+    options = Options(traceparent=TRACE, tracestate="a=b", schedule="nightly")
 
     report = await run({"command": ["env"]}, options=options)
 
@@ -246,9 +246,12 @@ async def test_a_command_gets_its_job_and_attempt_in_variables() -> None:
     assert sorted(line for line in lines if line.startswith(("SCHEDO_", "TRACE"))) == [
         "SCHEDO_ATTEMPT=2",
         "SCHEDO_EPOCH=7",
+        "SCHEDO_FAILURES=1",
         f"SCHEDO_JOB_ID={JOB}",
         next(line for line in lines if line.startswith("SCHEDO_MARK=")),
+        "SCHEDO_MAX_ATTEMPTS=3",
         "SCHEDO_QUEUE=default",
+        "SCHEDO_SCHEDULE=nightly",
         "SCHEDO_SCHEDULED_FOR=2026-11-20T11:04:05.000250Z",
         f"TRACEPARENT={TRACE}",
         "TRACESTATE=a=b",

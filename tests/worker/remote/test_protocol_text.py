@@ -66,4 +66,4 @@ def test_the_worker_takes_the_responses_of_the_examples() -> None:
     assert len(bodies) == 10
     for body in bodies:
         for lease in parse_response(body).leases:
-            lease.read("w1")
+            lease.read("w1", 0)
