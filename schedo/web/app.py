@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable
 
-from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from schedo.engine.engine import Engine
@@ -34,6 +33,7 @@ from schedo.web.handlers import (
     workers,
 )
 from schedo.web.settings import WebSettings
+from schedo.web.slim_imports import Route, Router
 
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler

@@ -18,7 +18,7 @@ from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
 from schedo.web.connection import Connection
 from schedo.web.connections import Connections
-from schedo.web.slim_uvicorn import uvicorn
+from schedo.web.slim_imports import uvicorn
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
