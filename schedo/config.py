@@ -37,6 +37,7 @@ from schedo.setting_values import (
     read_url,
 )
 from schedo.store.base import Retention
+from schedo.suggestions import suggest
 
 PREFIX = "SCHEDO_"
 CONCURRENCY_MAX = 10_000
@@ -312,10 +313,7 @@ def _check_key(key: str, source: str) -> str:
         raise Invalid(
             f"{source} must not contain the token: put it in a file of its own and set token_file"
         )
-    import difflib  # imported here, because only a wrong key needs it
-
-    close = difflib.get_close_matches(key, SETTINGS, n=1)
-    hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(SETTINGS)}"
+    hint = suggest(key, SETTINGS) or f"; the keys are {', '.join(SETTINGS)}"
     raise Invalid(f"unknown key {key} ({source}){hint}")
 
 

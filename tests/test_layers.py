@@ -19,7 +19,16 @@ LAYERS = (
     ("engine", "protocol"),
     ("store", "clock", "virtual_clock", "logs"),
     ("core",),
-    ("errors", "log_format", "hardening", "child_process", "silence_timer", "loops", "version"),
+    (
+        "errors",
+        "log_format",
+        "hardening",
+        "child_process",
+        "silence_timer",
+        "loops",
+        "suggestions",
+        "version",
+    ),
 )
 # These modules are the composition root; they count as one part.
 COMPOSITION = dict.fromkeys(

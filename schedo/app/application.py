@@ -15,11 +15,16 @@ from datetime import timedelta
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
-from schedo.app.options import ScheduleOptions, TaskOptions, make_job, make_schedule
+from schedo.app.options import (
+    ScheduleOptions,
+    TaskOptions,
+    make_job,
+    make_schedule,
+    read_task_name,
+)
 from schedo.app.tasks import Task
 from schedo.client.options import Duration
 from schedo.errors import Invalid
-from schedo.protocol.fields import read_name
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.backend import Backend, ThreadsafeBackend
 from schedo.tasks.current_job import CurrentJob, to_microseconds
@@ -168,7 +173,7 @@ class Schedo:
         if isinstance(function, str):
             raise TypeError(f"write @app.task(name={function!r}): name is a keyword argument")
         check_function(function)
-        name = read_name("/name", name or str(getattr(function, "__name__", "")))
+        name = read_task_name(name or str(getattr(function, "__name__", "")))
         defaults = make_job(name, options).spec.options
         spec = TaskSpec(name, function, Arguments(name, function), defaults, no_retry)
         self.registry.add_task(spec)

@@ -25,7 +25,7 @@ from schedo.core.built_in import BUILT_IN
 from schedo.core.model import JobSpec, ScheduleSpec
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_checked
-from schedo.protocol.fields import read_under
+from schedo.protocol.fields import read_name, read_under
 from schedo.protocol.jobs import JobRequest, JobTemplate
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.tasks.built_in import load_task
@@ -65,20 +65,41 @@ class ScheduleOptions(TaskOptions, total=False):
 
 def make_job(task: str, *layers: Mapping[str, Any]) -> JobTemplate:
     """Return a job without its payload; later layers override earlier ones. Raise Invalid."""
-    request = decode_checked(_render(task, layers), JobRequest)
-    if request.broadcast:
-        raise Invalid.field("/broadcast", "call the task's method broadcast() instead of enqueue()")
-    spec = request.to_spec()
-    _check_event_job(spec)
+    try:
+        request = decode_checked(_render(task, layers), JobRequest)
+        if request.broadcast:
+            detail = "call the task's method broadcast() instead of enqueue()"
+            raise Invalid.field("/broadcast", detail)
+        spec = request.to_spec()
+        _check_event_job(spec)
+    except Invalid as error:
+        raise _name_options(f"task {task!r}", error) from None
     return JobTemplate(request, spec)
 
 
 def make_schedule(name: str, task: str, payload: bytes, *layers: Mapping[str, Any]) -> ScheduleSpec:
     """Return the spec of a schedule; later layers override earlier ones. Raise Invalid."""
-    request = decode_checked(_render(task, layers), ScheduleRequest)
-    spec = msgspec.structs.replace(request, payload=msgspec.Raw(payload)).to_spec(name)
-    _check_event_job(spec.job)
+    try:
+        request = decode_checked(_render(task, layers), ScheduleRequest)
+        spec = msgspec.structs.replace(request, payload=msgspec.Raw(payload)).to_spec(name)
+        _check_event_job(spec.job)
+    except Invalid as error:
+        raise _name_options(f"schedule {name!r}", error) from None
     return spec
+
+
+def read_task_name(name: str) -> str:
+    """Return the name of a task; raise Invalid if it is none."""
+    try:
+        return read_name("/name", name)
+    except Invalid as error:
+        raise Invalid(f"the name of a task: {error.problems[0].detail}") from None
+
+
+def _name_options(owner: str, error: Invalid) -> Invalid:
+    """Return the error with the names of options, as in "retry.factor", in place of pointers."""
+    places = (f"{p.pointer[1:].replace('/', '.')}: {p.detail}" for p in error.problems)
+    return Invalid(f"{owner}: {'; '.join(places) or error}", *error.problems)
 
 
 def _check_event_job(spec: JobSpec) -> None:

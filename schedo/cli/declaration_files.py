@@ -24,8 +24,10 @@ from schedo.errors import Invalid, Problem
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.retries import RetryResponse
 from schedo.protocol.schedules import ScheduleRequest
+from schedo.suggestions import suggest
 
 _KINDS = ("schedules", "queues")
+_KEYS = ("owner", *_KINDS)
 # An export begins each schedule with its rule and its task.
 _FIRST_FIELDS = ("cron", "every", "at", "tz", "task", "payload")
 _WITH_DEFAULTS = ("retry", "dst")  # objects whose members may be left out
@@ -76,8 +78,9 @@ def read_declaration(path: str) -> DeclarationFile:
     if not isinstance(document, dict):
         raise Invalid(f"{path}: it must contain an object")
     for key in document:
-        if key not in ("owner", *_KINDS):
-            raise _fail(path, Problem(str(key), f"the keys are owner, {', '.join(_KINDS)}"))
+        if key not in _KEYS:
+            detail = f"the keys are {', '.join(_KEYS)}{suggest(key, _KEYS)}"
+            raise _fail(path, Problem(key, detail))
     owner = document.get("owner")
     if owner is None:
         if path == "-":

@@ -18,6 +18,7 @@ import click
 from schedo.cli.connection import options_by_pointer, wants_json
 from schedo.cli.errors import Failure, describe_problem, explain
 from schedo.errors import Exit, SchedoError
+from schedo.suggestions import suggest
 
 
 class _Entry(NamedTuple):
@@ -79,13 +80,11 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand; for an unknown one, raise UsageError with similar names."""
+        """Find the subcommand; for an unknown one, raise UsageError with a similar name."""
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            similar = get_close_matches(args[0], COMMANDS)
-            hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
-            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+            raise click.UsageError(
+                f"there is no command {args[0]!r}{suggest(args[0], COMMANDS)}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

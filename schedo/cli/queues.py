@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from schedo.cli.tables import print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.client.messages import Record
 from schedo.client.sync import Client
+from schedo.suggestions import suggest
 
 _UNLIMITED = "unlimited"
 _DEFAULT = "default"
@@ -130,8 +130,7 @@ def pause(client: Client, name: str, is_json: bool, **options: Any) -> None:
     queue = client.pause_queue(name, **options)
     _show(queue, is_json)
     if name not in known:
-        similar = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {escape(similar[0])}?" if similar else ""
+        hint = escape(suggest(name, known))
         click.echo(
             f"schedo: warning: queue {escape(name)} has no jobs and no limits yet{hint}"
             f" (schedo queues resume {escape(name)} undoes it)",

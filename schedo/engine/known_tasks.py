@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from schedo.core.built_in import BUILT_IN
+from schedo.suggestions import suggest
 
 _NAMES_MAX = 20_000  # beyond that, every task counts as known
 
@@ -31,8 +32,4 @@ class KnownTasks:
 
     def describe_unknown(self, task: str) -> str:
         """Return in one sentence that the task is unknown, with a similar name if there is one."""
-        from difflib import get_close_matches  # imported here, because only a wrong name needs it
-
-        similar = get_close_matches(task, self._names, n=1)
-        hint = f"; did you mean {similar[0]!r}?" if similar else ""
-        return f"no application and no worker has a task {task!r}{hint}"
+        return f"no application and no worker has a task {task!r}{suggest(task, self._names)}"

@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from schedo.core.strict_json import decode_strictly
 from schedo.errors import Invalid
+from schedo.suggestions import suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -65,7 +66,8 @@ def point_at(message: str, kind: type[msgspec.Struct]) -> Invalid:
         name = field.group(1)[:_DETAIL_CHARACTERS_MAX]
         pointer += "/" + name.replace("~", "~0").replace("/", "~1")
         unknown = "unknown" in detail[:30]
-        detail = "there is no such field" if unknown else "this field is required"
+        hint = suggest(name, _list_fields(kind, steps)) if unknown else ""
+        detail = f"there is no such field{hint}" if unknown else "this field is required"
     else:
         detail = _TYPES.sub(_render_types, detail)
     # A field's name may look like part of the message, so neither part is trusted to be short.
@@ -82,16 +84,28 @@ def _render_types(match: re.Match[str]) -> str:
     return " or ".join(_JSON_NAMES.get(name, name) for name in names)
 
 
+def _list_fields(kind: type[msgspec.Struct], steps: list[str]) -> Iterator[str]:
+    """Yield the names of the fields at a place in a request."""
+    for place in _find_types(kind, steps):
+        if isinstance(place, inspect.StructType):
+            yield from (field.encode_name for field in place.fields)
+
+
 def _list_choices(kind: type[msgspec.Struct], steps: list[str]) -> Iterator[str]:
     """Yield the values that are allowed at a place in a request."""
-    places = _alternatives(inspect.type_info(kind))
-    for step in steps:
-        places = [inner for place in places for inner in _descend(place, step)]
-    for place in places:
+    for place in _find_types(kind, steps):
         if isinstance(place, inspect.LiteralType):
             yield from map(str, place.values)
         if isinstance(place, inspect.EnumType):
             yield from (str(choice.value) for choice in place.cls)
+
+
+def _find_types(kind: type[msgspec.Struct], steps: list[str]) -> list[inspect.Type]:
+    """Return the types that a place in a request may have."""
+    places = _alternatives(inspect.type_info(kind))
+    for step in steps:
+        places = [inner for place in places for inner in _descend(place, step)]
+    return places
 
 
 def _alternatives(place: inspect.Type) -> list[inspect.Type]:

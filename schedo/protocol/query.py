@@ -19,6 +19,7 @@ from schedo.core.states import State
 from schedo.errors import BadRequest, Invalid, Problem
 from schedo.protocol import fields
 from schedo.protocol.times import parse_duration, parse_instant, render_duration
+from schedo.suggestions import suggest
 
 _PARAMETERS_MAX = 32
 LIMIT_DEFAULT = 50
@@ -57,8 +58,8 @@ def parse_query(text: bytes, known: Collection[str]) -> Values:
     values: dict[str, str] = {}
     for name, value in pairs:
         if name not in known:
-            takes = ", ".join(sorted(known)) or "none"
-            raise bad_parameter(name[:40], f"there is no such parameter here; known are: {takes}")
+            hint = suggest(name, known) or f"; known are: {', '.join(sorted(known)) or 'none'}"
+            raise bad_parameter(name[:40], f"there is no such parameter here{hint}")
         if name in values:
             raise bad_parameter(name, "the parameter occurs twice")
         values[name] = value

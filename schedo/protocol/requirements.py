@@ -19,6 +19,7 @@ from schedo.core.requirements import Condition, Op, Preference, Requirements, Re
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Name
+from schedo.suggestions import suggest
 
 LABELS_MAX = 64
 LABEL_BYTES_MAX = 256
@@ -26,6 +27,7 @@ RESOURCES_MAX = 32
 AMOUNT_MAX = 10**15  # as thousandths it still fits into 64 bits
 PREFERENCES_MAX = 32
 WEIGHT_MAX = 1_000_000
+_PREFERENCE_FIELDS = ("labels", "weight")
 _OPERATORS: tuple[str, ...] = get_args(Op)
 _ORDERS = frozenset({">", ">=", "<", "<="})
 _LISTS = frozenset({"in", "not in"})
@@ -215,8 +217,9 @@ def _read_preference(pointer: str, entry: dict[str, Any], weight: float) -> Pref
     if not isinstance(labels, dict):
         raise Invalid.field(f"{pointer}/labels", "this must be an object of labels")
     for name in entry:
-        if name not in ("labels", "weight"):
-            raise Invalid.field(f"{pointer}/{escape(name)}", "there is no such field")
+        if name not in _PREFERENCE_FIELDS:
+            detail = f"there is no such field{suggest(name, _PREFERENCE_FIELDS)}"
+            raise Invalid.field(f"{pointer}/{escape(name)}", detail)
     weight = entry.get("weight", weight)
     if isinstance(weight, bool) or not isinstance(weight, int | float):
         raise Invalid.field(f"{pointer}/weight", "this must be a number")

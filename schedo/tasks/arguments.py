@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from schedo.core import limits
+from schedo.suggestions import suggest
 
 _Kind = inspect.Parameter
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -82,7 +83,10 @@ class Arguments:
         unknown = [name for name in names if name not in self._known]
         if unknown and self._rest is None:
             known = ", ".join(self._known) or "none"
-            raise TypeError(f"task {self._task!r} has no argument {unknown[0]!r}; it has {known}")
+            raise TypeError(
+                f"task {self._task!r} has no argument {unknown[0]!r}; it has {known}"
+                f"{suggest(unknown[0], self._known)}"
+            )
 
     def read(self, payload: bytes) -> dict[str, Any]:
         """Return the keyword arguments in a payload (null means none), or raise BadPayload."""

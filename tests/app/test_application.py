@@ -81,20 +81,22 @@ def test_only_retries_as_a_number_leaves_out_the_first_attempt(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delay": "soon"}, "/delay: 'soon' is not a duration"),
+        ({"delay": "soon"}, "task 'add': delay: 'soon' is not a duration"),
         ({"delay": 1, "run_at": "2027-01-15T08:00:00Z"}, "give delay or run_at, not both"),
         ({"run_at": datetime(2027, 1, 15)}, "has no time zone"),  # noqa: DTZ001
-        ({"priority": 10}, "/priority"),
-        ({"queue": "a b"}, "/queue"),
-        ({"retries": -1}, "/retry: the attempts must be 1 to 100"),
-        ({"retries": 100}, "/retry: the attempts must be 1 to 100"),
-        ({"retries": "often"}, "/retry: 'often' is no preset"),
-        ({"retries": True}, "/retries"),
-        ({"retries": 2, "retry": 3}, "/retries: give either retries or retry, not both"),
-        ({"broadcast": True}, "/broadcast: call the task's method broadcast()"),
-        ({"timeout": 0}, "/timeout"),
-        ({"unique": ""}, "/unique"),
-        ({"colour": "red"}, "/colour: there is no such field"),
+        ({"priority": 10}, "task 'add': priority"),
+        ({"queue": "a b"}, "task 'add': queue"),
+        ({"retries": -1}, "task 'add': retry: the attempts must be 1 to 100"),
+        ({"retries": 100}, "task 'add': retry: the attempts must be 1 to 100"),
+        ({"retries": "often"}, "task 'add': retry: 'often' is no preset"),
+        ({"retries": True}, "task 'add': retries"),
+        ({"retries": 2, "retry": 3}, "task 'add': retries: give either retries or retry, not both"),
+        ({"broadcast": True}, "task 'add': broadcast: call the task's method broadcast()"),
+        ({"timeout": 0}, "task 'add': timeout"),
+        ({"unique": ""}, "task 'add': unique"),
+        ({"colour": "red"}, "task 'add': colour: there is no such field"),
+        ({"retrys": 3}, "task 'add': retrys: there is no such field; did you mean retry?"),
+        ({"retry": {"factr": 2}}, "retry.factr: there is no such field; did you mean factor?"),
         ({"meta": {"x": object()}}, "cannot be written as JSON"),
     ],
 )
@@ -105,6 +107,17 @@ def test_a_bad_option_is_refused_by_name(
         example.add.options(**options)
 
     assert message in str(caught.value)
+
+
+def test_a_bad_option_of_a_schedule_is_refused_with_the_name_of_the_schedule() -> None:
+    app = Schedo()
+
+    def work() -> None: ...
+
+    with pytest.raises(Invalid, match=r"schedule 'nightly': cron: there are 4 fields; write"):
+        app.cron("0 9 * *", name="nightly")(work)
+    with pytest.raises(Invalid, match=r"overlp: there is no such field; did you mean overlap\?"):
+        Schedo().every("1h", overlp="skip")(work)  # type: ignore[call-arg]
 
 
 def test_a_schedule_can_be_declared_on_a_task_or_on_a_function() -> None:
@@ -149,7 +162,7 @@ def test_an_invalid_declaration_is_refused_at_once() -> None:
         app.task(name="send")(lambda: None)
     with pytest.raises(TypeError, match=r"write @app\.task\(name='email'\)"):
         app.task("email")(lambda: None)  # type: ignore[call-overload]
-    with pytest.raises(Invalid, match="/name: '<lambda>'"):
+    with pytest.raises(Invalid, match="the name of a task: '<lambda>': a name is"):
         app.task(lambda: None)
     with pytest.raises(Invalid, match="no such field"):
         app.task(colour="red")(print)  # type: ignore[call-overload]
@@ -184,7 +197,7 @@ def test_a_wrong_payload_of_an_event_job_is_refused_where_it_is_declared() -> No
 
     wrong: EventJob = {"task": "http", "payload": {"url": "hooks.test"}}
 
-    with pytest.raises(Invalid, match="/on_failure/payload/url"):
+    with pytest.raises(Invalid, match=r"task 'sync': on_failure\.payload\.url: "):
         app.task(name="sync", on_failure=wrong)(lambda: None)
 
 

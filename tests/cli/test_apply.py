@@ -145,7 +145,10 @@ def test_an_error_of_the_server_names_the_file_the_entry_and_the_field(
     ("text", "error"),
     [
         ("[schedules.a", "at the end of a table declaration"),
-        ("[schedule.a]", "schedule: the keys are owner, schedules, queues"),
+        (
+            "[schedule.a]",
+            "schedule: the keys are owner, schedules, queues; did you mean schedules?",
+        ),
         ("schedules = 1", "schedules: it must be a table with an entry by name"),
         ("[queues]\nmail = 4", "queues.mail: it must be a table of fields"),
         ('owner = "code:x"', 'owner: it must be a text "file:NAME"'),

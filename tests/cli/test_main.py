@@ -101,12 +101,12 @@ def test_the_help_names_every_command(schedo: Call) -> None:
     assert all(f"\n  {name} " in result.stdout for name in COMMANDS)
 
 
-def test_an_unknown_command_is_exit_code_2_with_similar_names(schedo: Call) -> None:
+def test_an_unknown_command_is_exit_code_2_with_a_similar_name(schedo: Call) -> None:
     result = schedo("jbos")
 
     assert result.exit_code == 2
-    assert "No such command 'jbos'. Did you mean 'jobs'?" in result.stderr
-    assert "Did you mean" not in schedo("qqqqqq").stderr
+    assert "there is no command 'jbos'; did you mean jobs?" in result.stderr
+    assert "did you mean" not in schedo("qqqqqq").stderr
 
 
 def test_an_error_is_json_with_json(server: FakeServer, schedo: Call) -> None:

@@ -137,3 +137,23 @@ def test_the_error_for_an_unknown_choice_names_the_choices(
         read_job(**fields)
 
     assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"retrys": 3}, "/retrys: there is no such field; did you mean retry?"),
+        ({"retry": {"max_attemps": 3}}, "/retry/max_attemps: there is no such field; did you mean"),
+        ({"unique": {"key": "k", "fro": "1h"}}, "/unique/fro: there is no such field; did you"),
+        ({"on_failure": {"task": "a", "qeue": "b"}}, "/on_failure/qeue: there is no such field;"),
+        ({"prefer": [{"labels": {}, "wait": 1}]}, "did you mean weight?"),
+        ({"colour": "red"}, "/colour: there is no such field"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_a_similar_name(
+    fields: dict[str, object], place: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_job(**fields)
+
+    assert place in str(caught.value)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from schedo.errors import BadRequest
-from schedo.protocol.query import parse_name_cursor, parse_number_cursor, render_cursor
+from schedo.protocol.query import parse_name_cursor, parse_number_cursor, parse_query, render_cursor
+
+
+def test_an_unknown_parameter_is_refused_with_a_similar_or_with_all_names() -> None:
+    with pytest.raises(BadRequest, match=r"no such parameter here; did you mean state\?"):
+        parse_query(b"stat=queued", ("state", "queue"))
+    with pytest.raises(BadRequest, match="no such parameter here; known are: queue, state"):
+        parse_query(b"colour=red", ("state", "queue"))
 
 
 def test_a_cursor_is_read_back_as_its_position() -> None:

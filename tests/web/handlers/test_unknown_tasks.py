@@ -12,7 +12,7 @@ from schedo.web.context import STRICT_AFTER_US
 from schedo.web.settings import WebSettings
 from tests.web.world import World
 
-HINT = "no application and no worker has a task 'reprot'; did you mean 'report'?"
+HINT = "no application and no worker has a task 'reprot'; did you mean report?"
 WARNING = f"{HINT}; its jobs wait until a worker has it"
 JOB = {"task": "reprot"}
 
