@@ -120,13 +120,15 @@ class DeclareSchedules(Command[list[Declared]], frozen=True):
 
     The owner takes over a schedule of another owner. removed: names; a schedule of another owner
     stays. keeps_edits: a schedule that was changed by hand stays as it is while the owner declares
-    what it declared before.
+    what it declared before. check: raises Forbidden for a record that the caller may not "replace"
+    or "delete", which is its first argument.
     """
 
     owner: str
     specs: Sequence[ScheduleSpec]
     removed: Sequence[str] = ()
     keeps_edits: bool = False
+    check: Callable[[str, Schedule], None] | None = None
 
 
 class ScheduleCommand(Command[R], frozen=True):

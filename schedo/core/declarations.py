@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from schedo.core.commands import DeclareSchedules, PutEffect
@@ -24,3 +26,15 @@ def plan_declaration(
     if command.keeps_edits and known.owner == command.owner and known.declared == spec:
         return PutEffect.KEPT
     return PutEffect.UNCHANGED if works_as(known, spec) else PutEffect.CHANGED
+
+
+def check_declaration(
+    command: DeclareSchedules, replaced: Iterable[Schedule | None], removed: Iterable[Schedule]
+) -> None:
+    """Raise Forbidden if the caller may not replace or delete one of the current records."""
+    if command.check is None:
+        return
+    for schedule in filter(None, replaced):
+        command.check("replace", schedule)
+    for schedule in removed:
+        command.check("delete", schedule)

@@ -28,7 +28,7 @@ from schedo.core.commands import (
     UnblockNext,
     UnblockRun,
 )
-from schedo.core.declarations import plan_declaration, works_as
+from schedo.core.declarations import check_declaration, plan_declaration, works_as
 from schedo.core.expectation_table import Expectations
 from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
@@ -128,10 +128,11 @@ class ScheduleCommands:
             return Needs(loads)
         self._expectations.check_room(command.specs)
         known = {n: self._table.track(s) for n, s in found.items() if isinstance(s, Schedule)}
-        put = [self._declare_one(known.get(s.name), s, command, now) for s in command.specs]
         owned = [
             known[n] for n in command.removed if n in known and known[n].owner == command.owner
         ]
+        check_declaration(command, (known.get(spec.name) for spec in command.specs), owned)
+        put = [self._declare_one(known.get(s.name), s, command, now) for s in command.specs]
         for schedule in owned:
             self._delete(schedule, DeleteSchedule(schedule.name), now)
         return put + [Declared(PutEffect.REMOVED, schedule, schedule) for schedule in owned]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect, ResetSchedule
-from schedo.core.declarations import plan_declaration
+from schedo.core.declarations import check_declaration, plan_declaration
 from schedo.core.model import Schedule
 from schedo.engine.loop import EngineLoop
 from schedo.store.base import Store
@@ -27,18 +27,20 @@ class Declarations:
     async def preview(
         self, command: DeclareSchedules, known: Mapping[str, Schedule | None]
     ) -> list[Declared]:
-        """Return what the command would do, given the current records; change nothing."""
+        """Return what the command would do, given the current records; change nothing.
+
+        Raise Forbidden as `put` would.
+        """
+        found = [await self.find(name) for name in command.removed]
+        removed = [each for each in found if each is not None and each.owner == command.owner]
+        check_declaration(command, known.values(), removed)
         now = self._loop.clock.now()
         done = []
         for spec in command.specs:
             before = known[spec.name]
             effect = plan_declaration(before, spec, command)
             done.append(Declared(effect, before or Schedule(0, spec, now, now, now, None), before))
-        for name in command.removed:
-            removed = await self.find(name)
-            if removed is not None:
-                done.append(Declared(PutEffect.REMOVED, removed, removed))
-        return done
+        return done + [Declared(PutEffect.REMOVED, schedule, schedule) for schedule in removed]
 
     async def find(self, name: str) -> Schedule | None:
         """Return the current record of the schedule, or None."""

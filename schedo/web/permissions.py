@@ -100,13 +100,10 @@ class TokenPermission:
                 f" token {self.name!r} has the role worker and may only name tasks of applications"
             )
 
-    def check_declaration(
-        self, owner: str, specs: Iterable[ScheduleSpec], known: Mapping[str, Schedule | None]
-    ) -> None:
+    def check_declaration(self, owner: str, specs: Iterable[ScheduleSpec]) -> None:
         """Raise Forbidden unless a worker's token may declare these schedules.
 
-        They are of code, run tasks of applications, and take no schedule from another owner. They
-        replace no schedule that the token could not declare.
+        They are of code, and run tasks of applications.
         """
         if self.role is not Role.WORKER:
             return
@@ -118,21 +115,21 @@ class TokenPermission:
                 raise Forbidden(f"{who} may not schedule the task {spec.job.task!r}")
             for event in _event_jobs(spec):
                 self.check_event_job(spec.job.task, event.task)
-            before = known[spec.name]
-            if before is None:
-                continue
-            if before.owner != owner:
-                raise Forbidden(
-                    f"{who} may not take over the schedule {spec.name!r}, which belongs to"
-                    f" {before.owner!r}; delete it, or declare it with another token"
-                )
-            self.check_declared("replace", before)
 
-    def check_declared(self, verb: str, schedule: Schedule) -> None:
-        """Raise Forbidden unless a worker's token could have declared the schedule itself."""
+    def check_declared(self, owner: str, verb: str, schedule: Schedule) -> None:
+        """Raise Forbidden unless a worker's token could have declared the schedule itself.
+
+        It takes no schedule from another owner.
+        """
         job = (schedule.declared or schedule.spec).job
         if self.role is not Role.WORKER:
             return
+        if schedule.owner != owner:
+            raise Forbidden(
+                f"the token {self.name!r} has the role worker and may not take over the schedule"
+                f" {schedule.name!r}, which belongs to {schedule.owner!r}; delete it, or declare it"
+                " with another token"
+            )
         if job.task in BUILT_IN or not self.allows(job.queue, job.task):
             raise Forbidden(
                 f"the token {self.name!r} may not {verb} the schedule {schedule.name!r}: its jobs"

@@ -15,6 +15,7 @@ from schedo.core.commands import (
 )
 from schedo.core.declarations import plan_declaration
 from schedo.core.model import Overlap, Schedule, ScheduleSpec
+from schedo.errors import Forbidden, SchedoError
 from tests.core.builders import MINUTE, make_schedule_spec
 from tests.core.scheduled import made
 from tests.core.server import Server
@@ -191,3 +192,25 @@ def test_a_reset_puts_what_the_owner_declared_last() -> None:
 
     _, effect = send(server, ResetSchedule("s"))
     assert effect is PutEffect.UNCHANGED
+
+
+def test_a_declaration_that_its_check_refuses_changes_nothing() -> None:
+    server = Server()
+    declare(server, make_schedule_spec(name="old"), make_schedule_spec(name="a"))
+    checked: list[tuple[str, str]] = []
+
+    def refuse(verb: str, schedule: Schedule) -> None:
+        checked.append((verb, schedule.name))
+        if verb == "delete":
+            raise Forbidden("no")
+
+    specs = [make_schedule_spec(name="a", paused=True), make_schedule_spec(name="new")]
+    command = DeclareSchedules(CODE, specs, ["old", "gone"], check=refuse)
+    refusals: list[SchedoError] = []
+    server.send(command, MINUTE, refused=refusals.append)
+    server.round(MINUTE)
+
+    assert checked == [("replace", "a"), ("delete", "old")]
+    assert [type(each) for each in refusals] == [Forbidden]
+    [kept] = declare(server, make_schedule_spec(name="a"), removed=("new",))
+    assert kept.effect is PutEffect.UNCHANGED

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from schedo.client.tokens import check_token
+from schedo.core.commands import Declared, DeclareSchedules
 from schedo.errors import Invalid
 from schedo.protocol.roles import Role
 from schedo.web.permissions import TokenPermission, digest, parse_tokens
 from schedo.web.settings import WebSettings
+from tests.core.builders import make_schedule_spec, make_spec
 from tests.web.world import Reply, World
 
 ADMIN = "admin-token-0123456789abcdef"
@@ -116,6 +118,31 @@ async def test_a_change_by_hand_does_not_take_a_schedule_away_from_it(world: Wor
     put = await declare(world, RESIZE)
 
     assert [reply.json()["schedules"][0]["effect"] for reply in (kept, put)] == ["kept", "changed"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "verb"),
+    [({"schedules": [{**RESIZE, "name": "theirs"}]}, "replace"), ({"prune": True}, "delete")],
+)
+async def test_it_is_judged_by_what_another_declaration_has_put_just_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], verb: str
+) -> None:
+    theirs = make_schedule_spec("theirs", job=make_spec(task="mail"))
+    assert (await declare(world, {**RESIZE, "name": "theirs"})).status == 200
+    put = world.engine.declarations.put
+
+    async def put_after(command: DeclareSchedules) -> list[Declared]:
+        await put(DeclareSchedules(CODE, [theirs]))
+        return await put(command)
+
+    monkeypatch.setattr(world.engine.declarations, "put", put_after)
+    reply = await declare(world, **{"schedules": [{**RESIZE, "name": "new"}]} | fields)
+
+    assert (reply.status, reply.code) == (403, "forbidden"), reply.body
+    assert f"may not {verb} the schedule 'theirs'" in reply.json()["detail"]
+    headers = [("authorization", f"Bearer {ADMIN}")]
+    listed = (await world.get("/v1/schedules", headers)).json()["items"]
+    assert [(each["name"], each["task"]) for each in listed] == [("theirs", "mail")]
 
 
 async def test_a_worker_without_that_right_declares_nothing(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,10 +28,8 @@ from schedo.protocol.declarations import (
     show_queue,
 )
 from schedo.protocol.masking import reuse_payload
-from schedo.protocol.roles import Role
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
-from schedo.web.permissions import TokenPermission
 
 _BYTES = 8_388_608  # claimed for the records that the declared ones are compared with
 
@@ -49,27 +48,18 @@ async def declare(context: AppContext, request: Request) -> Response:
     if problems:
         text = "; ".join(f"{each.pointer}: {each.detail}" for each in problems)
         raise Invalid(f"nothing was changed: {text}", *problems)
-    undeclared = await context.engine.declarations.find_undeclared(
-        declaration.owner, {spec.name for spec in specs}
-    )
+    owner, check = declaration.owner, None
     if request.permission is not None:
-        request.permission.check_declaration(declaration.owner, specs, known)
-        if declaration.prune:
-            await _check_removed(context, request.permission, undeclared)
+        request.permission.check_declaration(owner, specs)
         if queues:
             request.permission.check_queues()
-    return await _carry_out(context, declaration, specs, queues, known, undeclared)
-
-
-async def _check_removed(
-    context: AppContext, permission: TokenPermission, names: Sequence[str]
-) -> None:
-    """Raise Forbidden if the token may not delete one of the schedules."""
-    if permission.role is Role.WORKER:
-        for name in names:
-            schedule = await context.engine.declarations.find(name)
-            if schedule is not None:
-                permission.check_declared("delete", schedule)
+        check = partial(request.permission.check_declared, owner)
+    undeclared = await context.engine.declarations.find_undeclared(
+        owner, {spec.name for spec in specs}
+    )
+    removed = undeclared if declaration.prune else []
+    command = DeclareSchedules(owner, specs, removed, declaration.keep_edits, check)
+    return await _carry_out(context, declaration, command, queues, known, undeclared)
 
 
 async def _load(context: AppContext, entries: Sequence[ScheduleEntry]) -> Known:
@@ -136,14 +126,12 @@ def _place(pointer: str, error: SchedoError) -> tuple[Problem, ...]:
 async def _carry_out(
     context: AppContext,
     declaration: DeclarationRequest,
-    specs: Sequence[ScheduleSpec],
+    command: DeclareSchedules,
     queues: Mapping[str, dict[str, Any]],
     known: Known,
     undeclared: Sequence[str],
 ) -> Response:
-    engine, owner = context.engine, declaration.owner
-    removed = undeclared if declaration.prune else []
-    command = DeclareSchedules(owner, specs, removed, declaration.keep_edits)
+    engine, owner = context.engine, command.owner
     before = {name: engine.get_queue(name) for name in queues}
     after = {name: queue.changed(**queues[name]) for name, queue in before.items()}
     if declaration.dry_run:
@@ -154,7 +142,7 @@ async def _carry_out(
         # All of them are applied in one turn.
         await asyncio.gather(put, *(engine.change_queue(name, **queues[name]) for name in changed))
         done = put.result()
-    wanted = {spec.name: spec for spec in specs}
+    wanted = {spec.name: spec for spec in command.specs}
     response = DeclarationResponse(
         owner,
         [_describe(context, owner, each, wanted.get(each.schedule.name)) for each in done],
