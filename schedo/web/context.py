@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,21 +57,31 @@ class AppContext:
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
 
-    def check_work(self, request: Request, spec: JobSpec) -> None:
-        """Refuse a job beyond the token, one that no worker may run, or a payload that is wrong."""
+    def check_work(
+        self, request: Request, spec: JobSpec, offered: Collection[str] = frozenset()
+    ) -> None:
+        """Refuse a job beyond the token, one that no worker may run, or a payload that is wrong.
+
+        offered: the tasks of a worker that is not registered yet.
+        """
         request.check_job(spec.queue, spec.task)
-        if spec.task not in self.worker_tasks and not may_run(spec.task, self.settings.permissions):
-            raise ShellDisabled(
-                "neither this server nor a worker may run commands; "
-                "start one of them with --allow-shell"
-            )
-        if self.settings.is_strict and spec.task not in self.engine.tasks and self._is_settled():
-            raise Invalid.field("/task", self.engine.tasks.describe_unknown(spec.task))
+        if spec.task not in offered:
+            self._check_task(spec.task)
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
         if spec.options.on_failure is not None:
             self.check_event_job(request, "/on_failure", spec.options.on_failure)
+
+    def _check_task(self, task: str) -> None:
+        """Refuse a task that no worker may run, and on a strict server one that none has."""
+        if task not in self.worker_tasks and not may_run(task, self.settings.permissions):
+            raise ShellDisabled(
+                "neither this server nor a worker may run commands; "
+                "start one of them with --allow-shell"
+            )
+        if self.settings.is_strict and task not in self.engine.tasks and self._is_settled():
+            raise Invalid.field("/task", self.engine.tasks.describe_unknown(task))
 
     def _is_settled(self) -> bool:
         """Whether the workers of an earlier server have had the time to connect again."""
@@ -93,9 +103,11 @@ class AppContext:
         jobs = [job for job in (spec.job, expect.on_miss, expect.on_back) if job is not None]
         return list(dict.fromkeys(text for job in jobs for text in self.warn_of_unknown(job)))
 
-    def check_event_job(self, request: Request, pointer: str, spec: JobSpec) -> None:
+    def check_event_job(
+        self, request: Request, pointer: str, spec: JobSpec, offered: Collection[str] = frozenset()
+    ) -> None:
         """Check the job of an event as check_work does; its field is at the pointer."""
-        read_under(pointer, lambda: self.check_work(request, spec))
+        read_under(pointer, lambda: self.check_work(request, spec, offered))
 
     def check_schedule(self, request: Request, spec: ScheduleSpec) -> None:
         """Check the jobs of a schedule and of its events as check_work does."""

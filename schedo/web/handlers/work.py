@@ -121,9 +121,9 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
             return known.spec
     elif request.permission is not None and request.permission.role is Role.WORKER:
         _check_name(context, spec.id, request.permission, known)
+    _check_event_jobs(context, request, spec)
     context.engine.tasks.note(spec.tasks)
     context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
-    _check_event_jobs(context, request, spec)
     spec = _share_parts(spec)
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
     return spec
@@ -137,7 +137,9 @@ def _check_event_jobs(context: AppContext, request: Request, spec: WorkerSpec) -
             continue
         if request.permission is not None:
             request.permission.check_event_job(task, on_failure.task)
-        context.check_event_job(request, f"/task_defaults/{escape(task)}/on_failure", on_failure)
+        offered = {on_failure.task} - BUILT_IN.keys() if spec.tasks is None else spec.tasks
+        pointer = f"/task_defaults/{escape(task)}/on_failure"
+        context.check_event_job(request, pointer, on_failure, offered)
 
 
 def _forget_spec(context: AppContext, name: str) -> None:

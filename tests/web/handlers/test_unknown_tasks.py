@@ -120,3 +120,30 @@ async def test_a_strict_server_accepts_it_while_workers_may_be_connecting_again(
         assert (await world.post("/v1/jobs", JOB)).status == 201
         world.clock.stall(STRICT_AFTER_US + 1)
         assert (await world.post("/v1/jobs", JOB)).status == 422
+
+
+def registration(event_task: str) -> dict[str, Any]:
+    defaults = {"reprot": {"on_failure": {"task": event_task, "payload": {}}}}
+    return {"worker": "w1", "tasks": ["reprot", "shell"], "wait": 0, "task_defaults": defaults}
+
+
+async def test_a_registration_that_is_refused_makes_no_task_known(strict: World) -> None:
+    refused = await strict.post("/v1/work", registration("alret"))
+
+    assert refused.status == 422
+    assert refused.json()["errors"][0]["pointer"] == "/task_defaults/reprot/on_failure/task"
+    assert (await strict.post("/v1/jobs", JOB)).status == 422
+    command = await strict.post("/v1/jobs", {"task": "shell", "payload": {"command": "true"}})
+    assert (command.status, command.code) == (403, "shell-disabled")
+
+
+@pytest.mark.parametrize("event_task", ["reprot", "report", "shell"])
+async def test_a_worker_may_name_its_own_tasks_for_failures(strict: World, event_task: str) -> None:
+    assert (await strict.post("/v1/work", registration(event_task))).status == 200
+    assert (await strict.post("/v1/jobs", JOB)).status == 201
+
+
+async def test_a_worker_of_any_task_may_name_each_task_for_failures(strict: World) -> None:
+    fields = {**registration("unheard-of"), "tasks": None}
+
+    assert (await strict.post("/v1/work", fields)).status == 200
