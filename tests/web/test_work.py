@@ -272,6 +272,7 @@ PLAIN_LEASE = {
     "payload": {"n": 1},
     "scheduled_for": "2026-11-20T11:04:05.000000Z",
     "trigger": "submit",
+    "max_attempts": 1,
 }
 
 
