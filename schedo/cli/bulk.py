@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _POLL_S = 0.3
 _LINE_EVERY_S = 10.0  # where no bar can be drawn
 _BAR_CHARACTERS = 30
+_ERROR_CHARACTERS = 40
 _DONE = {"cancel": "cancelled", "retry": "queued again", "run": "made due", "delete": "deleted"}
 ACTIVE = ("counting", "running")
 
@@ -146,6 +147,8 @@ class _Progress:
         if self._is_quiet:
             return
         text = render_progress(operation)
+        if "error" in operation:  # the line of a bar must not wrap
+            text += f"; trying again: {escape(operation['error'])[:_ERROR_CHARACTERS]}"
         if self._is_drawn:
             click.echo(f"\r{make_printable(_bar(operation))} {text}\x1b[K", nl=False, err=True)
             self._is_open = True
@@ -196,4 +199,6 @@ def _outcome(operation: Record) -> list[str]:
         text += f", {operation['failed']:,} could not be changed:"
     if operation["state"] == "cancelled":
         text = f"the operation was cancelled: {text}"
+    if operation["state"] == "failed":
+        text = f"the operation failed: {escape(operation['error'])}; {text}"
     return [text, *(f"  {escape(error['message'])}" for error in operation["errors"])]

@@ -41,6 +41,7 @@ class BulkState(StrEnum):
     DONE = "done"
     CANCELLED = "cancelled"
     REFUSED = "refused"  # more jobs matched than it may change; it has changed none
+    FAILED = "failed"  # it could not go on; the jobs that it has changed stay changed
 
 
 class BulkError(msgspec.Struct, frozen=True):
@@ -71,6 +72,8 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     skipped: int = 0  # they were gone, or no longer matched
     failed: int = 0
     errors: tuple[BulkError, ...] = ()  # the first ones
+    failures: int = 0  # steps that failed as a whole since the last one that did not
+    error: str | None = None  # of the last of them
     ended_at: int | None = None
 
     @property

@@ -48,5 +48,11 @@ class StepBulk(BulkCommand, frozen=True):
     before: int | None
 
 
+class FailedBulk(BulkCommand, frozen=True):
+    """Note that a step failed as a whole; after BULK_FAILURES_MAX in a row the operation fails."""
+
+    error: str
+
+
 class CancelBulk(BulkCommand, frozen=True):
     """Stop an operation; the jobs that it has changed stay changed. It may be repeated."""

@@ -13,12 +13,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from schedo.core.bulk import BulkAction, BulkError, BulkOperation, BulkState
-from schedo.core.bulk_commands import BeginBulk, CancelBulk, CountedBulk, DeleteJob, StepBulk
+from schedo.core.bulk_commands import (
+    BeginBulk,
+    CancelBulk,
+    CountedBulk,
+    DeleteJob,
+    FailedBulk,
+    StepBulk,
+)
 from schedo.core.commands import Cancel, RetryJob, RunNow
 from schedo.core.ids import IdSource, render_id
 from schedo.core.job_commands import JobCommands
 from schedo.core.job_table import JobTable
-from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT
+from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT, BULK_FAILURES_MAX
 from schedo.core.loads import Appliers, Loaded, LoadJobs, Needs
 from schedo.core.model import Job
 from schedo.errors import IllegalTransition, NotFound, Overloaded
@@ -43,6 +50,7 @@ class BulkOperations:
             BeginBulk: self._begin,
             CountedBulk: self._counted,
             StepBulk: self._step,
+            FailedBulk: self._failed,
             CancelBulk: self._cancel,
         }
 
@@ -81,7 +89,9 @@ class BulkOperations:
         operation = self._find(command.id)
         if operation.state is not BulkState.COUNTING:
             return operation
-        operation = replace(operation, total=command.total, state=BulkState.RUNNING)
+        operation = replace(
+            operation, total=command.total, state=BulkState.RUNNING, failures=0, error=None
+        )
         if operation.jobs_max is not None and command.total > operation.jobs_max:
             return self._end(operation, BulkState.REFUSED, now)
         return self._put(operation)
@@ -105,6 +115,15 @@ class BulkOperations:
         if command.before is None:
             return self._end(operation, BulkState.DONE, now)
         return self._put(replace(operation, before=command.before))
+
+    def _failed(self, command: FailedBulk, now: int, loaded: Loaded) -> BulkOperation:
+        operation = self._find(command.id)
+        if not operation.is_active:
+            return operation
+        operation = replace(operation, failures=operation.failures + 1, error=command.error)
+        if operation.failures < BULK_FAILURES_MAX:
+            return self._put(operation)
+        return self._end(operation, BulkState.FAILED, now)
 
     def _is_missing(self, job_id: int) -> bool:
         return self._jobs.find(job_id) is None
@@ -131,6 +150,8 @@ class BulkOperations:
             skipped=operation.skipped + skipped,
             failed=operation.failed + len(errors),
             errors=(*operation.errors, *errors)[:BULK_ERRORS_KEPT],
+            failures=0,
+            error=None,
         )
 
     def _find(self, number: int) -> BulkOperation:

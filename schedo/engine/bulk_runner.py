@@ -3,21 +3,33 @@
 The operations take turns. A search looks at some hundreds of jobs beside the commits, and each step
 is a command that waits for its commit, so a busy store slows the operations down. After each step
 there is a short pause, in which the other work catches up.
+
+If a step fails as a whole, the other operations go on and this one waits longer each time; its
+record counts the failures. The pauses are so long that an operation that meets a bug in each step
+fails before the bugs end the server (BUGS_MAX in failures.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
-from schedo.core.bulk_commands import BeginBulk, BulkCommand, CancelBulk, CountedBulk, StepBulk
+from schedo.core.bulk_commands import (
+    BeginBulk,
+    BulkCommand,
+    CancelBulk,
+    CountedBulk,
+    FailedBulk,
+    StepBulk,
+)
 from schedo.core.ids import render_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.limits import BULK_STEP_JOBS
 from schedo.engine.loop import EngineLoop
-from schedo.errors import SchedoError
+from schedo.errors import NotFound, Overloaded, SchedoError, StoreFull, Unavailable
 from schedo.store.base import Store
 
 log = logging.getLogger("schedo.engine")
@@ -25,7 +37,11 @@ log = logging.getLogger("schedo.engine")
 _FOUND_AT_ONCE = 500  # jobs of one search
 _EMPTY_SEARCHES_MAX = 20  # without a job, until their progress is made durable
 _PAUSE_S = 0.005
-_RETRY_S = 1.0
+_RETRY_S = (1.0, 5.0, 15.0, 60.0)  # after each failure of a step
+_CLOSED_S = 1.0  # while the engine takes no commands
+_ERROR_CHARACTERS_MAX = 1_000
+# The errors of a server that is busy, or whose disk is full: they pass.
+_PASSING = (Overloaded, StoreFull, Unavailable)
 _NAMES = ("queue", "task", "tag", "state")
 _OTHERS = (
     *("unique_key", "created_after", "created_before", "ended_after", "ended_before"),
@@ -42,6 +58,8 @@ class BulkRunner:
         self._store = store
         self._wake = asyncio.Event()
         self._last = 0  # the operation that had the last turn
+        self._failed: dict[int, str] = {}  # the errors that its records do not have yet, by id
+        self._retry_at: dict[int, float] = {}  # of operations whose last step failed
         self._task: asyncio.Task[None] | None = None
         # The jobs of all operations since the start, by action and what became of them.
         self.jobs: Counter[tuple[BulkAction, str]] = Counter()
@@ -70,6 +88,7 @@ class BulkRunner:
         """Stop an operation; the jobs that it has changed stay changed. Raise NotFound."""
         was_active = any(each.id == number for each in self._active())
         operation = await self._apply(CancelBulk(number))
+        self._retry_at.pop(number, None)
         if was_active:
             _log_end(operation)
         return operation
@@ -104,30 +123,55 @@ class BulkRunner:
     async def _run(self) -> None:
         while True:
             try:
+                if self._loop.failure is not None:
+                    await asyncio.sleep(_CLOSED_S)
+                    continue
+                await self._note_failures()
                 await self._take_turn()
-            except SchedoError as error:
-                log.warning("the operations are postponed: %s", error)
-                await asyncio.sleep(_RETRY_S)
-            except Exception:
-                log.exception("the operations are postponed after an internal error")
-                await asyncio.sleep(_RETRY_S)
+            except Exception as error:
+                is_expected = isinstance(error, SchedoError)
+                log.warning("the operations are postponed: %s", error, exc_info=not is_expected)
+                await asyncio.sleep(_CLOSED_S)
 
     async def _take_turn(self) -> None:
         """Let the next operation do some work; wait if there is none."""
-        if self._loop.failure is not None:
-            await asyncio.sleep(_RETRY_S)
-            return
+        now = asyncio.get_running_loop().time()
         active = self._active()
-        if not active:
+        ready = [each for each in active if self._retry_at.get(each.id, now) <= now]
+        if not ready:
             self._wake.clear()
-            await self._wake.wait()
+            pause_s = min((self._retry_at[each.id] - now for each in active), default=None)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause_s)
             return
-        operation = next((each for each in active if each.id > self._last), active[0])
+        operation = next((each for each in ready if each.id > self._last), ready[0])
         self._last = operation.id
+        try:
+            await self._continue(operation)
+        except _PASSING:
+            raise
+        except Exception as error:
+            self._failed[operation.id] = _describe_error(operation, error)
+
+    async def _note_failures(self) -> None:
+        """Make the failures durable; after too many in a row an operation ends."""
+        now = asyncio.get_running_loop().time()
+        while self._failed:
+            number, text = next(iter(self._failed.items()))
+            with contextlib.suppress(NotFound):  # it was cancelled, and is forgotten
+                operation = await self._apply(FailedBulk(number, text))
+                if operation.is_active:
+                    self._retry_at[number] = now + _RETRY_S[operation.failures - 1]
+                elif operation.state is BulkState.FAILED:
+                    _log_end(operation)
+            del self._failed[number]
+
+    async def _continue(self, operation: BulkOperation) -> None:
         if operation.state is BulkState.COUNTING:
             await self._count(operation)
         else:
             await self._change_some(operation)
+        self._retry_at.pop(operation.id, None)
 
     async def _count(self, operation: BulkOperation) -> None:
         """Count its jobs. From now on each search finds the jobs that match before it began."""
@@ -183,14 +227,25 @@ def _describe(operation: BulkOperation) -> tuple[str, str]:
     return render_id(operation.id), f"{operation.action} jobs with {' '.join(parts)}"
 
 
+def _describe_error(operation: BulkOperation, error: Exception) -> str:
+    """Log why a step failed, and return it as one sentence."""
+    is_expected = isinstance(error, SchedoError)
+    text = str(error) if is_expected else f"{type(error).__name__}: {error}"
+    number = render_id(operation.id)
+    log.warning("a step of operation %s failed: %s", number, text, exc_info=not is_expected)
+    return text[:_ERROR_CHARACTERS_MAX]
+
+
 def _log_end(operation: BulkOperation) -> None:
     """Log how the operation ended."""
-    log.info(
-        "operation %s is %s: %d jobs done, %d skipped, %d failed of %s",
+    log.log(
+        logging.ERROR if operation.state is BulkState.FAILED else logging.INFO,
+        "operation %s is %s: %d jobs done, %d skipped, %d failed of %s%s",
         render_id(operation.id),
         operation.state,
         operation.done,
         operation.skipped,
         operation.failed,
         "an unknown number" if operation.total is None else operation.total,
+        "" if operation.error is None else f"; {operation.error}",
     )

@@ -138,6 +138,10 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
     errors: list[BulkErrorResponse]
     searched_back_to: Instant
     total: int | UnsetType = UNSET
+    error: Annotated[
+        str | UnsetType,
+        Meta(description="Why its last step failed as a whole; five failures in a row end it."),
+    ] = UNSET
     ended_at: Instant | UnsetType = UNSET
     max_jobs: int | UnsetType = UNSET
     requested_by: str | UnsetType = UNSET
@@ -151,6 +155,7 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
             state=operation.state,
             created_at=render_instant(operation.created_at),
             total=or_unset(operation.total),
+            error=or_unset(operation.error),
             matched=operation.matched,
             done=operation.done,
             skipped=operation.skipped,

@@ -140,6 +140,24 @@ def test_an_operation_that_was_cancelled_says_what_is_done(
     assert result.stderr == "the operation was cancelled: 1 job cancelled\n"
 
 
+def test_an_operation_that_failed_says_why_and_what_is_done(
+    server: FakeServer, schedo: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "_LINE_EVERY_S", 0)
+    error = "ValueError: a bug"
+    arrange(
+        server,
+        operation(state="running", error=error, done=200, matched=200),
+        operation(state="failed", error=error, done=200),
+    )
+
+    result = schedo("jobs", "cancel", "--queue", "mail", "--yes")
+
+    assert result.exit_code == 1
+    assert "200 of 1,234 jobs; trying again: ValueError: a bug\n" in result.stderr
+    assert result.stderr.endswith(f"the operation failed: {error}; 200 jobs cancelled\n")
+
+
 def test_the_command_need_not_wait(server: FakeServer, schedo: Call) -> None:
     arrange(server)
 

@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
-from schedo.core.bulk_commands import BeginBulk, CancelBulk, CountedBulk, DeleteJob, StepBulk
+from schedo.core.bulk_commands import (
+    BeginBulk,
+    CancelBulk,
+    CountedBulk,
+    DeleteJob,
+    FailedBulk,
+    StepBulk,
+)
 from schedo.core.commands import Cancel, Invoke, RetryJob
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed, StopReason
-from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT
+from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT, BULK_FAILURES_MAX
 from schedo.core.model import Job
 from schedo.core.states import FINAL, State
 from schedo.errors import IllegalTransition, NotFound, Overloaded
@@ -344,3 +351,32 @@ def test_the_key_of_a_deleted_job_is_free_at_once(server: Server) -> None:
     assert other.id != job.id
     server.round(T1)
     assert [*server.store.jobs] == [other.id]
+
+
+def test_an_operation_fails_after_too_many_failures_in_a_row(server: Server) -> None:
+    operation = begin(server, CANCEL, task="work")
+    for count in range(1, BULK_FAILURES_MAX):
+        operation = server.apply(FailedBulk(operation.id, f"no {count}"), T1)
+        assert (operation.is_active, operation.failures, operation.error) == (
+            True,
+            count,
+            f"no {count}",
+        )
+
+    failed = server.apply(FailedBulk(operation.id, "the last"), T1)
+
+    assert (failed.state, failed.error, failed.ended_at) == (BulkState.FAILED, "the last", T1)
+    assert server.apply(FailedBulk(operation.id, "later"), T1) == failed
+    server.round(T1)
+    assert server.store.bulk_operations[operation.id] == failed
+
+
+def test_a_step_that_succeeds_ends_the_row_of_failures(server: Server) -> None:
+    server.submit_all([make_spec(delay_us=HOUR)] * 2)
+    server.round(T0)
+    operation = begin(server, CANCEL, task="work")
+    operation = server.apply(FailedBulk(operation.id, "no"), T1)
+
+    operation = step(server, operation, search(server, operation)[:1], is_last=False)
+
+    assert (operation.failures, operation.error, operation.done) == (0, None, 1)

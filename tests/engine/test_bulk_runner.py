@@ -12,13 +12,15 @@ import pytest
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
 from schedo.core.bulk_commands import BeginBulk
 from schedo.core.ids import render_id
+from schedo.core.job_commands import JobCommands
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed
-from schedo.core.limits import HOUR
+from schedo.core.limits import BULK_FAILURES_MAX, HOUR
 from schedo.core.model import Failure
 from schedo.core.states import State
 from schedo.engine import bulk_runner
-from schedo.errors import NotFound, StoreError
+from schedo.engine import failures as engine_failures
+from schedo.errors import NotFound, StoreError, StoreFull
 from tests.engine.world import World, running, spec
 from tests.store.steps import all_jobs
 
@@ -130,22 +132,135 @@ async def test_the_next_server_continues_where_the_last_one_was_killed(
 async def test_an_operation_continues_after_the_store_failed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_runner, "_RETRY_S", 0.01)
+    monkeypatch.setattr(bulk_runner, "_RETRY_S", AT_ONCE)
     async with running(path) as world:
         await submit(world, 300, delay_us=HOUR)
-        find = world.store.find_job_ids
-        failures = [StoreError("it flickered"), ValueError("a bug")]
-
-        async def fail(*arguments: Any) -> Any:
-            if failures:
-                raise failures.pop()
-            return await find(*arguments)
-
-        monkeypatch.setattr(world.store, "find_job_ids", fail)
+        failures = [StoreError("it flickered"), ValueError("a bug")] * 2
+        fail_searches(monkeypatch, world, failures)
         operation = await ended(world, (await begin(world, CANCEL, task="work")).id)
 
-        assert operation.done == 300
+        assert (operation.state, operation.done) == (BulkState.DONE, 300)
+        assert (operation.failures, operation.error) == (0, None)
         assert failures == []
+
+
+AT_ONCE = (0.001,) * (BULK_FAILURES_MAX - 1)
+
+
+def fail_searches(monkeypatch: pytest.MonkeyPatch, world: World, failures: list[Exception]) -> None:
+    """Let the next searches fail with these errors, the last one first."""
+    find = world.store.find_job_ids
+
+    async def fail(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await find(*arguments)
+
+    monkeypatch.setattr(world.store, "find_job_ids", fail)
+
+
+async def test_an_operation_fails_after_five_failures_in_a_row_and_the_others_go_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_RETRY_S", AT_ONCE)
+    async with running(path) as world:
+        await submit(world, 10, queue="good", delay_us=HOUR)
+        await submit(world, 10, queue="bad", delay_us=HOUR)
+        find = world.store.find_job_ids
+
+        async def fail(which: JobFilter, *arguments: Any) -> Any:
+            if which.queue == "bad":
+                raise ValueError("a bug" + "!" * 2_000)
+            return await find(which, *arguments)
+
+        monkeypatch.setattr(world.store, "find_job_ids", fail)
+        bad = await begin(world, CANCEL, queue="bad")
+        good = await ended(world, (await begin(world, CANCEL, queue="good")).id)
+        bad = await ended(world, bad.id)
+
+        assert (good.state, good.done) == (BulkState.DONE, 10)
+        assert (bad.state, bad.failures, bad.done) == (BulkState.FAILED, 5, 0)
+        assert bad.error is not None
+        assert bad.error.startswith("ValueError: a bug!")
+        assert len(bad.error) == 1_000
+    assert caplog.text.count(f"a step of operation {render_id(bad.id)} failed: ValueError") == 5
+    assert f"operation {render_id(bad.id)} is failed: 0 jobs done" in caplog.text
+
+
+async def test_failures_are_counted_over_restarts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_RETRY_S", (0.001, 0.001, 3_600.0, 3_600.0))
+    for failures in (3, 4, 5):
+        async with running(path) as world:
+            fail_searches(monkeypatch, world, [ValueError("a bug")] * 10)
+            if failures == 3:
+                await submit(world, 10, delay_us=HOUR)
+                await begin(world, CANCEL, task="work")
+            operation = (await world.engine.bulk.all())[0]
+            while operation.failures < failures:
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+                [operation] = await world.engine.bulk.all()
+
+    assert (operation.state, operation.failures) == (BulkState.FAILED, 5)
+
+
+async def test_a_failing_operation_can_be_cancelled(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_RETRY_S", (3_600.0,) * 4)
+    async with running(path) as world:
+        fail_searches(monkeypatch, world, [ValueError("a bug")])
+        operation = await begin(world, CANCEL, task="work")
+        while not operation.failures:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+            [operation] = await world.engine.bulk.all()
+
+        assert (await world.engine.bulk.cancel(operation.id)).state is BulkState.CANCELLED
+        other = await begin(world, CANCEL, task="work")
+        assert (await ended(world, other.id)).state is BulkState.DONE
+
+
+async def test_a_full_disk_is_no_failure_of_an_operation(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_CLOSED_S", 0.001)
+    async with running(path) as world:
+        await submit(world, 10, delay_us=HOUR)
+        fail_searches(monkeypatch, world, [StoreFull("the disk is full")] * 20)
+
+        operation = await ended(world, (await begin(world, CANCEL, task="work")).id)
+
+        assert (operation.state, operation.done) == (BulkState.DONE, 10)
+
+
+async def test_a_bug_in_each_step_ends_the_operation_and_not_the_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_runner, "_RETRY_S", AT_ONCE)
+    monkeypatch.setattr(bulk_runner, "_CLOSED_S", 0.001)
+    monkeypatch.setattr(engine_failures, "BUGS_PERIOD_S", 0.0)  # the real pauses are longer
+    async with running(path) as world:
+        await submit(world, 10, delay_us=HOUR)
+
+        def fail(*arguments: Any) -> None:
+            raise ValueError("a bug in the core")
+
+        monkeypatch.setattr(JobCommands, "change", fail)
+        operation = await ended(world, (await begin(world, CANCEL, task="work")).id)
+
+        assert operation.state is BulkState.FAILED
+        assert operation.error is not None
+        assert "an internal error" in operation.error
+        assert await states(world) == {"scheduled": 10}
+        assert world.engine.health().ready
+
+
+def test_the_bugs_of_one_operation_are_too_seldom_to_end_the_server() -> None:
+    pauses = bulk_runner._RETRY_S
+
+    assert len(pauses) == BULK_FAILURES_MAX - 1
+    assert sum(pauses[-engine_failures.BUGS_MAX :]) > engine_failures.BUGS_PERIOD_S
 
 
 async def test_a_long_search_without_a_job_is_durable_in_between(
