@@ -202,6 +202,17 @@ class DetachWorker(Command[None], frozen=True):
     unsent: AbstractSet[LeaseKey] = frozenset()
 
 
+class TransferAttempts(Command[None], frozen=True):
+    """Record `worker` as the worker of all attempts that the server's own workers run.
+
+    To the server that opens the store next they are those of a remote worker. The leases that no
+    worker has received are released; `unsent`: as for DetachWorker.
+    """
+
+    worker: str
+    unsent: AbstractSet[LeaseKey] = frozenset()
+
+
 class CloseWorker(Command[None], frozen=True):
     """Assign no more attempts to the worker. Its running attempts continue."""
 

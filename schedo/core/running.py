@@ -82,6 +82,13 @@ class RunningAttempts:
         self._stopping.setdefault(job.id, reason)
         self._stops.append(StopRequest(job.key, job.worker, reason))
 
+    def transfer(self, key: LeaseKey, worker_id: str) -> None:
+        """Record another worker for a running attempt, for the server that opens the store next."""
+        job = self._jobs.find(key.job_id)
+        assert job is not None, "a running job is in memory"
+        job.worker = worker_id
+        self._jobs.mark_dirty(job)
+
     def is_live(self, key: LeaseKey) -> bool:
         """Return whether the lease is the current one of its job."""
         job = self._jobs.find(key.job_id)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from schedo.core.commands import AttachWorker, CloseWorker, Cordon, DetachWorker, Drain
+from schedo.core.commands import (
+    AttachWorker,
+    CloseWorker,
+    Cordon,
+    DetachWorker,
+    Drain,
+    TransferAttempts,
+)
 from schedo.core.leases import AttemptResult, Lease, Lost, Released
 from schedo.core.loads import Appliers, Loaded
 from schedo.core.results import Results
@@ -34,6 +41,7 @@ class WorkerCommands:
         self.appliers: Appliers = {
             AttachWorker: self.attach,
             DetachWorker: self.detach,
+            TransferAttempts: self.transfer,
             CloseWorker: self.close,
             Cordon: self.cordon,
             Drain: self.drain,
@@ -52,6 +60,19 @@ class WorkerCommands:
             if self._attempts.is_live(key):  # not ended just now together with its gang
                 outcome = Released() if key in unsent else Lost(command.message)
                 self._results.apply(AttemptResult(key, outcome), now)
+
+    def transfer(self, command: TransferAttempts, now: int, loaded: Loaded) -> None:
+        """Record another worker for the attempts of the attached workers."""
+        self._sessions.release_unsent(now)
+        unsent = self._attempts.unsent | command.unsent
+        for worker in list(self._workers):
+            for key in list(worker.running):
+                if not self._attempts.is_live(key):  # ended just now together with its gang
+                    continue
+                if key in unsent:
+                    self._results.apply(AttemptResult(key, Released()), now)
+                elif not worker.spec.polls:
+                    self._attempts.transfer(key, command.worker)
 
     def close(self, command: CloseWorker, now: int, loaded: Loaded) -> None:
         """Assign no more attempts to the worker."""

@@ -201,6 +201,11 @@ class WorkerSessions:
         if session.drain_requested:
             self.cordon(session.name, is_cordoned=False)
 
+    def release_unsent(self, now: int) -> None:
+        """Release the leases that no response has carried yet, because the server ends."""
+        for session in self._sessions.values():
+            self._leases.release(session, session.unsent(), now)
+
     # For operators.
 
     def cordon(self, name: str, *, is_cordoned: bool) -> None:

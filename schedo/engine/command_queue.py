@@ -1,15 +1,25 @@
-"""A command that waits for its turn, and the reply that its caller awaits."""
+"""The queue of the engine's loop: commands and results wait in it for the next turn.
+
+A caller of a command awaits its reply. When the engine has failed, callers get the failure instead.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from schedo.core.commands import Command
-from schedo.errors import SchedoError
+from schedo.core.commands import Command, Flush
+from schedo.core.leases import AttemptResult
+from schedo.core.worker_messages import Progress
+from schedo.engine.channel import Channel
+from schedo.errors import SchedoError, Unavailable
+
+R = TypeVar("R")
+T = TypeVar("T")
+INBOX_MAX = 100_000
 
 
 class QueuedCommand(msgspec.Struct, frozen=True):
@@ -36,3 +46,76 @@ def refuse(reply: asyncio.Future[Any] | None, error: SchedoError) -> None:
 def as_is(reply: Any) -> Any:
     """Give the caller the scheduler's reply itself."""
     return reply
+
+
+class CommandQueue:
+    """Commands and results in the order of their arrival; the first one schedules a turn."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def __init__(self) -> None:
+        self._is_turn_due = False
+        self._must_decide = False  # the next turn: not only attempts have ended
+        self._inbox = Channel[QueuedCommand | AttemptResult](self._wake_for_items, INBOX_MAX)
+        # Applies the result of an attempt in the next turn.
+        self.report: Callable[[AttemptResult], None] = self._inbox.send
+        self.failure: SchedoError | None = Unavailable("the server is starting")
+        self._has_late_items = asyncio.Event()  # something has come that no turn applies
+        self._late_progress: list[Progress] = []
+
+    def try_enqueue(
+        self, command: Command[R], finish: Callable[[R], T] = as_is
+    ) -> asyncio.Future[T]:
+        """Apply the command in the next turn; raise if the engine has failed or the queue is full.
+
+        The reply comes once all changes made so far are durable, or fails with a SchedoError.
+        """
+        if self.failure is not None:
+            raise self.failure
+        reply: asyncio.Future[T] = self.loop.create_future()
+        self._inbox.try_send(QueuedCommand(command, reply, finish))
+        return reply
+
+    def send(self, command: Command[None]) -> None:
+        """Apply the command in the next turn, without a reply; raise as try_enqueue does."""
+        if self.failure is not None:
+            raise self.failure
+        self._inbox.try_send(QueuedCommand(command, None, as_is))
+
+    def enqueue(self, command: Command[R], finish: Callable[[R], object] = as_is) -> None:
+        """Apply the command in the next turn; if the store has failed, after the recovery."""
+        self._inbox.send(QueuedCommand(command, None, finish))
+
+    async def flush(self) -> None:
+        """Return once all commands queued so far have run and all changes are durable."""
+        await self.try_enqueue(Flush())
+
+    def wake(self) -> None:
+        """Schedule a turn unless there is one already."""
+        self._must_decide = True
+        self._wake_for_items()
+
+    def _wake_for_items(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self.loop.call_soon(self._turn)
+
+    async def take_late(self) -> list[QueuedCommand | AttemptResult | Progress]:
+        """Wait for what comes while the engine is frozen, and return it: progress first."""
+        await self._has_late_items.wait()
+        self._has_late_items.clear()
+        progress, self._late_progress = self._late_progress, []
+        return [*progress, *self._inbox.drain()]
+
+    def _note_late(self, progress: Progress) -> None:
+        self._late_progress.append(progress)
+        self._has_late_items.set()
+
+    def _turn(self) -> None:
+        """Apply what waits, and decide what is due."""
+        raise NotImplementedError
+
+    def _refuse_queued(self, error: SchedoError) -> None:
+        for item in self._inbox.drain():
+            if isinstance(item, QueuedCommand):
+                refuse(item.reply, error)

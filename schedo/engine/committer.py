@@ -61,6 +61,7 @@ class Committer:
         self._clock_changes = clock_changes
         self._monitor = clock_changes.monitor
         self._wake = asyncio.Event()
+        self.pause = asyncio.Lock()  # `run` begins no round while another task holds it
         self._timer: asyncio.TimerHandle | None = None
         self._prunings: list[Pruning] = []
         self._pace = PrunePace()
@@ -101,7 +102,8 @@ class Committer:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self.round()
+            async with self.pause:
+                await self.round()
 
     async def round(self) -> None:
         """Commit the changes, release what waited for them, deliver the loads."""

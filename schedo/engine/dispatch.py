@@ -172,6 +172,14 @@ class Dispatcher:
         """Return the last dispatched lease of each job, by job id."""
         return {lease.key.job_id: lease for lease in self._leases.values()}
 
+    def held_here(self) -> list[tuple[Lease, Transport]]:
+        """Return the leases that attached workers still run, each with its worker's transport."""
+        return [
+            (lease, self.workers[lease.worker].transport)
+            for key, lease in self._leases.items()
+            if lease.worker in self.workers and key not in self._results
+        ]
+
     def results(self) -> list[AttemptResult]:
         """Return the results that a recovery applies again."""
         return list(self._results.values())

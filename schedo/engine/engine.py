@@ -40,6 +40,7 @@ from schedo.engine.declarations import Declarations
 from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.expectations import Expectations
 from schedo.engine.failures import log_fatal
+from schedo.engine.freezing import Freezing
 from schedo.engine.gauges import (
     Gauges,
     list_queue_statuses,
@@ -96,13 +97,13 @@ class Engine:
         self.declarations = Declarations(self._loop, store)
         self.tasks = KnownTasks()
         self.bulk = BulkRunner(self._loop, store)
-        self._pausing = Pausing(self._loop)
-        self.pause, self.resume = self._pausing.pause, self._pausing.resume
-        self.pauses = self._pausing.list
+        self.freezing = Freezing(self._loop, self._maintenance, self.bulk)
+        pausing = Pausing(self._loop)
+        self.pause, self.resume, self.pauses = pausing.pause, pausing.resume, pausing.list
         self.flush, self.report = self._loop.flush, self._loop.report
+        self.note_progress = self._loop.note_progress
         # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
         self.expect_end = self._loop.waiters.expect
-        self.note_progress = self._loop.note_progress
         self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay
         self.invoke = self._invocations.invoke
         self.reserve = self._invocations.reserve

@@ -17,37 +17,34 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from schedo.core.changes import Changes
-from schedo.core.commands import Command, Flush
+from schedo.core.commands import Command, CompletePolls, TransferAttempts
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_messages import Progress
-from schedo.engine.channel import Channel
 from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
-from schedo.engine.command_queue import QueuedCommand, as_is, refuse
+from schedo.engine.command_queue import CommandQueue, QueuedCommand, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.recovery import Reconciliation, restore
 from schedo.engine.turn_notes import TurnNotes
+from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
 from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
 from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
-R = TypeVar("R")
-T = TypeVar("T")
-INBOX_MAX = 100_000
 RECOVERY_PAUSE_S = 1.0
+_LAST_ROUNDS_MAX = 10  # of a freeze; what is left then has no reply, as after a crash
 SWITCH_INTERVAL_S = 0.0001
 
 
-class EngineLoop:
+class EngineLoop(CommandQueue):
     """Owns the scheduler and everything that touches it; all of it runs in one event loop."""
 
     def __init__(
@@ -57,26 +54,21 @@ class EngineLoop:
         monitor: LoopMonitor,
         on_fatal: Callable[[Exception], None],
     ) -> None:
+        super().__init__()
         self._store = store
         self.clock = monitor.clock
         self.monitor = monitor
         self._clock_changes = ClockChanges(store, monitor, self._follow_clock)
         self._make_scheduler = make_scheduler
         self._on_fatal = on_fatal
-        self._is_open = self._is_turn_due = self._is_dispatching = False
-        self._must_decide = False  # the next turn: not only attempts have ended
-        self._replies: list[tuple[asyncio.Future[Any], Any]] = []  # for the next commit
-        self._unloaded: list[tuple[QueuedCommand, Needs]] = []  # their loads are not under way
-        self._batch = Batch(Changes())  # the one that the committer has taken last
-        self._inbox = Channel[QueuedCommand | AttemptResult](self._wake_for_items, INBOX_MAX)
-        # Applies the result of an attempt in the next turn.
-        self.report: Callable[[AttemptResult], None] = self._inbox.send
+        self._is_open = self._is_dispatching = False
+        self.is_frozen = False
+        self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
         self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
         self.notes = TurnNotes(self.dispatcher)
         self.waiters = EndWaiters()
-        self.failure: SchedoError | None = Unavailable("the server is starting")
         self._bugs = Bugs()
 
     # Life.
@@ -102,8 +94,9 @@ class EngineLoop:
 
     async def stop(self) -> None:
         """Make everything durable, then stop the turns and close the store."""
-        with contextlib.suppress(SchedoError):  # a store that has failed gets no more changes
-            await self.flush()
+        if not self.is_frozen:
+            with contextlib.suppress(SchedoError):  # a store that has failed gets no more changes
+                await self.flush()
         self._is_open = False
         self.failure = Unavailable("the server has stopped")
         self._runner.cancel()
@@ -114,30 +107,7 @@ class EngineLoop:
         self._refuse_queued(self.failure)
         await self._store.close()
 
-    # Commands.
-
-    def try_enqueue(
-        self, command: Command[R], finish: Callable[[R], T] = as_is
-    ) -> asyncio.Future[T]:
-        """Apply the command in the next turn; raise if the engine has failed or the queue is full.
-
-        The reply comes once all changes made so far are durable, or fails with a SchedoError.
-        """
-        if self.failure is not None:
-            raise self.failure
-        reply: asyncio.Future[T] = self.loop.create_future()
-        self._inbox.try_send(QueuedCommand(command, reply, finish))
-        return reply
-
-    def send(self, command: Command[None]) -> None:
-        """Apply the command in the next turn, without a reply; raise as try_enqueue does."""
-        if self.failure is not None:
-            raise self.failure
-        self._inbox.try_send(QueuedCommand(command, None, as_is))
-
-    def enqueue(self, command: Command[R], finish: Callable[[R], object] = as_is) -> None:
-        """Apply the command in the next turn; if the store has failed, after the recovery."""
-        self._inbox.send(QueuedCommand(command, None, finish))
+    # Queries.
 
     def not_ready_reasons(self) -> list[str]:
         """Return, as sentences, why jobs are not accepted or would not start in time."""
@@ -151,30 +121,19 @@ class EngineLoop:
         """The number of changed jobs that the next commit will write."""
         return len(self.scheduler.uncommitted) if self._is_open else 0
 
-    def wake(self) -> None:
-        """Schedule a turn unless there is one already."""
-        self._must_decide = True
-        self._wake_for_items()
-
-    def _wake_for_items(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            self.loop.call_soon(self._turn)
-
-    async def flush(self) -> None:
-        """Return once all commands queued so far have run and all changes are durable."""
-        await self.try_enqueue(Flush())
-
     def note_progress(self, progress: Progress) -> None:
         """Log the progress of an attempt while it runs."""
         if self._is_open and self.scheduler.is_live(progress.key):
             self.notes.progress.note(progress, self.clock.now())
+        elif self.is_frozen:
+            self._note_late(progress)
 
     # The turn.
 
     def _turn(self) -> None:
         self._is_turn_due = False
         if not self._is_open:
+            self._has_late_items.set()
             return
         now, step_us = self.clock.now(), self.clock.step_us()
         self.monitor.turn_began(now)
@@ -232,8 +191,7 @@ class EngineLoop:
     def _wake_committer(self, scheduler: Scheduler) -> None:
         """Commit now what something waits for, and starts and ends a moment later."""
         if (
-            self._replies
-            or self._unloaded
+            self._unanswered
             or scheduler.awaits_commit
             or scheduler.awaits_load
             or self.waiters.has_ended(scheduler.uncommitted, scheduler.find_job)
@@ -269,7 +227,7 @@ class EngineLoop:
         try:
             value = self.scheduler.apply(command, now, loaded)
             if type(value) is Needs:
-                self._unloaded.append((queued, value))
+                self._unanswered.unloaded.append((queued, value))
                 return
             value = queued.finish(value)
         except SchedoError as error:
@@ -279,11 +237,13 @@ class EngineLoop:
             return
         except Exception:
             if reply is not None:
-                self._replies.append((reply, None))  # it fails together with the scheduler
+                self._unanswered.replies.append(
+                    (reply, None)
+                )  # it fails together with the scheduler
             raise
         if reply is not None:
             if command.is_durable:
-                self._replies.append((reply, value))
+                self._unanswered.replies.append((reply, value))
             else:
                 reply.set_result(value)
 
@@ -296,13 +256,10 @@ class EngineLoop:
     def _take_batch(self) -> Batch:
         scheduler = self.scheduler
         is_awaited = scheduler.awaits_commit
-        batch = self._batch = Batch(scheduler.take_changes(), scheduler.take_loads())
+        batch = Batch(scheduler.take_changes(), scheduler.take_loads())
         batch.is_awaited = is_awaited
         batch.later = scheduler.uncommitted
-        batch.replies, self._replies = self._replies, []
-        batch.unloaded, self._unloaded = self._unloaded, []
-        needed = [load for _, needs in batch.unloaded for load in needs.loads]
-        batch.loads += dict.fromkeys(needed)
+        self._unanswered.move_to(batch)
         batch.ended = self.dispatcher.take_ended()
         batch.finals = self.waiters.copy_ended(batch.changes.jobs.values())
         return batch
@@ -321,7 +278,7 @@ class EngineLoop:
         now = self.clock.now()
         self.scheduler.deliver(loaded, now)
         found: dict[Any, Any] = dict(loaded)
-        for queued, _ in self._batch.unloaded:
+        for queued, _ in self._unanswered.batch.unloaded:
             self._apply(queued, now, found)
         self.wake()
 
@@ -340,6 +297,55 @@ class EngineLoop:
 
     def _start_committer(self) -> None:
         self._runner = self.loop.create_task(self._run_committer(), name="schedo committer")
+
+    # Freezing, for another process that opens the store next.
+
+    async def freeze(self, worker: str) -> None:
+        """Make everything durable, take no more turns, and close the store with its log and lock.
+
+        The store then says that `worker` has the attempts that this server's workers run. What
+        arrives from now on waits for `reopen`, or for `take_late`.
+        """
+        self.enqueue(CompletePolls())
+        await self.flush()  # turns go on meanwhile, so that little is left to the last commit
+        await self._committer.pause.acquire()
+        self.is_frozen = True
+        try:
+            self._end_turns(TransferAttempts(worker, self.dispatcher.waiting))
+            for _ in range(_LAST_ROUNDS_MAX):
+                if not (self._unanswered or self.scheduler.has_changes):
+                    break
+                await self._committer.round()
+        except Exception as error:
+            self.is_frozen = False
+            self._committer.pause.release()
+            self.fail_and_recover(error)
+            raise
+        self._fail_waiting(Unavailable("the server passes its store to a new process"))
+        await self._store.close(keep_log=True)
+
+    def _end_turns(self, last: Command[None]) -> None:
+        now, items = self.clock.now(), self._inbox.drain()
+        while items:
+            self._apply_items(items, now)
+        self.scheduler.apply(last, now)
+        self.notes.take(self.scheduler, now)
+        self._is_open = False
+        self.clock.arm(None)
+
+    async def reopen(self) -> None:
+        """Open the store again and recover, because the other process has died or given up."""
+        try:
+            await self._recover(await self._store.open())
+        except Exception as error:
+            self._fail(error)
+            if not isinstance(self.failure, MUST_END):
+                self._on_fatal(error)
+            raise
+        finally:
+            self.is_frozen = False
+            self._late_progress.clear()
+            self._committer.pause.release()
 
     # Failure and recovery.
 
@@ -367,17 +373,8 @@ class EngineLoop:
 
     def _fail_waiting(self, error: SchedoError) -> None:
         """Fail the replies to commands whose changes are not durable: the scheduler is dropped."""
-        for reply, _ in (*self._replies, *self._batch.replies):
-            refuse(reply, error)
-        for queued, _ in (*self._unloaded, *self._batch.unloaded):
-            refuse(queued.reply, error)
-        self._replies, self._unloaded, self._batch = [], [], Batch(Changes())
+        self._unanswered.fail(error)
         self.polls.fail(error)
-
-    def _refuse_queued(self, error: SchedoError) -> None:
-        for item in self._inbox.drain():
-            if isinstance(item, QueuedCommand):
-                refuse(item.reply, error)
 
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""

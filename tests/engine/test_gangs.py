@@ -51,12 +51,14 @@ def invoke(server: Server, count: int, wait_s: float = 5.0) -> asyncio.Task[list
     return asyncio.get_running_loop().create_task(call)
 
 
-async def half_offered(server: Server) -> tuple[Local, asyncio.Task[list[Job]], Lease]:
-    """Invoke two jobs: one for a worker that starts at once, one that is offered to worker b."""
-    local = Local(server)
+async def half_offered(
+    server: Server, local_slots: int = 1
+) -> tuple[Local, asyncio.Task[list[Job]], Lease]:
+    """Invoke jobs for a worker that starts them at once, and one that is offered to worker b."""
+    local = Local(server, local_slots)
     poll = polling(server, "b")
     await server.engine.flush()
-    call = invoke(server, 2)
+    call = invoke(server, local_slots + 1)
     [offer] = (await poll).leases
     return local, call, offer
 
@@ -192,6 +194,21 @@ def test_the_death_of_a_local_worker_ends_the_gang() -> None:
 
         assert response.revoked == [offer.key]
         assert local.begun == []
+        call.cancel()
+
+    live(test)
+
+
+def test_the_freeze_of_a_server_ends_a_gang_that_has_not_begun() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        local, call, _ = await half_offered(server, local_slots=2)
+
+        frozen = await server.engine.freezing.freeze("handover-1")
+
+        states = {job.state for job in (await server.disk.jobs()).values()}
+        assert (local.begun, frozen.held, states) == ([], [], {State.FAILED})
+        await server.engine.freezing.reopen()
         call.cancel()
 
     live(test)

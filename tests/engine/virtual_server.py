@@ -78,7 +78,7 @@ class StoreConnection:
             self._disk.fail(self._disk.load_fails)
             return await self._disk.open()
 
-    async def close(self) -> None:
+    async def close(self, *, keep_log: bool = False) -> None:
         """Leave the disk open for the next server."""
 
     async def commit(self, changes: Changes) -> None:
@@ -182,8 +182,8 @@ def leftovers(engine: Engine) -> Iterator[str]:
         "decisions": loop.notes.decisions._futures,
         "progress": loop.notes.progress._lines,
         "waiters": loop.waiters._waiters,
-        "replies": [reply for reply, _ in loop._replies if not reply.done()],
-        "commands without their records": loop._unloaded,
+        "replies": [reply for reply, _ in loop._unanswered.replies if not reply.done()],
+        "commands without their records": loop._unanswered.unloaded,
     }
     yield from (f"{name}: {rest}" for name, rest in rests.items() if rest)
     for session in scheduler._session_table.by_name.values():

@@ -1,0 +1,220 @@
+"""A frozen engine answers nothing; another engine opens its store, or it opens the store again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from schedo.core.leases import AttemptResult, Completed
+from schedo.core.limits import MINUTE
+from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
+from schedo.core.states import State
+from schedo.core.worker_messages import PollRequest, Progress
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.command_queue import QueuedCommand
+from schedo.errors import StoreError
+from schedo.store.base import Store
+from tests.engine.world import THRICE, Answers, World, recovered, running, spec
+
+OLD = "handover-7"
+Submitting = asyncio.Future[Answers]
+DRAINER = WorkerSpec(OLD, 1, frozenset(), polls=True)
+
+
+@asynccontextmanager
+async def succeeding(world: World) -> AsyncIterator[World]:
+    """Yield a world on the files of the frozen one, as another process would open them."""
+    await world.engine.stop()
+    async with running(world.path) as successor:
+        yield successor
+
+
+def request(*running_: LeaseKey, **fields: object) -> PollRequest:
+    poll = PollRequest(OLD, "s", DRAINER, frozenset(running_), is_draining=True, max_leases=0)
+    return poll._replace(**fields)  # type: ignore[arg-type]
+
+
+async def let_run(task: asyncio.Future[Any]) -> None:
+    """Let the engine do what it can for the task."""
+    await asyncio.wait([task], timeout=0.02)
+
+
+async def test_a_freeze_answers_what_came_before_it_and_its_changes_are_durable(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        submitting: Submitting = asyncio.ensure_future(world.engine.submit([spec(delay_us=MINUTE)]))
+        await let_run(submitting)
+
+        await world.engine.freezing.freeze(OLD)
+        [accepted] = await submitting
+
+        async with succeeding(world) as successor:
+            assert not isinstance(accepted, Exception)
+            assert await successor.engine.get(accepted.job.id)
+
+
+async def test_the_next_server_expects_the_running_attempts_from_the_old_process(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        [lease] = world.worker.leases
+
+        frozen = await world.engine.freezing.freeze(OLD)
+
+        [(held, transport)] = frozen.held
+        assert (held.key, transport, frozen.epoch) == (lease.key, world.worker, 1)
+        async with succeeding(world) as successor:
+            waiting = await successor.engine.get(job.id)
+            assert (waiting.state, waiting.worker) == (State.RUNNING, OLD)
+            await successor.engine.sessions.work(request(lease.key))
+            result = AttemptResult(lease.key, Completed(b"5"))
+            await successor.engine.sessions.work(request(reports=[result]))
+            ended = await successor.engine.wait(job.id, 5)
+            assert (ended.state, ended.attempt, ended.result) == (State.COMPLETED, 1, b"5")
+            assert not successor.worker.leases
+
+
+async def test_the_next_server_stops_an_attempt_of_the_old_process(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        [lease] = world.worker.leases
+        await world.engine.freezing.freeze(OLD)
+
+        async with succeeding(world) as successor:
+            await successor.engine.cancel(job.id)
+            response = await successor.engine.sessions.work(request(lease.key))
+
+            assert [stop.key for stop in response.stops] == [lease.key]
+
+
+async def test_a_lease_that_no_worker_has_received_is_released(path: Path) -> None:
+    async with running(path) as world:
+        world.store.hold()
+        submitting: Submitting = asyncio.ensure_future(
+            world.engine.submit([spec(at_most_once=True)])
+        )
+        await world.store.wait_held()
+        freezing = asyncio.ensure_future(world.engine.freezing.freeze(OLD))
+        world.store.release()
+        frozen = await freezing
+        [accepted] = await submitting
+
+        assert not isinstance(accepted, Exception)
+        sent = {lease.key for lease in world.worker.leases}
+        assert sent == {lease.key for lease, _ in frozen.held}
+        async with succeeding(world) as successor:
+            job = await successor.engine.get(accepted.job.id)
+            assert job.losses == 0
+
+
+async def test_an_open_poll_ends_with_an_empty_response(path: Path) -> None:
+    async with running(path) as world:
+        far = WorkerSpec("far", 1, frozenset({"other"}), polls=True)
+        polling = asyncio.ensure_future(
+            world.engine.sessions.work(PollRequest("far", "s", far, frozenset(), wait_s=30.0))
+        )
+        await world.engine.flush()
+
+        await world.engine.freezing.freeze(OLD)
+
+        assert not (await polling).leases
+        await world.engine.freezing.reopen()
+
+
+async def test_a_frozen_engine_starts_and_answers_nothing_until_it_is_open_again(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        await world.engine.freezing.freeze(OLD)
+        world.clock.stall(2 * MINUTE)
+        submitting: Submitting = asyncio.ensure_future(world.engine.submit([spec()]))
+        await let_run(submitting)
+        assert (world.worker.leases, submitting.done()) == ([], False)
+
+        await world.engine.freezing.reopen()
+        await submitting
+        await world.engine.flush()
+
+        assert job.id in {lease.key.job_id for lease in world.worker.leases}
+        assert world.engine.health().epoch == 2
+
+
+async def test_an_attempt_that_ran_through_a_freeze_ends_once_with_its_result(path: Path) -> None:
+    async with running(path) as world:
+        kept, ended = await world.submit(), await world.submit(retry=THRICE)
+        await world.engine.freezing.freeze(OLD)
+        world.worker.leases.reverse()
+        world.worker.end()  # while the engine is frozen
+
+        await world.engine.freezing.reopen()
+        job = await world.engine.wait(ended.id, 5)
+        running_job = await world.engine.get(kept.id)
+
+        assert (job.state, job.attempt, job.losses) == (State.COMPLETED, 1, 0)
+        assert (running_job.state, running_job.worker) == (State.RUNNING, "process-1")
+
+
+async def test_what_workers_report_after_the_freeze_waits_for_the_process_that_drains(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        await world.submit()
+        await world.engine.freezing.freeze(OLD)
+        key = world.worker.leases[0].key
+        said = Progress(key, ProgressUpdate(message="half"))
+        world.engine.note_progress(said)
+        world.worker.end()
+        world.engine.detach("process-1", "it has ended")
+
+        progress, result, command = await world.engine.freezing.take_late()
+
+        assert progress == said
+        assert isinstance(result, AttemptResult)
+        assert isinstance(command, QueuedCommand)
+
+
+async def test_a_freeze_whose_last_commit_fails_leaves_the_engine_open(path: Path) -> None:
+    async with running(path) as world:
+        running_job = await world.submit()
+        await world.engine.flush()
+        world.store.fail_next(StoreError("it flickered"))
+
+        with pytest.raises(StoreError, match="flickered"):
+            await world.engine.freezing.freeze(OLD)
+        await recovered(world)
+
+        world.worker.end()
+        ended = await world.engine.wait(running_job.id, 5)
+        assert (ended.state, ended.worker) == (State.COMPLETED, "process-1")
+
+
+async def test_a_reopen_that_fails_ends_the_process(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.freezing.freeze(OLD)
+        store = cast(Store, world.store)
+        await store.close()
+        await asyncio.to_thread(path.write_bytes, b"not a database")
+
+        with pytest.raises(StoreError):
+            await world.engine.freezing.reopen()
+
+        assert len(world.fatal) == 1
+
+
+async def test_a_frozen_engine_can_stop(path: Path) -> None:
+    async with running(path) as world:
+        await world.engine.freezing.freeze(OLD)
+        late: Submitting = asyncio.ensure_future(world.engine.submit([spec()]))
+        await let_run(late)
+
+        await world.engine.stop()
+
+        with pytest.raises(Exception, match="stopped"):
+            await late
