@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from schedo.config import Config, check_config
 from schedo.errors import Exit, Invalid, SchedoError, exit_of_server
@@ -21,6 +23,7 @@ from schedo.server.process import limit_freed_memory, prepare_process, spare_col
 from schedo.server.server import Server
 from schedo.server.start import PLAIN_START, Start
 from schedo.startup_text import print_address
+from schedo.systemd import Inherited, Notifier, take_sockets
 from schedo.worker.shutdown import handle_hangup, handle_signals
 
 log = logging.getLogger("schedo")
@@ -37,9 +40,11 @@ def run_server(
     listener = start_logging(config.log_format, config.log_level)
     prepare_process()
     try:
+        inherited = take_sockets(os.environ)
+        config = inherited.settle(config)
         check_config(config)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(config, start, read or (lambda: config)))
+            return runner.run(_serve(config, start, read or (lambda: config), inherited))
     except Invalid as error:
         _print_error(f"schedo: {error}")
         return Exit.MISUSED
@@ -50,16 +55,21 @@ def run_server(
         listener.stop()
 
 
-async def _serve(config: Config, start: Start, read: Callable[[], Config]) -> int:
-    server = Server(config, start, read)
+async def _serve(
+    config: Config, start: Start, read: Callable[[], Config], inherited: Inherited
+) -> int:
+    notifier = Notifier(os.environ)
+    notifier.feed_watchdog()
+    server = Server(config, start, lambda: inherited.settle(read()))
     shutdown = server.shutdown
     handle_signals(shutdown.request, server.workers.stop_now)
     await server.open()
     try:
-        await shutdown.interrupts(_start(server))
+        await shutdown.interrupts(_start(server, inherited, notifier))
         spare_collector()
         async with _beating(server):
             await shutdown.wait()
+        notifier.send("STOPPING=1")
         await server.drain()
     finally:
         await server.stop()
@@ -67,12 +77,18 @@ async def _serve(config: Config, start: Start, read: Callable[[], Config]) -> in
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
 
 
-async def _start(server: Server) -> None:
+async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> None:
     is_new_store = server.engine.health().epoch == 1  # the first server that has ever opened it
     await server.attach()
-    port = await server.listen()
-    handle_hangup(server.reload.run)
+    port = await server.listen(inherited, notifier)
+    handle_hangup(partial(_reload, server, notifier))
     print_address(server.config, port, is_new_store=is_new_store)
+    notifier.send("READY=1")
+
+
+def _reload(server: Server, notifier: Notifier) -> None:
+    with notifier.reloading():
+        server.reload.run()
 
 
 def _beating(server: Server) -> contextlib.AbstractAsyncContextManager[None]:

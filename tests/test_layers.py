@@ -32,7 +32,7 @@ LAYERS = (
 )
 # These modules are the composition root; they count as one part.
 COMPOSITION = dict.fromkeys(
-    ("", "app", "config", "reload", "server", "setting_values", "startup_text"), "serve"
+    ("", "app", "config", "reload", "server", "setting_values", "startup_text", "systemd"), "serve"
 )
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}

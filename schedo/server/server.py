@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from schedo.clock import Clock, SystemClock
 from schedo.config import Config
@@ -29,6 +29,7 @@ from schedo.server.shutdown import Shutdown
 from schedo.server.start import Start
 from schedo.server.workers import ServerWorkers
 from schedo.store import open_store
+from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
 from schedo.web.server import HttpServer, bind
@@ -80,11 +81,13 @@ class Server:
                 describe_pauses(pauses),
             )
 
-    async def listen(self, sockets: Sequence[socket.socket] = ()) -> int:
-        """Accept requests on the sockets, or on the address of the settings; return the port."""
+    async def listen(self, inherited: Inherited, notifier: Notifier) -> int:
+        """Accept requests on the inherited sockets, or else on own ones; return the port."""
         config = self.config
+        sockets = inherited.choose(config.host, config.port)
         if not sockets:
             sockets = await _bind(config.host, config.port)
+            notifier.store(sockets)
         return await self.http.listen(self.app, sockets)
 
     async def drain(self) -> None:
