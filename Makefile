@@ -10,7 +10,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sim bench bench-quick bench-compare bench-peers lock build clean
+.PHONY: help run test check coverage fmt format lint types sim takeover bench bench-quick bench-compare bench-peers lock build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -84,6 +84,9 @@ bench-peers: $(VENV)/.dev $(VENV)/peers/.made  ## compare with graphile-worker a
 sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0] [SECONDS=600] [JOBS=2] or replay one [SEED=n] [ARGS=--trace]
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JOBS),--jobs $(JOBS))) $(ARGS)
+
+takeover: $(VENV)/.dev  ## kill servers under load, and check what clients and handlers saw [N=20] [SEED=0] [ARGS=--standby]
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.takeover --kills $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet

@@ -1,0 +1,58 @@
+"""`python -m tests.e2e.takeover --kills 1000`: kill servers under load, and check every promise."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.e2e.takeover.checker import percentile
+from tests.e2e.takeover.run import Outcome, Plan, run
+
+
+def main() -> int:
+    """Run what the command line says; return 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="tests.e2e.takeover", description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="how many processes are killed")
+    parser.add_argument("--seed", type=int, default=0, help="of the instants and of the clients")
+    parser.add_argument("--standby", action="store_true", help="a standby takes over")
+    parser.add_argument("--pause", type=float, default=1.0, help="longest pause between kills, s")
+    parser.add_argument("--pace", type=float, default=0.05, help="mean pause of each client, s")
+    parser.add_argument("--keep", action="store_true", help="keep the files of the run")
+    given = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="schedo-takeover-"))
+    plan = Plan(given.kills, given.seed, given.standby, given.pause, given.pace)
+    outcome = asyncio.run(run(directory, plan))
+    print(describe(outcome))
+    if given.keep or outcome.findings.violations:
+        print(f"its files are in {directory}")
+    else:
+        shutil.rmtree(directory)
+    return 1 if outcome.findings.violations else 0
+
+
+def describe(outcome: Outcome) -> str:
+    """Return the figures of a run, each with its n, and the violations."""
+    findings, log = outcome.findings, outcome.log
+    lines = [f"{outcome.plan}, {outcome.elapsed_s:.0f} s"]
+    lines += [f"  {count:8} {what}" for what, count in sorted(findings.counts.items()) if count]
+    lines.append(
+        f"  {log.requests:8} requests: {log.refused} refused, {log.broken} broken,"
+        f" {log.unfinished} unfinished, errors {log.server_errors}"
+    )
+    if findings.first_fires_s:
+        p50, p99 = (percentile(findings.first_fires_s, part) * 1000 for part in (0.5, 0.99))
+        lines.append(
+            f"  kill to first fire: p50 {p50:.1f} ms, p99 {p99:.1f} ms,"
+            f" n {len(findings.first_fires_s)}"
+        )
+    lines.append(f"  RSS of the active {outcome.rss_mb:.0f} MB, load average {outcome.load:.1f}")
+    lines += [f"  VIOLATION {text}" for text in findings.violations]
+    return "\n".join(lines if findings.violations else [*lines, "  no violation"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Observers beside a run: a third process that tries the lock, and the descriptors of children.
+
+`python -m tests.e2e.takeover.observers LOCK` tries the lock each 5 ms; it prints a line for each
+time that it got the lock, with CLOCK_MONOTONIC, and at the end, on SIGTERM, the number of tries.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tests.sources import ROOT
+
+TRY_S = 0.005
+
+
+class LockObserver:
+    """Runs the third process."""
+
+    def __init__(self, lock: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(lock)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def stop(self) -> tuple[int, list[float]]:
+        """End the process; return how often it tried, and when it got the lock."""
+        self._process.terminate()
+        output, _ = self._process.communicate()
+        *taken, tries = output.split()
+        return int(tries), [float(text) for text in taken]
+
+
+def _try_forever(lock: Path) -> None:
+    tries = 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while True:
+            time.sleep(TRY_S)
+            with suppress(FileNotFoundError):
+                descriptor = os.open(lock, os.O_RDWR)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    print(f"{time.monotonic():.6f}", flush=True)
+                except BlockingIOError:
+                    pass
+                finally:
+                    os.close(descriptor)
+                tries += 1
+    except KeyboardInterrupt:
+        print(tries, flush=True)
+
+
+class ChildObserver:
+    """Looks for descriptors of the server in the processes that it has started.
+
+    A process has the descriptors of its parent until it runs its own program, so only what is found
+    twice in the same process counts.
+    """
+
+    def __init__(self, store: Path, port: int) -> None:
+        self._store = store
+        self._port = port
+        self._seen: set[str] = set()
+        self.children: set[int] = set()
+        self.findings: set[str] = set()
+
+    def look(self, servers: list[int]) -> None:
+        """Look at all descendants of these processes."""
+        secret = set(self._listening())
+        seen = set()
+        for server in servers:
+            for child in _descendants(server):
+                self.children.add(child)
+                for target in _descriptors(child):
+                    if target.startswith(str(self._store)) or target in secret:
+                        seen.add(f"process {child} ({_name(child)}) has {target}")
+        self.findings |= seen & self._seen
+        self._seen = seen
+
+    def _listening(self) -> Iterator[str]:
+        """Return the names in /proc/*/fd of the listener and of the control socket."""
+        port = f":{self._port:04X}"
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1].endswith(port) and fields[3] == "0A":
+                yield f"socket:[{fields[9]}]"
+        for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 7 and fields[7].startswith(str(self._store)):
+                yield f"socket:[{fields[6]}]"
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for text in (task / "children").read_text().split():
+                yield int(text)
+                yield from _descendants(int(text))
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[:80]
+    return "it has ended"
+
+
+if __name__ == "__main__":
+    _try_forever(Path(sys.argv[1]))
