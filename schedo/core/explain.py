@@ -38,6 +38,8 @@ def _explain_queued(
     ]
     if any(obstacles):
         yield from filter(None, obstacles)
+    elif job.location is Location.HELD_BACK:
+        yield "it waits a moment for a worker of the previous server that may run it already"
     elif job.location is not Location.READY:
         ahead = len(jobs.ready_queues.ready_index(ready_key) or ())
         yield f"at least {ahead} ready jobs of its queue and task go first"

@@ -82,8 +82,6 @@ class Heartbeats:
         """Shift the deadlines after a clock change, because they count elapsed time."""
         if self._look_at is not None:
             self._look_at += delta_us
-        if self._table.restarted_at is not None:
-            self._table.restarted_at += delta_us
         for session in self._table.by_name.values():
             session.shift(delta_us)
             self._file(session)

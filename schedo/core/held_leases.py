@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from schedo.core.adoption import Adoption
 from schedo.core.leases import AttemptResult, Blame, Lost, Outcome, Released, Snoozed
 from schedo.core.limits import SECOND
 from schedo.core.model import Job, LeaseKey
@@ -32,11 +33,13 @@ class HeldLeases:
         self,
         attempts: RunningAttempts,
         placement: Placement,
+        adoption: Adoption,
         report: Callable[[AttemptResult, int], Job],
     ) -> None:
         """report: applies a result, or raises StaleLease."""
         self._attempts = attempts
         self._placement = placement
+        self._continue = adoption.continue_attempt
         self._report = report
         self.warnings: list[str] = []  # about stale results
 
@@ -55,6 +58,8 @@ class HeldLeases:
         key = result.key
         if session.has_reported(key, result.outcome):
             return True
+        if key not in session.held:
+            self._continue(session, key, now)
         if session.held.pop(key, None) is None:
             is_stale = key in session.reported or not self._attempts.is_live(key)
             if session.is_first_late_result(key) and is_stale:
@@ -65,6 +70,12 @@ class HeldLeases:
         self._placement.accept(key)
         self._end(result, now)
         return True
+
+    def continue_running(self, session: Session, request: PollRequest, now: int) -> None:
+        """Continue the attempts of the previous server that the worker runs."""
+        for key in request.running or ():
+            if key not in session.held and key not in session.reported:
+                self._continue(session, key, now)
 
     def reconcile(
         self, session: Session, request: PollRequest, now: int, *, is_sure: bool

@@ -26,7 +26,7 @@ from schedo.core.worker_pool import WorkerPool
 
 # Access to an enum member through its class costs as much as a small call, and happens per job.
 _QUEUED = State.QUEUED
-_NOWHERE, _IN_TIMERS, _IN_READY, _RUNNING = Location
+_NOWHERE, _IN_TIMERS, _IN_READY, _RUNNING, _HELD_BACK = Location
 
 
 class JobTable:
@@ -188,6 +188,15 @@ class JobTable:
         elif job.location is _IN_READY:
             self.ready_queues.remove(job)
         job.location = _NOWHERE
+
+    def put_back(self, job_ids: Iterable[int]) -> None:
+        """Index the records that were held back, unless they have changed meanwhile."""
+        for job_id in job_ids:
+            job = self._jobs.get(job_id)
+            if job is not None and job.location is _HELD_BACK:
+                job.location = _NOWHERE
+                self.index(job)
+                self._evictable.add(job_id)  # memory may hold better ones by now
 
     def release_key(self, job: Job) -> None:
         """Release the record's unique key, so that another job can take it."""

@@ -1,10 +1,9 @@
 """The data model: jobs, schedules, queues and their options.
 
-The classes are plain data with a few derived values. Names of instants end in `_at`, and names of
-durations in `_us`. Instants are integer microseconds UTC of the wall clock. The elapsed timeline
-continues evenly when the wall clock is set, and the offset is the wall clock minus the elapsed
-timeline. An instant that counts elapsed time moves with the offset. Payloads and results are JSON
-text as bytes, which the core does not interpret.
+Plain data with a few derived values. Instants end in `_at` and durations in `_us`. Instants are
+integer microseconds UTC of the wall clock. The elapsed timeline continues evenly when the wall
+clock is set, and the offset is the wall clock minus the elapsed timeline. An instant that counts
+elapsed time moves with the offset. Payloads and results are JSON text as bytes, not interpreted.
 """
 
 from __future__ import annotations
@@ -92,6 +91,7 @@ class Location(IntEnum):
     TIMERS = 1
     READY = 2
     RUNNING = 3
+    HELD_BACK = 4  # ready, but a worker of the previous server may run it
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):

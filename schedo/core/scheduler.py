@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 
 from schedo.core import commands, loads
 from schedo.core.admission import Admission
+from schedo.core.adoption import Adoption
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_operations import BulkOperations
 from schedo.core.changes import Changes
@@ -46,7 +47,7 @@ from schedo.core.transitions import JobTransitions
 from schedo.core.worker_commands import WorkerCommands
 from schedo.core.worker_messages import Notes
 from schedo.core.worker_pool import WorkerPool
-from schedo.core.worker_session import SessionTable
+from schedo.core.worker_session import PreviousServer, SessionTable
 from schedo.core.worker_sessions import WorkerSessions
 
 R = TypeVar("R")
@@ -126,12 +127,12 @@ class Scheduler:
             random,
             self._follow_up,
         )
+        table, attempts = self._session_table, self._attempts
+        self._adoption = Adoption(table, self._jobs, attempts, self._pauses)
         self._sessions = WorkerSessions(
-            self._session_table, self._workers, self._attempts, self._placement, results.apply
+            table, self._workers, attempts, self._placement, self._adoption, results.apply
         )
-        of_workers = WorkerCommands(
-            self._workers, self._attempts, self._session_table, self._sessions, results
-        )
+        of_workers = WorkerCommands(self._workers, attempts, table, self._sessions, results)
         self.recover_lost = results.recover_lost
         self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
         self.held_by = of_workers.held_by
@@ -217,9 +218,10 @@ class Scheduler:
         self._session_table.update(old._session_table)
         self._sessions.attach_workers()
 
-    def follow_server(self, now: int) -> None:
+    def follow_server(self, now: int, *, was_killed: bool) -> None:
         """Note that this server succeeds another one, whose workers may still reconnect."""
-        self._session_table.restarted_at = now
+        previous = PreviousServer(now, self.epoch - 1, self.last_id, was_killed)
+        self._session_table.previous = previous
 
     def expect_worker(self, lease: Lease, now: int) -> None:
         """Expect the remote worker that may still run the attempt of the previous server."""
@@ -251,15 +253,21 @@ class Scheduler:
             if not self._placement.is_kept(lease, now):
                 self._attempts.send(lease)
         self._attempts.stop_overdue(now, TURN_ENTRIES_MAX)
+        if not self._pauses.starts:
+            self._start_ready(now)
+
+    def _start_ready(self, now: int) -> None:
+        """Start ready jobs on free slots."""
         find, start = self._jobs.find, self._attempts.start
-        while not self._pauses.starts and (taken := self._jobs.ready_queues.take()):
+        is_early = self._adoption.awaits_workers(now)
+        while taken := self._jobs.ready_queues.take():
             for job_id, worker in taken:
                 job = find(job_id)
                 assert job is not None, "a ready job in memory has a record"
                 job.location = _NOWHERE
                 if job.expires_at is not None and job.expires_at <= now:
                     self._transitions.finish(job, State.EXPIRED, now)
-                else:
+                elif not (is_early and self._adoption.hold_back(job, worker)):
                     start(job, worker, now)
 
     def follow_clock(self, delta_us: int) -> None:
@@ -341,6 +349,7 @@ class Scheduler:
             self._sessions.take_progress(),
             self.expectations.take_warnings(self._sessions.take_warnings()),
             self._transitions.take_failed(),
+            self._adoption.take(),
         )
 
     def take_changes(self) -> Changes:

@@ -104,3 +104,4 @@ class Notes(NamedTuple):
     progress: list[Progress]  # of attempts that remote workers run
     warnings: list[str]  # about remote workers, for the log
     failed: list[FailedAttempt]
+    adopted: list[Lease]  # of the previous server, which its workers continue

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from schedo.core.leases import Lease, Outcome, StopRequest, measure_lease
 from schedo.core.limits import LEASES_BYTES_MAX, SECOND
-from schedo.core.model import LeaseKey, ReadyKey
+from schedo.core.model import Job, LeaseKey, ReadyKey, Trigger
 from schedo.core.offers import Invocation, Offer
 from schedo.core.spec_parts import SPECS_BYTES_MAX, SpecParts
+from schedo.core.states import State
 from schedo.core.worker_messages import PollRequest
 from schedo.core.worker_pool import WorkerSpec, as_polling
 from schedo.errors import Overloaded
@@ -239,11 +241,41 @@ class Session:
                 held.sent_at += delta_us
 
 
+_STARTABLE = frozenset({State.QUEUED, State.SCHEDULED, State.RETRYING})
+
+
+class PreviousServer(NamedTuple):
+    """What this server knows about the one that it succeeds."""
+
+    ended_at: int  # it has started nothing after this instant
+    last_epoch: int
+    last_id: int  # it has made no job with a larger id
+    was_killed: bool  # starts that it has made last may be missing in the store
+
+    def may_have_started_next(self, job: Job) -> bool:
+        """Whether it may have started the next attempt of a waiting job and not stored that."""
+        return (
+            job.state in _STARTABLE
+            and job.due_at <= self.ended_at
+            and job.id <= self.last_id
+            and not job.options.at_most_once  # such a start is stored first, and so is the next
+            and job.trigger is not Trigger.INVOKE
+        )
+
+    def may_have_started(self, key: LeaseKey, job: Job) -> bool:
+        """Whether it may have given this lease, and the store knows only the attempt before."""
+        return (
+            job.epoch <= key.epoch <= self.last_epoch
+            and key.attempt == job.attempt + 1
+            and self.may_have_started_next(job)
+        )
+
+
 class SessionTable:
     """What a recovery takes over from the old scheduler: sessions, open offers and cordons."""
 
     def __init__(self) -> None:
-        self.restarted_at: int | None = None  # when this server succeeded another one
+        self.previous: PreviousServer | None = None
         self.by_name: dict[str, Session] = {}
         self._parts = SpecParts()  # of all sessions
         self.offers: dict[int, Offer] = {}  # by job id, until they end
@@ -251,7 +283,7 @@ class SessionTable:
 
     def update(self, old: SessionTable) -> None:
         """Take everything over from the old table."""
-        self.restarted_at = old.restarted_at
+        self.previous = old.previous
         self.by_name |= old.by_name
         self._parts = old._parts
         self.offers |= old.offers
@@ -291,7 +323,7 @@ class SessionTable:
     def could_reconnect(self, ready_key: ReadyKey, now: int) -> bool:
         """Whether a disconnected worker could run jobs of the ready key."""
         # After a restart, workers that hold no lease have no session until they reconnect.
-        if self.restarted_at is not None and now - self.restarted_at < RECONNECT_US:
+        if self.previous is not None and now - self.previous.ended_at < RECONNECT_US:
             return True
         return any(
             session.session_id is None or session.spec.serves(ready_key)

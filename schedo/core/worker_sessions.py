@@ -14,16 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from schedo.core.adoption import Adoption
 from schedo.core.commands import CompletePolls, HoldLease, HoldStop, Poll, PollBroken
 from schedo.core.commit_queue import CommitQueue
 from schedo.core.heartbeats import Heartbeats
 from schedo.core.held_leases import HeldLeases
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import SECOND
-from schedo.core.loads import Appliers, Loaded
+from schedo.core.loads import Appliers, Loaded, Needs
 from schedo.core.model import Job
 from schedo.core.placement import Placement
 from schedo.core.running import RunningAttempts
+from schedo.core.timers import earliest
 from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerPool, WorkerSpec, as_polling
 from schedo.core.worker_session import (
@@ -55,6 +57,7 @@ class WorkerSessions:
         workers: WorkerPool,
         attempts: RunningAttempts,
         placement: Placement,
+        adoption: Adoption,
         report: Callable[[AttemptResult, int], Job],
     ) -> None:
         """report: applies a result, or raises StaleLease."""
@@ -63,7 +66,8 @@ class WorkerSessions:
         self._workers = workers
         self._attempts = attempts
         self._placement = placement
-        self._leases = HeldLeases(attempts, placement, report)
+        self._adoption = adoption
+        self._leases = HeldLeases(attempts, placement, adoption, report)
         self._heartbeats = Heartbeats(table)
         self._touched: dict[Session, None] = {}  # their polls may be complete
         self._accepting: dict[int, Session] = {}  # by the id of a poll that waits for a gang
@@ -81,21 +85,25 @@ class WorkerSessions:
 
     # Requests.
 
-    def poll(self, command: Poll, now: int, loaded: Loaded) -> None:
+    def poll(self, command: Poll, now: int, loaded: Loaded) -> Needs | None:
         """Handle one request; `take_replies` returns its response, or the error."""
-        self._heartbeats.note_stall(now)
         request = command.request
+        needs = self._adoption.needs(request, now, loaded)
+        if needs is not None:
+            return needs
+        self._heartbeats.note_stall(now)
         try:
             session = self._register(request, now)
         except SchedoError as error:
             self._replies.append(PollReply(command.id, request.worker, error))
-            return
+            return None
         poll = OpenPoll(command.id, request, now + round(request.wait_s * SECOND))
         session.polls[poll.id] = poll
         # Results come first: they free the slots and the held leases that the later steps look at.
         poll.refused = self._leases.apply_results(session, request.reports, now)
         if not poll.is_durable:
             self.uncommitted.add((session, poll))
+        self._leases.continue_running(session, request, now)
         self._progress += [each for each in request.progress if each.key in session.held]
         if request.accept or request.reject:
             self._apply_offer_replies(session, poll, request, now)
@@ -110,6 +118,7 @@ class WorkerSessions:
             self._disconnect(session, "it has shut down", now)
             self._end_drain(session)
         self._touch(session, now)
+        return None
 
     def _apply_offer_replies(
         self, session: Session, poll: OpenPoll, request: PollRequest, now: int
@@ -307,6 +316,7 @@ class WorkerSessions:
 
     def tick(self, now: int) -> None:
         """Open polls with durable results, complete those whose time is up, lose workers."""
+        self._adoption.tick(now)
         for session, poll in self.uncommitted.take():
             poll.is_durable = True
             if poll.id in session.polls:  # its connection is not broken
@@ -327,11 +337,12 @@ class WorkerSessions:
 
     def next_at(self) -> int | None:
         """Return the next instant at which `tick` has something to do, or None."""
-        return self._heartbeats.next_at()
+        return earliest(self._heartbeats.next_at(), self._adoption.next_at())
 
     def shift(self, delta_us: int) -> None:
         """Shift the deadlines after a clock change, because they count elapsed time."""
         self._heartbeats.shift(delta_us)
+        self._adoption.shift(delta_us)
 
     # The end of a session.
 

@@ -126,7 +126,8 @@ class Engine:
         if old is not None:
             self._scheduler.take_over(old)
         elif snapshot.epoch > 1:
-            self._scheduler.follow_server(self.metrics.began_at)
+            previous_ended_at = self.metrics.began_at
+            self._scheduler.follow_server(previous_ended_at, was_killed=snapshot.was_killed)
         return self._scheduler
 
     # Life.

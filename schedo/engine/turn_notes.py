@@ -28,7 +28,10 @@ class TurnNotes:
         notes = scheduler.take_notes()
         if not any(notes):
             return
-        results, decided, progress, warnings, failed = notes
+        results, decided, progress, warnings, failed, adopted = notes
+        for lease in adopted:  # before their results
+            self._dispatcher.expect(lease)
+            log.info("worker %s goes on with %s of the previous server", lease.worker, lease.key)
         self.decisions.note(decided)
         for message in progress:
             self.progress.note(message, now)

@@ -52,7 +52,7 @@ class Site(Server):
         for stop in stops:
             self.apply(HoldStop(stop), now)
         self.replies |= {reply.id: reply.reply for reply in self.scheduler.take_replies(now)}
-        results, decided, _, warnings, _ = self.scheduler.take_notes()
+        results, decided, _, warnings, _, _ = self.scheduler.take_notes()
         self.results += results
         self.decided += decided
         self.warnings += warnings
@@ -125,14 +125,14 @@ class Site(Server):
         self.scheduler.recovered(now)
         self.turn(now)
 
-    def restart(self, now: int, *expected: Lease) -> None:
+    def restart(self, now: int, *expected: Lease, was_killed: bool = False) -> None:
         """Start the next server on the store; it expects the workers of these attempts."""
         old = self.scheduler
         self.store.epoch += 1
         self.scheduler = Scheduler(
             epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, window=Window(100)
         )
-        self.scheduler.follow_server(now)
+        self.scheduler.follow_server(now, was_killed=was_killed)
         for lease in expected:
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"

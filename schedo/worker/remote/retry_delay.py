@@ -12,7 +12,10 @@ from collections.abc import Callable
 
 from schedo.errors import SchedoError
 
-FIRST_S = 0.25
+# A standby server takes over within milliseconds, and waits for a moment for the workers before it
+# gives their jobs to others (core/adoption.py).
+FIRST_S = 0.025
+SECOND_S = 0.25
 # A worker that returns within five seconds keeps its attempts, so the first retries come soon.
 LONGEST_S = 5.0
 RETRY_AFTER_S_MAX = 60.0
@@ -64,8 +67,8 @@ class RetryDelay:
         self._failures += 1
         if retry_after_s is not None:
             return min(retry_after_s, RETRY_AFTER_S_MAX) * (1 + self._random() / 2)
-        backoff_s: float = FIRST_S * 2 ** min(self._failures - 1, _DOUBLINGS_MAX)
-        return self._random() * min(LONGEST_S, backoff_s)
+        backoff_s: float = SECOND_S * 2 ** min(self._failures - 2, _DOUBLINGS_MAX)
+        return self._random() * (FIRST_S if self._failures == 1 else min(LONGEST_S, backoff_s))
 
     async def _wait(self, delay_s: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -15,15 +15,15 @@ def test_the_backoff_doubles_up_to_five_seconds_and_a_response_resets_it() -> No
     retry_delay = RetryDelay(lambda: 0.5, asyncio.Event())
 
     assert [retry_delay.delay_s(None) for _ in range(7)] == [
-        *(0.125, 0.25, 0.5, 1.0, 2.0, 2.5, 2.5)
+        *(0.0125, 0.125, 0.25, 0.5, 1.0, 2.0, 2.5)
     ]
     retry_delay.note_success()
-    assert retry_delay.delay_s(None) == 0.125
+    assert retry_delay.delay_s(None) == 0.0125
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
 def test_the_jitter_covers_the_whole_backoff(random: float) -> None:
-    assert RetryDelay(lambda: random, asyncio.Event()).delay_s(None) == random * 0.25
+    assert RetryDelay(lambda: random, asyncio.Event()).delay_s(None) == random * 0.025
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""A server that is killed before it has stored a start, and the next one on the same disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.leases import Lease
+from schedo.core.states import State
+from schedo.errors import SchedoError
+from schedo.testing.loop import VirtualLoop
+from tests.engine.virtual_server import Disk, Server, done, leftovers, live, make_poll, submitted
+
+
+async def killed_before_a_start_is_stored(loop: VirtualLoop, disk: Disk) -> tuple[Lease, Server]:
+    """Return the lease that a worker holds, and the next server, which does not know it."""
+    server = await Server(loop, disk).start()
+    await submitted(server)
+    disk.delay_s = 1.0
+    response = await server.engine.sessions.work(make_poll(max_leases=1))
+    [lease] = response.leases
+    await server.die()
+    disk.delay_s = 0.001
+    assert (await disk.jobs())[lease.key.job_id].state is State.QUEUED
+    return lease, await Server(loop, disk).start()
+
+
+def test_an_attempt_goes_on_under_the_next_server() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        lease, server = await killed_before_a_start_is_stored(loop, disk)
+
+        running = make_poll(running=frozenset({lease.key}))
+        assert (await server.engine.sessions.work(running)).revoked == []
+        response = await server.engine.sessions.work(make_poll(reports=[done(lease)]))
+
+        assert response.refused == []
+        job = (await disk.jobs())[lease.key.job_id]
+        assert (job.state, job.attempt, job.epoch) == (State.COMPLETED, 1, lease.key.epoch)
+        assert list(leftovers(server.engine)) == []
+        await server.engine.stop()
+
+    live(test)
+
+
+def test_its_result_survives_a_failed_commit_of_the_next_server() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        lease, server = await killed_before_a_start_is_stored(loop, disk)
+
+        disk.commit_fails = 1.0
+        with pytest.raises(SchedoError, match="flickered"):
+            await server.engine.sessions.work(make_poll(reports=[done(lease)]))
+        disk.commit_fails = 0.0
+        await loop.pass_time(5)
+
+        assert (await disk.jobs())[lease.key.job_id].state is State.COMPLETED
+        assert list(leftovers(server.engine)) == []
+        await server.engine.stop()
+
+    live(test)
