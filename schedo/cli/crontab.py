@@ -20,6 +20,7 @@ from schedo.errors import Invalid
 _DEFAULT_SHELL = "/bin/sh"
 _SOURCE_CHARACTERS_MAX = 20
 _READABLE_CHARACTERS_MAX = 40
+_COMMAND_CHARACTERS_MIN = 19
 _FIELDS = 5
 _SETTING = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)""")
 _QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*\Z""")
@@ -27,6 +28,7 @@ _MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?\Z")
 # A period in days or a macro, a delay in minutes, and an identifier that cannot be a day of month.
 _ANACRON = re.compile(r"(?:[0-9]+|@[a-z]+)\s+[0-9]+\s+(?![0-9*,/?#LWH()-]+\s)[^\s=]+\s+\S", re.I)
+_RUN_PARTS = re.compile(r"\brun-parts\b.* (/etc/cron\.(?:hourly|daily|weekly|monthly))\b")
 _NO_UTF8 = re.compile("[\ud800-\udfff]")  # surrogateescape decodes invalid bytes to these
 _TO_PERCENT = re.compile(r"(?:[^\\%]|\\.|\\\Z)*")
 
@@ -106,9 +108,9 @@ def _list_lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def slug_source(source: str) -> str:
-    """Return the prefix of the names of a file's entries; a dot follows it."""
-    return _slug(source.rstrip("/").rsplit("/", 1)[-1], _SOURCE_CHARACTERS_MAX)
+def slug_source(path: str) -> str:
+    """Return what the names of a file's entries begin with."""
+    return _slug(path.rstrip("/").rsplit("/", 1)[-1], _SOURCE_CHARACTERS_MAX)
 
 
 def parse_crontab(
@@ -116,7 +118,7 @@ def parse_crontab(
 ) -> CrontabFile:
     """Return the entries of a crontab; each line of a `system` crontab names a user.
 
-    Names start with the last part of the path `source`. An entry of another user than
+    The names start with `source` and a dot. An entry of another user than
     `current_user` is returned with a notice; the caller decides what to do with it.
     """
     reader = _Reader(system, source, current_user)
@@ -135,7 +137,7 @@ class _Reader:
     def __init__(self, system: bool, source: str, current_user: str | None) -> None:
         self.file = CrontabFile()
         self._system = system
-        self._source = slug_source(source)
+        self._source = source
         self._current_user = current_user
         self._environment: dict[str, str] = {}
         self._tz: str | None = None
@@ -198,6 +200,13 @@ class _Reader:
         cron = _check_times(times, name)
         if self._bad_tz_line is not None:
             raise _BadLine(f"the CRON_TZ of line {self._bad_tz_line} is not a known time zone")
+        if (scripts := _RUN_PARTS.search(command)) is not None:
+            self._note(
+                number,
+                line,
+                f"it runs all scripts of {scripts[1]} as one job; schedo crontab import"
+                f" {scripts[1]} makes a schedule of each",
+            )
         if user is not None and user != self._current_user:
             self._note(
                 number, line, f"cron runs it as {user}; schedo runs it as the server's own user"
@@ -213,7 +222,8 @@ class _Reader:
     def _choose_name(self, identity: str, command: str) -> str:
         """Return a unique name, made of the file's name, the command and a hash."""
         digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:8]
-        slug = _slug(command, _READABLE_CHARACTERS_MAX - len(self._source) - 1)
+        length = max(_READABLE_CHARACTERS_MAX - len(self._source) - 1, _COMMAND_CHARACTERS_MIN)
+        slug = _slug(command, length)
         name = first = f"{self._source}.{slug}-{digest}"
         count = 1
         while name in self.file.names:

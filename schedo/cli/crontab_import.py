@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,11 +22,9 @@ from schedo.cli.crontab import (
     CrontabEntry,
     CrontabFile,
     CrontabProblem,
-    is_anacrontab,
     parse_crontab,
-    slug_source,
 )
-from schedo.cli.crontab_format import is_system_crontab
+from schedo.cli.crontab_sources import CrontabSource, read_sources
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.job_text import describe_effect
@@ -36,7 +32,7 @@ from schedo.cli.tables import print_json
 from schedo.cli.times import read_now, render_full
 from schedo.client.messages import Record
 from schedo.client.sync import Client
-from schedo.core.model import BY_HAND, Rule
+from schedo.core.model import Rule
 from schedo.core.timezones import check_zone, load_zone
 from schedo.core.triggers import next_after
 from schedo.errors import Invalid, NotFound, SchedoError
@@ -48,11 +44,18 @@ _BYTES_MAX = 1_048_576
 class _Imported(NamedTuple):
     """An entry that became a schedule, or would become one without --dry-run."""
 
+    path: str
     entry: CrontabEntry
-    name: str
     next_fire: str | None
     effect: str | None  # in words; None: a dry run
     tz: str
+
+
+class _Problem(NamedTuple):
+    """A line that was not imported, or a notice, and its file."""
+
+    path: str
+    problem: CrontabProblem
 
 
 class _Stale(NamedTuple):
@@ -82,10 +85,14 @@ def crontab() -> None:
     "--prune",
     "is_pruning",
     is_flag=True,
-    help="Delete schedules of earlier imports whose lines are no longer in FILE.",
+    help="Delete the schedules of earlier imports of FILE, or with --name, whose lines are gone.",
 )
 @click.option("--tz", help="Time zone of lines without CRON_TZ.  [default: this machine's]")
-@click.option("--prefix", default="", help="Prefix of the name of each schedule.")
+@click.option(
+    "--name",
+    help="What the names of the schedules begin with, and their owner; needed for stdin."
+    "  [default: the name of FILE]",
+)
 @click.option("--overlap", default="allow", show_default=True, help="Overlap policy.")
 @click.option("--catchup", default="latest", show_default=True, help="Catch-up policy.")
 @as_json
@@ -101,73 +108,65 @@ def import_(
 ) -> None:
     """Create or update a schedule for each entry of the crontab FILE (- is stdin).
 
-    The exit code is 1 if a line could not be imported.
+    FILE may also be a directory of crontabs, such as /etc/cron.d, or of scripts, such as
+    /etc/cron.daily. The exit code is 1 if a line could not be imported.
     """
     if is_dry and is_pruning:
         raise click.UsageError("give either --dry-run or --prune, not both")
-    tz, prefix = options.pop("tz"), options.pop("prefix")
+    tz = options.pop("tz")
     zone = _check(tz) if tz else find_local_zone()
-    file = _parse(_read(path), path, is_system)
-    mark, owner = {"crontab": _origin(path)}, _owner(path)
-    taken, problems = [], list(file.problems)
-    for entry in file.entries:
-        name = prefix + entry.name
-        spec = {**build_spec(entry, zone), "meta": mark, **options}
-        try:
-            taken.append(
-                _plan(entry, name, spec) if is_dry else _put(client, entry, name, spec, owner)
-            )
-        except SchedoError as error:
-            if error.code in ("unreachable", "unauthorized"):
-                raise
-            problems.append(CrontabProblem(entry.line_number, entry.command, explain(error)))
-    stale = [] if is_dry else _find_stale(client, path, prefix, file.names)
+    found = read_sources(path, options.pop("name"), is_system)
+    taken, problems = [], [_Problem(each.text, each) for each in found.ignored]
+    names: set[str] = set()
+    for source in found.sources:
+        file = _parse(source)
+        problems += [_Problem(source.path, problem) for problem in file.problems]
+        for entry in file.entries:
+            spec = {**build_spec(entry, zone), "meta": _describe_origin(source), **options}
+            try:
+                _check_name(entry.name, names)
+                taken.append(
+                    _plan(source, entry, spec)
+                    if is_dry
+                    else _put(client, source, entry, spec, found.owner)
+                )
+            except SchedoError as error:
+                if error.code in ("unreachable", "unauthorized"):
+                    raise
+                problem = CrontabProblem(entry.line_number, entry.command, explain(error))
+                problems.append(_Problem(source.path, problem))
+        names |= file.names
+    stale = [] if is_dry else _find_stale(client, found.owner, names)
     if is_pruning:
         stale = [_prune(client, item) for item in stale]
     _report(taken, problems, stale, is_json)
-    if any(not problem.is_notice for problem in problems):
+    if any(not each.problem.is_notice for each in problems):
         click.get_current_context().exit(1)
 
 
-def _origin(path: str) -> str:
-    """Return the file's absolute path, which schedules keep in `meta.crontab`."""
-    absolute = path if path == "-" else os.path.abspath(path)
-    return absolute.encode("utf-8", "replace").decode()
+def _describe_origin(source: CrontabSource) -> Record:
+    path = source.path if source.path == "-" else os.path.abspath(source.path)
+    return {"crontab": path.encode("utf-8", "replace").decode()}
 
 
-def _owner(path: str) -> str:
-    host = socket.gethostname()
-    return f"crontab:{host}/{_origin(path).removeprefix('/')}"
+def _check_name(name: str, others: set[str]) -> None:
+    if name in others:  # of two files whose names begin alike and that have the same line
+        raise Invalid(f"another file of this import has an entry of the name {name}")
 
 
-def _find_stale(client: Client, path: str, prefix: str, names: set[str]) -> list[_Stale]:
-    """Return schedules of earlier imports, with the same prefix, whose entries are gone."""
-    kept = {prefix + name for name in names}
-    start = f"{prefix}{slug_source(_source(path))}."
+def _find_stale(client: Client, owner: str, kept: set[str]) -> list[_Stale]:
+    """Return the schedules of earlier imports whose entries are gone."""
     return [
         _Stale(schedule["name"], is_deleted=False)
         for schedule in client.list_schedules()
-        if schedule["name"].startswith(start)
-        and schedule["name"] not in kept
-        and _is_imported(schedule, path)
+        if schedule["owner"] == owner and schedule["name"] not in kept
     ]
-
-
-def _is_imported(schedule: Record, path: str) -> bool:
-    """Whether the schedule is of this file; earlier versions wrote no owner, only `meta`."""
-    if schedule["owner"] != BY_HAND:
-        return bool(schedule["owner"] == _owner(path))
-    return (schedule.get("meta") or {}).get("crontab") == _origin(path)
 
 
 def _prune(client: Client, stale: _Stale) -> _Stale:
     with suppress(NotFound):  # another client has deleted it meanwhile
         client.delete_schedule(stale.name)
     return stale._replace(is_deleted=True)
-
-
-def _source(path: str) -> str:
-    return "crontab" if path == "-" else path
 
 
 def _check(tz: str) -> str:
@@ -178,31 +177,11 @@ def _check(tz: str) -> str:
     return tz
 
 
-def _read(path: str) -> str:
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_BYTES_MAX + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(_BYTES_MAX + 1)
-    except OSError as error:
-        raise click.BadParameter(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > _BYTES_MAX:
-        raise click.BadParameter(f"{path} is larger than {_BYTES_MAX} bytes; it is not a crontab")
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _parse(text: str, path: str, is_system: bool | None) -> CrontabFile:
-    if is_anacrontab(text):
-        raise click.BadParameter(
-            f"{path} is an anacrontab (period, delay, identifier, command), not a crontab; create"
-            " a schedule for each line: schedo schedules put NAME --cron @daily -- COMMAND"
-        )
-    source = _source(path)
+def _parse(source: CrontabSource) -> CrontabFile:
     me = pwd.getpwuid(os.getuid()).pw_name
-    if is_system is None:
-        is_system = is_system_crontab(path, text)
-    return parse_crontab(text, system=is_system, source=source, current_user=me)
+    return parse_crontab(
+        source.text, system=source.is_system, source=source.prefix, current_user=me
+    )
 
 
 def find_local_zone(root: str = "/") -> str:
@@ -240,44 +219,44 @@ def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:
     return {**spec, "retry": "none"}
 
 
-def _plan(entry: CrontabEntry, name: str, spec: dict[str, Any]) -> _Imported:
+def _plan(source: CrontabSource, entry: CrontabEntry, spec: Record) -> _Imported:
     fire = next_after(Rule(cron=spec["cron"], tz=spec["tz"]), read_now())
-    return _Imported(entry, name, None if fire is None else render_instant(fire), None, spec["tz"])
+    shown = None if fire is None else render_instant(fire)
+    return _Imported(source.path, entry, shown, None, spec["tz"])
 
 
 def _put(
-    client: Client, entry: CrontabEntry, name: str, spec: dict[str, Any], owner: str
+    client: Client, source: CrontabSource, entry: CrontabEntry, spec: Record, owner: str
 ) -> _Imported:
-    schedule, _ = client.put_schedule(name, owner=owner, **spec)
+    schedule, _ = client.put_schedule(entry.name, owner=owner, **spec)
     for warning in schedule.get("warnings") or []:
-        place = f"line {entry.line_number}: {name}"
+        place = f"line {entry.line_number}: {entry.name}"
         click.echo(f"schedo: warning: {escape(f'{place}: {warning}')}", err=True)
     fires = schedule.get("next_fires") or [None]
-    return _Imported(entry, name, fires[0], describe_effect(schedule), spec["tz"])
+    return _Imported(source.path, entry, fires[0], describe_effect(schedule), spec["tz"])
 
 
 def _report(
-    taken: list[_Imported], problems: list[CrontabProblem], stale: list[_Stale], is_json: bool
+    taken: list[_Imported], problems: list[_Problem], stale: list[_Stale], is_json: bool
 ) -> None:
-    refused = [problem for problem in problems if not problem.is_notice]
+    refused = [each for each in problems if not each.problem.is_notice]
     if is_json:
-        notices = [_problem_record(problem) for problem in problems if problem.is_notice]
+        notices = [_problem_record(each) for each in problems if each.problem.is_notice]
         print_json(
             {
                 "schedules": [_imported_record(item) for item in taken],
-                "refused": [_problem_record(problem) for problem in refused],
+                "refused": [_problem_record(each) for each in refused],
                 "notices": notices,
                 "stale": [{"name": item.name, "deleted": item.is_deleted} for item in stale],
             }
         )
         return
-    lines = [(item.entry.line_number, 0, _imported_line(item)) for item in taken]
-    lines += [
-        (problem.line_number, 1, f"{'note' if problem.is_notice else 'refused'}: {problem.reason}")
-        for problem in problems
-    ]
-    for number, _, text in sorted(lines):
-        click.echo(f"line {number}: {escape(text)}")
+    lines = [(item.path, item.entry.line_number, 0, _imported_line(item)) for item in taken]
+    lines += [(path, problem.line_number, 1, _problem_line(problem)) for path, problem in problems]
+    is_one_file = len({path for path, *_ in lines}) == 1
+    for path, number, _, text in sorted(lines):
+        place = f"line {number}" if is_one_file else f"{path}:{number}" if number else path
+        click.echo(escape(f"{place}: {text}"))
     for item in stale:
         done = "deleted" if item.is_deleted else f"(schedo schedules rm {item.name})"
         click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
@@ -292,13 +271,18 @@ def _imported_line(item: _Imported) -> str:
     fire = "never"
     if item.next_fire is not None:
         fire = render_full(item.next_fire, read_now(), load_zone(item.tz))
-    return f"{item.name} {item.effect or 'would be stored'}; next fire {fire}"
+    return f"{item.entry.name} {item.effect or 'would be stored'}; next fire {fire}"
+
+
+def _problem_line(problem: CrontabProblem) -> str:
+    return f"{'note' if problem.is_notice else 'refused'}: {problem.reason}"
 
 
 def _imported_record(item: _Imported) -> Record:
     return {
+        "file": item.path,
         "line": item.entry.line_number,
-        "name": item.name,
+        "name": item.entry.name,
         "cron": item.entry.cron,
         "tz": item.tz,
         "user": item.entry.user,
@@ -308,5 +292,11 @@ def _imported_record(item: _Imported) -> Record:
     }
 
 
-def _problem_record(problem: CrontabProblem) -> Record:
-    return {"line": problem.line_number, "text": problem.text, "reason": problem.reason}
+def _problem_record(found: _Problem) -> Record:
+    path, problem = found
+    return {
+        "file": path,
+        "line": problem.line_number,
+        "text": problem.text,
+        "reason": problem.reason,
+    }

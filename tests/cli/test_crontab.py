@@ -12,6 +12,7 @@ from schedo.cli.crontab import (
     CrontabProblem,
     is_anacrontab,
     parse_crontab,
+    slug_source,
 )
 
 PATH = "/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin"
@@ -93,7 +94,7 @@ CRON_D = [
 
 
 def read(text: str, source: str = "mine") -> CrontabFile:
-    return parse_crontab(text, system=False, source=source)
+    return parse_crontab(text, system=False, source=slug_source(source))
 
 
 def only_entry(text: str) -> CrontabEntry:
@@ -109,9 +110,9 @@ def only_problem(text: str, *, system: bool = False) -> CrontabProblem:
 
 
 def test_every_line_of_debians_crontab_is_imported() -> None:
-    file = parse_crontab(ETC_CRONTAB, system=True, source="/etc/crontab", current_user="root")
+    file = parse_crontab(ETC_CRONTAB, system=True, source="crontab", current_user="root")
 
-    assert file.problems == []
+    assert [problem.line_number for problem in file.problems] == [18, 19, 20, 21]
     assert [(e.line_number, e.cron, e.user, e.command) for e in file.entries] == [
         (18, "17 * * * *", "root", "cd / && run-parts --report /etc/cron.hourly"),
         (
@@ -146,7 +147,7 @@ def test_lines_of_packages_in_cron_d_are_imported(
 ) -> None:
     text = f"SHELL=/bin/sh\n\n{line}\n"
 
-    file = parse_crontab(text, system=True, source=f"/etc/cron.d/{source}", current_user="root")
+    file = parse_crontab(text, system=True, source=source, current_user="root")
 
     assert file.problems == []
     (entry,) = file.entries

@@ -10,7 +10,6 @@ from urllib.parse import quote_plus
 import pytest
 
 from schedo.cli.crontab import CrontabEntry, parse_crontab
-from schedo.cli.crontab_format import is_system_crontab
 from schedo.cli.crontab_import import build_spec, find_local_zone
 from tests.cli.conftest import Call
 from tests.client.server import FakeServer, problem, schedule_record
@@ -38,12 +37,12 @@ def list_as_stored(server: FakeServer, *schedules: dict[str, object]) -> None:
     server.on("GET", "/v1/schedules", 200, {"items": list(schedules)})
 
 
-def accept_all(server: FakeServer, text: str, status: int = 201, prefix: str = "") -> None:
+def accept_all(server: FakeServer, text: str, status: int = 201) -> None:
     list_as_stored(server)
     for name in names(text):
-        path = f"/v1/schedules/{prefix}{name}"
+        path = f"/v1/schedules/{name}"
         effect = "created" if status == 201 else "unchanged"
-        server.on("PUT", path, status, schedule_record(name=prefix + name, effect=effect))
+        server.on("PUT", path, status, schedule_record(name=name, effect=effect))
 
 
 def test_each_entry_becomes_a_schedule_and_each_other_line_is_reported(
@@ -104,8 +103,9 @@ def test_a_warning_of_the_server_is_printed(
     assert result.stderr == f"schedo: warning: line 1: {name}: {taken}\n"
 
 
-def stored(name: str, crontab: str | None) -> dict[str, object]:
-    return schedule_record(name=name, meta={"crontab": crontab} if crontab else None)
+def stored(name: str, path: str | None) -> dict[str, object]:
+    owner = "api" if path is None else f"crontab:{socket.gethostname()}{path}"
+    return schedule_record(name=name, owner=owner)
 
 
 def test_schedules_of_removed_lines_are_listed(
@@ -116,7 +116,7 @@ def test_schedules_of_removed_lines_are_listed(
     twice = names("0 3 * * * backup\n0 4 * * * backup\n0 5 * * * report\n")
     list_as_stored(
         server,
-        *(stored(name, path) for name in (*twice, "mycron.gone-1", "x.mycron.gone-1")),
+        *(stored(name, path) for name in (*twice, "mycron.gone-1")),
         stored("mycron.another-1", "/elsewhere/mycron"),
         stored("mycron.by-hand", None),
     )
@@ -161,9 +161,10 @@ def test_each_fire_is_shown_in_the_zone_of_its_entry(
 ) -> None:
     path = write(tmp_path, "CRON_TZ=Asia/Tokyo\n0 3 * * * a\nCRON_TZ=\n0 3 * * * b\n")
 
+    dry = ("--name", "web1", "--dry-run")
     both = schedo("crontab", "import", path, "--dry-run").stdout.splitlines()
-    one = schedo("crontab", "import", "-", "--dry-run", input="CRON_TZ=Asia/Tokyo\n0 3 * * * a\n")
-    none = schedo("crontab", "import", "-", "--dry-run", input="# nothing\n")
+    one = schedo("crontab", "import", "-", *dry, input="CRON_TZ=Asia/Tokyo\n0 3 * * * a\n")
+    none = schedo("crontab", "import", "-", *dry, input="# nothing\n")
 
     assert " 03:00:00.000+09:00 (" in both[0]
     assert " 03:00:00.000+00:00 (" in both[1]
@@ -185,12 +186,12 @@ def test_an_anacrontab_is_refused(server: FakeServer, schedo: Call, tmp_path: Pa
 def test_a_dry_run_sends_no_request(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
     path = write(tmp_path, "0 3 * * * backup\n")
 
-    result = schedo("crontab", "import", path, "--dry-run", "--prefix", "old.", "--json")
+    result = schedo("crontab", "import", path, "--dry-run", "--name", "old", "--json")
 
     (made,) = json.loads(result.stdout)["schedules"]
     assert result.exit_code == 0
     assert server.requests == []
-    assert made["name"].startswith("old.mycron.backup-")
+    assert made["name"].startswith("old.backup-")
     assert made["next_fire"].endswith("T03:00:00.000000Z")
     assert made["effect"] is None
 
@@ -198,16 +199,17 @@ def test_a_dry_run_sends_no_request(server: FakeServer, schedo: Call, tmp_path: 
 def test_json_lists_schedules_refused_lines_and_notices(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
-    accept_all(server, USER_FILE, prefix="x.")
+    accept_all(server, USER_FILE)
     path = write(tmp_path, USER_FILE)
 
-    result = schedo("crontab", "import", path, "--json", "--tz", "UTC", "--prefix", "x.")
+    result = schedo("crontab", "import", path, "--json", "--tz", "UTC")
 
     answer = json.loads(result.stdout)
     assert [item["line"] for item in answer["schedules"]] == [3, 5]
     assert [item["line"] for item in answer["refused"]] == [4]
     assert [item["line"] for item in answer["notices"]] == [2]
     assert answer["schedules"][0]["command"] == "save --full"
+    assert {item["file"] for part in answer.values() for item in part} == {path}
 
 
 def test_a_schedule_that_the_server_refuses_is_reported_by_line(
@@ -246,57 +248,6 @@ def test_the_format_option_overrides_the_detection(
 
     (made,) = json.loads(result.stdout)["schedules"]
     assert (made["user"], made["command"]) == (None, "root true")
-
-
-@pytest.mark.parametrize(
-    ("text", "is_system"),
-    [
-        ("0 3 * * * root backup", True),
-        ("0 3 * * * root backup\n@daily nobody x", True),
-        ("0 3 * * * root backup\n0 4 * * * root\n", True),
-        ("0 3 * * * root backup\n61 4 * * * root x\n", True),
-        ("0 3 * * * root backup\n0 4 *\nA='b\n", True),
-        ("0 3 * * * root backup\n0 4 * * * sync now\n", True),
-        ("0 3 * * * save now\n0 4 * * * report", False),
-        ("0 3 * * * sync\n0 5 * * * report", False),
-        ("0 3 * * * root", False),
-        ("0 3 * * * root\n0 4 * * * report now", False),
-        ("0 3 * * * \udcff x\n0 4 * * * report", False),
-        ("0 3 * * * /usr/bin/true", False),
-        ("# nothing", False),
-    ],
-)
-def test_a_file_is_a_system_crontab_if_its_lines_name_users(text: str, is_system: bool) -> None:
-    assert is_system_crontab("mycron", text) is is_system
-
-
-@pytest.mark.parametrize("path", ["/etc/crontab", "/etc/cron.d/php", "copies/cron.d/php"])
-def test_a_file_in_etc_is_a_system_crontab(path: str) -> None:
-    assert is_system_crontab(path, "0 3 * * * nosuchuser x") is True
-
-
-def test_an_inconsistent_format_is_an_error_that_names_the_lines(
-    server: FakeServer, schedo: Call, tmp_path: Path
-) -> None:
-    text = "A=1\n0 3 * * * root save\n0 4 * * * nosuchuser x\n0 5 * * * nobody y\n"
-
-    result = schedo("crontab", "import", write(tmp_path, text))
-
-    assert result.exit_code == 2
-    said = " ".join(result.stderr.replace("\u2502", " ").split())
-    assert (
-        "line 2, 4: a user (nobody, root) seems to precede the command, but line 3 names no" in said
-    )
-    assert server.requests == []
-
-
-def test_an_ambiguous_format_is_an_error(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
-    result = schedo("crontab", "import", write(tmp_path, "0 3 * * * nobody now\n"))
-
-    assert result.exit_code == 2
-    assert "(nobody)" in result.stderr
-    assert "--user-format" in result.stderr
-    assert server.requests == []
 
 
 def make_entry(**fields: object) -> CrontabEntry:
@@ -359,8 +310,14 @@ def test_the_variable_tz_overrides_the_machines_zone(monkeypatch: pytest.MonkeyP
     ("args", "reason"),
     [
         (["/nowhere"], "cannot read /nowhere"),
-        (["-", "--tz", "Mars/Base"], "for --tz: the time zone 'Mars/Base' is not known"),
+        (
+            ["-", "--name", "x", "--tz", "Mars/Base"],
+            "for --tz: the time zone 'Mars/Base' is not known",
+        ),
         (["-", "--dry-run", "--prune"], "give either --dry-run or --prune"),
+        (["-"], "a crontab from stdin has no name: give one with --name"),
+        (["-", "--name", "a b"], "for --name: it has 1 to 64 letters, digits"),
+        (["-", "--name", "x" * 65], "for --name: it has 1 to 64 letters, digits"),
         ([], "Missing argument"),
     ],
     ids=str,
