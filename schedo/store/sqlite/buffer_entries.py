@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ class Layout(NamedTuple):
 LAYOUT = Layout(rows.JOB.inserted, (*rows.JOB.mutable, "id"))
 
 _NEW_ENDED, _KNOWN_ENDED = LAYOUT.new.index("ended_at"), LAYOUT.known.index("ended_at")
+_new_expiry, _known_expiry = (itemgetter(names.index("expires_at")) for names in LAYOUT)
 
 # Before the file noted the columns, an entry began with the number of its layout.
 _NEW_3 = (
@@ -122,6 +123,12 @@ def have_ended(entry: Entry, new: Iterator[Row], known: Iterator[Row]) -> bool:
     ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
     ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
     return None not in ended
+
+
+def may_expire(new: Iterable[Row], known: Iterable[Row], now: int) -> bool:
+    """Whether one of the rows has an expiry up to now."""
+    expiries = chain(map(_new_expiry, new), map(_known_expiry, known))
+    return any(at is not None and at <= now for at in expiries)
 
 
 def write_layout(connection: sqlite3.Connection) -> None:

@@ -35,6 +35,7 @@ from schedo.store.sqlite.buffer_entries import (
     Entry,
     encode,
     have_ended,
+    may_expire,
     merge_entry,
     replay,
 )
@@ -134,6 +135,11 @@ class WriteBuffer:
         """Whether the tables may be without the newest row of one of the jobs."""
         new, known = self._new, self._known
         return any(job_id in new or job_id in known for job_id in job_ids)
+
+    def may_expire(self, now: int) -> bool:
+        """Whether a buffered job may have expired; only the writer's thread may call."""
+        rows = self._new.values(), self._known.values()
+        return not self._is_consistent or may_expire(*rows, now)
 
     def find_queued(self, load: LoadReady) -> list[Row] | None:
         """Return the first rows of buffered jobs that may belong to the page, of JOB.inserted.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schedo.core.loads import LoadJob, LoadReady
+from schedo.core.loads import LoadExpired, LoadJob, LoadReady
 from schedo.core.model import Job, Options
 from schedo.core.paged_index import START, Pair
 from schedo.core.requirements import Requirements
@@ -130,3 +130,35 @@ async def test_a_page_has_the_whole_job(store: SqliteStore, is_flushed: bool) ->
 
     assert found == job
     assert (type(found.payload), type(found.result)) == (bytes, bytes)
+
+
+NOW = 1_000
+
+
+async def expired(store: SqliteStore) -> list[int]:
+    return [job.id for job in await store.load(LoadExpired(NOW, 9))]
+
+
+async def test_a_search_for_expired_jobs_flushes_no_others(store: SqliteStore) -> None:
+    await put_in_table(store, make_job(id=1, expires_at=NOW), make_job(id=2))
+    await put(store, make_job(id=3), make_job(id=4, expires_at=NOW + 1))
+    await store.commit(of_jobs(ended(make_job(id=2, is_new=False))))
+
+    assert await expired(store) == [1]
+
+    assert await in_buffer(store) == 2
+
+
+async def test_a_buffered_job_that_expires_is_found(store: SqliteStore) -> None:
+    await put_in_table(store, make_job(id=1))
+    await put(store, make_job(id=2, expires_at=NOW))
+    await store.commit(of_jobs(make_job(id=1, expires_at=NOW, is_new=False)))
+
+    assert await expired(store) == [1, 2]
+
+
+async def test_a_job_that_has_ended_in_the_buffer_does_not_expire(store: SqliteStore) -> None:
+    await put_in_table(store, make_job(id=1, expires_at=NOW), make_job(id=2, expires_at=NOW))
+    await store.commit(of_jobs(ended(make_job(id=1, is_new=False))))
+
+    assert await expired(store) == [2]
