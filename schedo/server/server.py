@@ -85,10 +85,12 @@ class Server:
         """Accept requests on the inherited sockets, or else on own ones; return the port."""
         config = self.config
         sockets = inherited.choose(config.host, config.port)
-        if not sockets:
-            sockets = await _bind(config.host, config.port)
-            notifier.store(sockets)
-        return await self.http.listen(self.app, sockets)
+        if sockets:
+            return await self.http.listen(self.app, sockets)
+        sockets = await _bind(config.host, config.port)
+        port = await self.http.listen(self.app, sockets)
+        notifier.store(sockets)  # systemd drops sockets that do not listen yet
+        return port
 
     async def drain(self) -> None:
         """End open waits, and give running attempts the grace time to finish."""
