@@ -315,6 +315,7 @@ class JobTable:
         ready = self.ready_queues.ready_index(load.ready_key)
         assert ready is not None, "an index stays open while a page of it is loading"
         last = (page[-1].rank, page[-1].id) if len(page) == load.limit else None
+        ready.note_page(sum(len(job.payload) for job in page if job.payload is not None))
         if ready.extend(load.after, last):
             # Nearly all jobs of a page are not in memory: add them to the index together.
             new = [job for job in page if job.id not in self._jobs]

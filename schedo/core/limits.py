@@ -92,6 +92,10 @@ READY_ENTRIES_MAX = 8_192
 # Ready indexes that load a page after one commit, and the entries of these pages.
 READY_PAGES_MAX = 64
 READY_PAGED_MAX = 8 * PAGE_ENTRIES_MAX
+# The pages of a ready index that runs dry while it waits for them: their entries, and the bytes of
+# their payloads. The largest page takes 3 ms.
+READY_PAGE_MAX = 4 * PAGE_ENTRIES_MAX
+READY_PAGE_BYTES_MAX = 1_048_576
 SUSPECTS_MAX = 1_000_000  # never reached: at most the attempts that workers held when they died
 PAYLOAD_INLINE_BYTES_MAX = 4_096
 # The payloads of the schedules that fire soonest. Those of a page of schedules, and of the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedo.core.lazy_heap import Key, LazyHeap
+from schedo.core.limits import PAGE_ENTRIES_MAX, READY_PAGE_BYTES_MAX, READY_PAGE_MAX
 from schedo.core.model import Queue, ReadyKey
 from schedo.core.paged_index import START, IndexSize, PagedIndex
 from schedo.core.worker_groups import WorkerGroup
@@ -64,7 +65,7 @@ class QueueState:
 class ReadyIndex(PagedIndex):
     """The ready jobs of one ready key, by rank. Memory holds the head of this order."""
 
-    __slots__ = ("key", "number", "queue_state", "section", "taken_in")
+    __slots__ = ("_page_entries", "key", "number", "queue_state", "section", "taken_in")
 
     def __init__(
         self,
@@ -81,12 +82,30 @@ class ReadyIndex(PagedIndex):
         self.number = number  # in the order in which the indexes were opened
         self.taken_in = 0  # the last period in which a job was taken from it
         self.section: Section
+        self._page_entries = PAGE_ENTRIES_MAX
 
     def reopen(self, number: int, size: IndexSize, *, empty: bool) -> None:
         """Begin again after a close, as a new index of the same key."""
         self.number, self.size = number, size
         self.horizon = None if empty else START
         self.taken_in = 0
+
+    @property
+    def page_size(self) -> int:
+        """The number of entries per page; it follows the rate at which jobs are taken."""
+        return min(self.size.capacity, self._page_entries)
+
+    def note_page(self, payload_bytes: int) -> None:
+        """Choose the size of the next page, before the entries of a loaded one are added.
+
+        If the index has run dry, workers had nothing to do while the page was read: the next one is
+        twice as large. If it still has a page of entries, the next one is half as large, because
+        commits wait for it.
+        """
+        if len(self) >= PAGE_ENTRIES_MAX or payload_bytes > READY_PAGE_BYTES_MAX // 2:
+            self._page_entries = max(self._page_entries // 2, PAGE_ENTRIES_MAX)
+        elif not len(self):
+            self._page_entries = min(self._page_entries * 2, READY_PAGE_MAX)
 
     @property
     def page_key(self) -> Key | None:
