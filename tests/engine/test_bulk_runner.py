@@ -91,6 +91,41 @@ async def test_jobs_that_are_submitted_meanwhile_are_not_touched(
         assert min(map(min, later)) > operation.id
 
 
+async def test_beside_other_work_steps_are_a_period_apart(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def find_pause_s(took_s: float, *, has_others: bool) -> float:
+        seen.append(has_others)
+        return 0.0
+
+    monkeypatch.setattr(bulk_runner, "find_pause_s", find_pause_s)
+    monkeypatch.setattr(bulk_runner, "_FOUND_AT_ONCE", 50)
+    async with running(path) as world:
+        await submit(world, 200, delay_us=HOUR)
+        await ended(world, (await begin(world, CANCEL, task="work")).id)
+        alone = seen.copy()
+        await submit(world, 200, delay_us=HOUR)
+        find = world.store.find_job_ids
+
+        async def find_and_submit(*arguments: Any) -> Any:
+            await submit(world, 1, delay_us=HOUR, queue="other")
+            return await find(*arguments)
+
+        monkeypatch.setattr(world.store, "find_job_ids", find_and_submit)
+        await ended(world, (await begin(world, CANCEL, task="work")).id)
+
+    assert alone[1:] == [False] * (len(alone) - 1)
+    assert seen[len(alone) :] == [True] * (len(seen) - len(alone))
+
+
+def test_a_step_beside_other_work_has_a_longer_pause_unless_it_was_long() -> None:
+    assert bulk_runner.find_pause_s(0.003, has_others=False) == 0.002
+    assert bulk_runner.find_pause_s(0.003, has_others=True) == pytest.approx(0.007)
+    assert bulk_runner.find_pause_s(0.500, has_others=True) == 0.002
+
+
 async def test_operations_take_turns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_runner, "_FOUND_AT_ONCE", 10)
     async with running(path) as world:
