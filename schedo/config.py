@@ -21,6 +21,7 @@ import msgspec
 
 from schedo.client.tokens import check_token, read_token
 from schedo.core import limits
+from schedo.core.lateness import OBJECTIVE_US
 from schedo.errors import Invalid
 from schedo.log_format import LogFormat
 from schedo.protocol.times import render_duration
@@ -31,6 +32,7 @@ from schedo.setting_values import (
     read_host_name,
     read_list_of,
     read_number,
+    read_objective,
     read_switch,
     read_target,
     read_text,
@@ -98,6 +100,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     webhook_secrets_file: str | None = None
     heartbeat_url: str | None = None
     heartbeat_interval_us: int = HEARTBEAT_US
+    lateness_objective_us: int = OBJECTIVE_US
     retention: Retention = Retention()
     sources: dict[str, str] = {}  # the source of each setting that is not the default
 
@@ -202,6 +205,12 @@ SETTINGS: dict[str, Setting] = {
         "The time between two such calls; at least 1s.",
         "DURATION",
         "heartbeat_interval_us",
+    ),
+    "lateness_objective": Setting(
+        read_objective,
+        "How late 99.9 % of the jobs may start: a bound of the histograms, such as 5ms or 10ms.",
+        "DURATION",
+        "lateness_objective_us",
     ),
     "retention.completed": Setting(
         read_duration, "How long completed jobs are kept.", "DURATION", "completed_us"
@@ -380,7 +389,7 @@ def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
     for key, setting in SETTINGS.items():
         owner = config.retention if key.startswith("retention.") else config
         value = getattr(owner, setting.field or key)
-        shown = render_duration(value) if setting.parse is read_duration else value
+        shown = render_duration(value) if setting.metavar == "DURATION" else value
         yield (
             key,
             list(shown) if isinstance(shown, tuple) else shown,

@@ -29,6 +29,7 @@ RELOADED = frozenset(
             "strict",
             "log_level",
             "drain_grace",
+            "lateness_objective",
         ),
         *(key for key in SETTINGS if key.startswith("retention.")),
     }

@@ -9,7 +9,8 @@ import ipaddress
 import re
 from collections.abc import Callable, Sequence
 
-from schedo.protocol.times import parse_duration
+from schedo.core.lateness import DURATION_BOUNDS_US
+from schedo.protocol.times import parse_duration, render_duration
 
 
 def read_text(value: object) -> str:
@@ -62,6 +63,14 @@ def read_duration(value: object) -> int:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError('expected a duration like "90s", "1h30m" or a number of seconds')
     return parse_duration(value)
+
+
+def read_objective(value: object) -> int:
+    """Return a bound of the histograms of durations, in microseconds."""
+    us = read_duration(value)
+    if us not in DURATION_BOUNDS_US:
+        raise ValueError(f"expected one of {', '.join(map(render_duration, DURATION_BOUNDS_US))}")
+    return us
 
 
 def read_app(value: object) -> str:

@@ -16,6 +16,7 @@ _QUEUE_HEADERS = (
     *("QUEUE", "STATE", "RUNNING", "LIMIT", "QUEUED", "LATER", "STARTS/S"),
     *("DELAY P50", "P99", "COMMIT P50", "P99"),
 )
+_LATENESS = {"timer": "lateness    timers  ", "submit": "            at once "}
 _SIZES = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
 
@@ -84,7 +85,10 @@ def _render_rates(figures: Figures) -> list[str]:
     return [
         f"jobs/s      submitted {_rate(figures.submitted_per_s)}   {ended}",
         f"attempts/s  started {_rate(figures.started_per_s)}   {troubles}",
-        f"lateness    {_spread(figures.lateness)}   of {_rate(figures.lateness.per_s)}/s",
+        *(
+            f"{_LATENESS[kind]}{_spread(lateness)}   of {_rate(lateness.per_s)}/s"
+            for kind, lateness in figures.lateness.items()
+        ),
         f"loop lag    {_spread(figures.loop_lag)}   worst {_time(figures.loop_lag_worst_s)}",
         f"commits     {_spread(figures.commit)}   {_rate(figures.commit.per_s)}/s"
         f"   jobs each {batch}   waiting {figures.uncommitted:,}",

@@ -9,6 +9,7 @@ from typing import Any
 from schedo.cli.run_history import failed_in_row
 from schedo.client.messages import Record
 from schedo.client.metrics import Buckets, Scrape
+from schedo.core.lateness import START_KINDS
 from schedo.core.limits import FIRES_SHOWN, SECOND
 from schedo.protocol.times import parse_instant, render_instant
 
@@ -59,7 +60,7 @@ class Figures:
     started_per_s: float
     ended_per_s: dict[str, float]  # jobs by outcome
     unsuccessful_per_s: dict[str, float]  # attempts by outcome
-    lateness: Distribution
+    lateness: dict[str, Distribution]  # of timers, and of jobs that were due at once
     loop_lag: Distribution
     loop_lag_worst_s: float
     commit: Distribution
@@ -126,7 +127,9 @@ def compute_figures(before: Reading, after: Reading, lists: Lists) -> Figures:
         started_per_s=change.rate("schedo_attempts_started_total"),
         ended_per_s=_pick(change.rates("schedo_jobs_ended_total", "state"), OUTCOMES),
         unsuccessful_per_s=_pick(rates, UNSUCCESSFUL),
-        lateness=change.spread("schedo_start_lateness_seconds"),
+        lateness={
+            kind: change.spread("schedo_start_lateness_seconds", kind=kind) for kind in START_KINDS
+        },
         loop_lag=change.spread("schedo_loop_lag_seconds"),
         loop_lag_worst_s=now.value("schedo_loop_lag_recent_seconds"),
         commit=change.spread("schedo_commit_seconds"),

@@ -7,7 +7,9 @@ grow this by inventing names. Two histograms measure the start of attempts:
 - start_delay, per queue: from the due instant to the dispatch, whatever the job waited for (a slot,
   a pause, its commit, the previous run). A retry is due at the end of its delay.
 - start_lateness, all queues: the same, but only for jobs that found a slot at once, in the turn in
-  which their timer fired or their commit made them runnable. This is schedo's own part.
+  which their timer fired or their commit made them runnable. This is schedo's own part. It is
+  measured apart for timers (schedules, delays and retries) and for jobs that were due when they
+  were submitted, whose lateness includes a commit.
 - Both leave out starts that no server could have made in time: jobs that were due before this
   server started, caught-up runs, and attempts that continue after a lost worker or a drain.
 """
@@ -19,20 +21,14 @@ from collections import Counter
 from collections.abc import Sequence, Set
 
 from schedo.core.changes import Changes
+from schedo.core.lateness import DURATION_BOUNDS_US, START_KINDS
 from schedo.core.leases import Lease
 from schedo.core.limits import REQUEUE_BOOST_US
 from schedo.core.model import Decision, JobSpec, Trigger
 from schedo.core.scheduler import Scheduler
 from schedo.core.states import FINAL
 
-# fmt: off
-DURATION_BOUNDS_US = (
-    50, 100, 200, 500,
-    1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000, 10_000_000,
-)
 BATCH_BOUNDS_JOBS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
-# fmt: on
 
 # Each queue has two histograms and six gauges: all series together stay below 1,000.
 QUEUES_NAMED_MAX = 16
@@ -84,7 +80,7 @@ class Metrics:
     def __init__(self) -> None:
         self.began_at = 0
         self.queues: dict[str, QueueTimes] = {}
-        self.start_lateness = Histogram()
+        self.start_lateness = {kind: Histogram() for kind in START_KINDS}
         self.loop_lag = Histogram()
         self.commit_time = Histogram()
         self.commit_jobs = Histogram(BATCH_BOUNDS_JOBS)
@@ -122,19 +118,19 @@ class Metrics:
         now: int,
     ) -> None:
         """Count dispatched attempts; `ready`: jobs that found a slot at once."""
-        find, began_at, late = scheduler.find_job, self.began_at, self.start_lateness
-        offset_us = scheduler.offset_us
-        queue, delays, seen_us, bucket = "", late, 0, 0
+        find, began_at, offset_us = scheduler.find_job, self.began_at, scheduler.offset_us
+        of_timers, of_submits = self.start_lateness["timer"], self.start_lateness["submit"]
+        queue, delays, seen_us, bucket = "", of_timers, 0, 0
         for lease in leases:
             self.starts += 1
             job = find(lease.key.job_id)
             if job is None or job.trigger is _CATCHUP:
                 continue
-            due_at = job.due_at
+            due_at, late = job.due_at, of_timers
             # A client may submit a job with a past due time: it is late from its creation. A run
             # of a schedule is late from its instant.
-            if due_at < job.created_at and job.trigger is not _SCHEDULE:
-                due_at = job.created_at
+            if due_at <= job.created_at and job.trigger is not _SCHEDULE:
+                due_at, late = job.created_at, of_submits
             if due_at < began_at or job.rank == job.due_at - offset_us - REQUEUE_BOOST_US:
                 continue
             if job.queue != queue:

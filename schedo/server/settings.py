@@ -31,6 +31,7 @@ def read_web_settings(config: Config) -> WebSettings:
         payload_checks=payload_checks(),
         version=schedo.__version__,
         is_strict=config.strict,
+        lateness_objective_us=config.lateness_objective_us,
     )
 
 

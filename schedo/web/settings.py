@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from schedo.core.lateness import OBJECTIVE_US
 from schedo.web.permissions import ANYONE, TokenPermission
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -25,3 +26,4 @@ class WebSettings:
     payload_checks: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     version: str = "0"
     is_strict: bool = False  # refuse a task that no worker has offered
+    lateness_objective_us: int = OBJECTIVE_US  # one of DURATION_BOUNDS_US

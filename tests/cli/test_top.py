@@ -32,9 +32,9 @@ schedo_attempts_ended_total{{outcome="completed"}} {done}
 schedo_attempts_ended_total{{outcome="lost"}} 1
 schedo_jobs_ended_total{{state="completed"}} {done}
 schedo_jobs_ended_total{{state="failed"}} 3
-schedo_start_lateness_seconds_bucket{{le="0.0001"}} {fast}
-schedo_start_lateness_seconds_bucket{{le="0.002"}} {fast + slow}
-schedo_start_lateness_seconds_bucket{{le="+Inf"}} {fast + slow}
+schedo_start_lateness_seconds_bucket{{kind="timer",le="0.0001"}} {fast}
+schedo_start_lateness_seconds_bucket{{kind="timer",le="0.002"}} {fast + slow}
+schedo_start_lateness_seconds_bucket{{kind="timer",le="+Inf"}} {fast + slow}
 schedo_start_delay_seconds_bucket{{queue="mail",le="0.0001"}} {fast}
 schedo_start_delay_seconds_bucket{{queue="mail",le="+Inf"}} {fast + slow}
 schedo_start_delay_seconds_count{{queue="mail"}} {fast + slow}
@@ -100,8 +100,8 @@ def test_rates_cover_the_interval_between_two_readings() -> None:
 def test_percentiles_cover_the_interval_between_two_readings() -> None:
     found = figures()
 
-    assert found.lateness.p50 == pytest.approx(0.000_0556, rel=0.01)
-    assert found.lateness.p99 == pytest.approx(0.001_81, rel=0.01)
+    assert found.lateness["timer"].p50 == pytest.approx(0.000_0556, rel=0.01)
+    assert found.lateness["timer"].p99 == pytest.approx(0.001_81, rel=0.01)
     assert found.commit.p50 is None
     (mail,) = found.queues
     assert mail.delay.p99 == float("inf")
@@ -111,7 +111,7 @@ def test_percentiles_cover_the_interval_between_two_readings() -> None:
 def test_a_restarted_server_has_no_negative_rates() -> None:
     found = figures(done=30, fast=5, slow=0)
 
-    assert (found.started_per_s, found.lateness.per_s) == (15, 2.5)
+    assert (found.started_per_s, found.lateness["timer"].per_s) == (15, 2.5)
 
 
 def test_the_first_rates_cover_the_time_since_the_servers_start() -> None:
@@ -120,7 +120,7 @@ def test_the_first_rates_cover_the_time_since_the_servers_start() -> None:
     found = compute_figures(reading_at_start(first), first, Lists([], []))
 
     assert (found.interval_s, found.uptime_s) == (100, 100)
-    assert (found.started_per_s, found.lateness.per_s) == (2, 1.1)
+    assert (found.started_per_s, found.lateness["timer"].per_s) == (2, 1.1)
 
 
 def test_queues_and_fires_are_listed() -> None:
@@ -170,7 +170,8 @@ def test_a_frame_shows_all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in (
         "epoch 4 up 1m40s memory 46.0 MB cpu 5%",
         "submitted 50 completed 50 failed 0",
-        "lateness p50 56µs p99 1.8ms of 50/s",
+        "lateness timers p50 56µs p99 1.8ms of 50/s",
+        "at once p50 - p99 - of 0/s",
         "worst 1.2ms",
         "jobs each 10.0",
         "slots 16 busy 2",

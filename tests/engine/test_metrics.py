@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import AttemptRecord, Changes
+from schedo.core.lateness import DURATION_BOUNDS_US
 from schedo.core.limits import SECOND
 from schedo.core.model import Decision, DecisionRecord, Job, JobSpec
-from schedo.engine.metrics import (
-    DURATION_BOUNDS_US,
-    OTHER_QUEUES,
-    QUEUES_NAMED_MAX,
-    Histogram,
-    Metrics,
-)
+from schedo.engine.metrics import OTHER_QUEUES, QUEUES_NAMED_MAX, Histogram, Metrics
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Literal
 
 from schedo.core.bulk import BulkAction
+from schedo.core.lateness import DURATION_BOUNDS_US, TARGET, count_within
 from schedo.core.limits import SECOND
 from schedo.core.model import PauseScope
 from schedo.core.run_history import ScheduleStatus
 from schedo.core.states import State
 from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
-from schedo.engine.metrics import DURATION_BOUNDS_US, Histogram, Metrics
+from schedo.engine.metrics import Histogram, Metrics
 from schedo.engine.sharing import SharedCall, in_steps
 from schedo.protocol.prometheus import (
     CONTENT_TYPE,
@@ -56,6 +57,7 @@ def _render(
         *_render_counts(context.engine.metrics),
         *_render_operations(context.engine.bulk),
         *_render_histograms(context.engine.metrics),
+        *_render_objective(context),
     ]
     yield
     families += [*_render_state(context, gauges), *_render_queues(gauges), *read_process()]
@@ -99,17 +101,19 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
     delays = {queue: times.start_delay for queue, times in metrics.queues.items()}
     waits = {queue: times.commit_wait for queue, times in metrics.queues.items()}
     return [
-        _times_by_queue(
+        _times_by(
+            "queue",
             "schedo_start_delay_seconds",
             "From due to handed to a worker, whatever the attempt waited for.",
             delays,
         ),
-        _times(
+        _times_by(
+            "kind",
             "schedo_start_lateness_seconds",
             "From due to handed to a worker, for attempts that waited for no slot.",
             metrics.start_lateness,
         ),
-        _times_by_queue("schedo_commit_wait_seconds", "From submitted to durable.", waits),
+        _times_by("queue", "schedo_commit_wait_seconds", "From submitted to durable.", waits),
         _times("schedo_commit_seconds", "How long commits take.", metrics.commit_time),
         Family(
             "schedo_commit_jobs",
@@ -121,6 +125,33 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
             "schedo_loop_lag_seconds",
             "From when a turn of the timer loop was due to when it began.",
             metrics.loop_lag,
+        ),
+    ]
+
+
+def _render_objective(context: AppContext) -> list[Family]:
+    objective_us = context.settings.lateness_objective_us
+    budgets = {
+        kind: count_within(times.counts, objective_us)
+        for kind, times in context.engine.metrics.start_lateness.items()
+    }
+    return [
+        _one(
+            "schedo_lateness_objective_seconds",
+            f"How late {TARGET:.1%} of the attempts may start.",
+            objective_us / SECOND,
+        ),
+        _each(
+            "schedo_lateness_within_objective_ratio",
+            "The share of the starts that kept the objective; 1 without starts.",
+            "kind",
+            [(kind, budget.share_within) for kind, budget in budgets.items()],
+        ),
+        _each(
+            "schedo_lateness_budget_left_ratio",
+            "The part of the error budget that is left; negative: more starts were late.",
+            "kind",
+            [(kind, budget.left) for kind, budget in budgets.items()],
         ),
     ]
 
@@ -220,11 +251,11 @@ def _times(name: str, text: str, histogram: Histogram) -> Family:
     return Family(name, "histogram", text, _in_seconds(histogram))
 
 
-def _times_by_queue(name: str, text: str, histograms: Mapping[str, Histogram]) -> Family:
+def _times_by(label: str, name: str, text: str, histograms: Mapping[str, Histogram]) -> Family:
     samples = [
         sample
-        for queue, histogram in histograms.items()
-        for sample in _in_seconds(histogram, render_labels(queue=queue))
+        for value, histogram in histograms.items()
+        for sample in _in_seconds(histogram, render_labels(**{label: value}))
     ]
     return Family(name, "histogram", text, samples)
 

@@ -63,7 +63,8 @@ async def test_metrics_count_starts_ends_and_submits(world: World) -> None:
     assert values(page["schedo_jobs_ended"], "_total")[("completed",)] == 1
     assert values(page["schedo_commit_wait_seconds"], "_count") == {("mail",): 2}
     assert values(page["schedo_start_delay_seconds"], "_count") == {("mail",): 1}
-    assert values(page["schedo_start_lateness_seconds"], "_count") == {(): 1}
+    lateness = values(page["schedo_start_lateness_seconds"], "_count")
+    assert lateness == {("timer",): 0, ("submit",): 1}
     assert values(page["schedo_queue_waiting_jobs"]) == {
         ("mail", "scheduled"): 1,
         ("mail", "blocked"): 0,
@@ -92,6 +93,21 @@ async def test_the_metrics_include_gauges(world: World) -> None:
     assert one("process_resident_memory_bytes") > 10_000_000
     assert one("process_open_fds") > 3
     assert one("process_start_time_seconds") > 1_700_000_000
+
+
+async def test_the_metrics_compare_lateness_with_the_objective(world: World) -> None:
+    world.attach_worker()
+    await world.submit()
+    await world.worker.first()
+    world.engine.metrics.start_lateness["timer"].observe_many(10_000, 999)
+    world.engine.metrics.start_lateness["timer"].observe(10_001)
+
+    page = await scrape(world)
+
+    assert values(page["schedo_lateness_objective_seconds"]) == {(): 0.01}
+    assert values(page["schedo_lateness_within_objective_ratio"])[("timer",)] == 0.999
+    left = values(page["schedo_lateness_budget_left_ratio"])
+    assert left == pytest.approx({("timer",): 0, ("submit",): 1})
 
 
 async def test_due_jobs_that_no_worker_can_run_are_counted_by_task(world: World) -> None:
