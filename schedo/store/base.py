@@ -188,6 +188,12 @@ class Store(Reader, Protocol):
 
     path: str | None  # of the file; other files of the server may stand beside it
 
+    async def prepare(self) -> None:
+        """Make a later `open` quicker, while another server holds the store; write nothing.
+
+        Raise the errors of an `open` that shows already that it cannot succeed. `close` undoes it.
+        """
+
     async def open(self) -> Snapshot:
         """Lock the store for this process and return its snapshot.
 

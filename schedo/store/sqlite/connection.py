@@ -109,7 +109,7 @@ class Connection(aiosqlite.Connection):
                 self._raw.interrupt()
 
     def abandon(self) -> None:
-        """Close a connection whose opening was cancelled: its thread opens it nevertheless."""
+        """Close a connection whose opening failed or was cancelled, and wait for its thread."""
         self._thread.join()
         if self._raw is not None:
             self._raw.close()

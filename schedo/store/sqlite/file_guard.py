@@ -34,6 +34,9 @@ class DatabaseGuard:
 
     # Before SQLite opens the file.
 
+    def prepare(self) -> None:
+        """Create the directory, or raise StoreUnsuitable; `take` need not do that again."""
+
     def take(self) -> None:
         """Lock the database and create the file if it is new; raise StoreDamaged for a damage."""
 
@@ -106,14 +109,21 @@ class FileGuard(DatabaseGuard):
         self._accept_loss = accept_loss
         self.lock = FileLock(path + ".lock")
         self._database: int | None = None
+        self._is_prepared = False
         self._last_commit_file = LastCommitFile(path)
         self._files = Files(path)
         self._accepted: startup_checks.Damage | None = None
         self._mark = CommitMark()
         self._is_attached = False
+        self._kept: list[int] = []  # descriptors of files that SQLite may have open
+
+    def prepare(self) -> None:
+        prepare_directory(self._path)
+        self._is_prepared = True
 
     def take(self) -> None:
-        prepare_directory(self._path)
+        if not self._is_prepared:
+            prepare_directory(self._path)
         self._accepted = None
         self.lock.acquire()
         self.was_killed = self.lock.was_killed
@@ -124,7 +134,7 @@ class FileGuard(DatabaseGuard):
             check_same(database, self._path)
             self._database = database
         mark = read_mark(self._path)
-        damage = startup_checks.find_damage(self._path, mark)
+        damage = startup_checks.find_damage(self._path, mark, self._read_start)
         if damage is not None:
             if not self._accept_loss:
                 raise startup_checks.refuse(self._path, damage)
@@ -133,6 +143,15 @@ class FileGuard(DatabaseGuard):
         if self._database is None:
             self._database = hold_database(self._path, create=True)
         self._mark = mark or CommitMark()
+
+    def _read_start(self, path: str, size: int) -> bytes | None:
+        """Return the first bytes of a file; it stays open, because a close drops SQLite's locks."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        self._kept.append(descriptor)
+        return os.pread(descriptor, size, 0)
 
     def _accept(self, damage: startup_checks.Damage) -> None:
         loss = startup_checks.describe_loss(self._path, damage)
@@ -227,6 +246,8 @@ class FileGuard(DatabaseGuard):
         self._is_attached = False
         self._files.end()
         self._last_commit_file.close()
+        while self._kept:
+            os.close(self._kept.pop())
         if keep_lock:
             self.lock.leave()
             return

@@ -11,6 +11,7 @@ import os
 import shutil
 import sqlite3
 import struct
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import NamedTuple
 from urllib.parse import quote
@@ -28,6 +29,10 @@ _REMEDY = (
 )
 
 
+# Returns the first bytes of a file, at most this many; None if the file is missing.
+ReadStart = Callable[[str, int], bytes | None]
+
+
 class Damage(NamedTuple):
     """A damage of the files; missing: the number of lost commits, if it is known."""
 
@@ -43,10 +48,19 @@ class _Extent(NamedTuple):
     commits: int | None
 
 
-def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
+def read_start(path: str, size: int) -> bytes | None:
+    """The ReadStart of a process that has no connection to the file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(size)
+    except FileNotFoundError:
+        return None
+
+
+def find_damage(path: str, mark: CommitMark | None, read: ReadStart = read_start) -> Damage | None:
     """Return the damage of the store at the path, or None; this changes no file."""
     log_bytes = size_of(path + "-wal")
-    header = _read_header(path)
+    header = read(path, _HEADER_BYTES)
     if header is None or len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         return _find_missing(path, header, log_bytes, mark)
     truncated = _find_truncated(path, header, log_bytes, mark)
@@ -60,7 +74,7 @@ def find_damage(path: str, mark: CommitMark | None) -> Damage | None:
         if is_damage(error):
             return Damage(f"{path} is damaged ({error})", mark.commits, is_unusable=True)
         raise
-    return _find_lost(path, mark, whole, log_bytes) or _find_older(path, mark, log_bytes)
+    return _find_lost(path, mark, whole, log_bytes, read) or _find_older(path, mark, log_bytes)
 
 
 def refuse(path: str, damage: Damage) -> StoreDamaged:
@@ -129,14 +143,6 @@ def _find_plain_copy(path: str) -> Damage | None:
     )
 
 
-def _read_header(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_HEADER_BYTES)
-    except FileNotFoundError:
-        return None
-
-
 def _find_missing(
     path: str, header: bytes | None, log_bytes: int, mark: CommitMark | None
 ) -> Damage | None:
@@ -174,7 +180,9 @@ def _find_truncated(
     return Damage(what, None if mark is None else mark.commits, is_unusable=True)
 
 
-def _find_lost(path: str, mark: CommitMark, whole: _Extent, log_bytes: int) -> Damage | None:
+def _find_lost(
+    path: str, mark: CommitMark, whole: _Extent, log_bytes: int, read: ReadStart
+) -> Damage | None:
     """Compare the database with its log to the last-commit file."""
     if whole.store not in (None, mark.store):
         return Damage(f"{path} is not the store that was here last")
@@ -186,7 +194,7 @@ def _find_lost(path: str, mark: CommitMark, whole: _Extent, log_bytes: int) -> D
         else:
             what = f"the log of {path} is missing, or the database is an older copy"
         return Damage(what, missing)
-    if mark.is_copying and not _has_frames(path, log_bytes):
+    if mark.is_copying and not _has_frames(path, log_bytes, read):
         return _check_pages(path)
     return None
 
@@ -246,11 +254,10 @@ def _read_extent(path: str, how: str = "") -> _Extent:
     return _Extent(found.get("store"), found.get("commits"))
 
 
-def _has_frames(path: str, log_bytes: int) -> bool:
+def _has_frames(path: str, log_bytes: int, read: ReadStart) -> bool:
     """Return whether SQLite found a whole transaction in the log at the last open."""
     if not log_bytes:
         return False
-    with open(path + "-shm", "rb") as file:
-        header = file.read(20)
-    frames: int = struct.unpack_from("=I", header, 16)[0]
+    header = read(path + "-shm", 20)
+    frames: int = struct.unpack_from("=I", header or bytes(20), 16)[0]
     return frames > 0

@@ -41,6 +41,7 @@ from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
 from schedo.store.sqlite.waiting_count import WaitingCount
+from schedo.store.sqlite.warm_readers import WarmReaders
 from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
@@ -68,6 +69,19 @@ class SqliteStore(ConcurrentReads):
         self._flush_timer: asyncio.TimerHandle | None = None
         self._waiting: WaitingCount | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
+        self._warm = WarmReaders()
+        self._is_checkpoint_due = False  # whatever the length of the log
+
+    async def prepare(self) -> None:
+        assert self._writer is None, "the store is open already"
+        if self.path is not None:
+            self._closing = None
+            try:
+                self._guard.prepare()
+                await self._warm.open(self.path, self._connect)
+            except BaseException as error:
+                await self._warm.close()
+                raise self._translate_opening(error) from error
 
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
@@ -76,21 +90,25 @@ class SqliteStore(ConcurrentReads):
         try:
             self._guard.take()
             if self.path is not None:
+                await self._warm.keep_if_same(self.path)
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(self.path + UNFINISHED_SUFFIX)
             self._writer = await self._connect(connections.connect_writer(self._name))
-            snapshot = await self._run(self._writer, self._prepare)
+            snapshot = await self._run(self._writer, self._begin)
             self._offset_us = snapshot.clock.offset_us
             self._reader = self._writer
             if self.path is not None:
-                self._reader = await self._connect(connections.connect_reader(self.path))
+                self._reader = await self._connect_reader(self.path)
             await self._begin_count(snapshot.epoch)
         except BaseException as error:
             await self.close()
-            if isinstance(error, sqlite3.Error | OSError):
-                raise self._translate_error(error) from error
-            raise
+            raise self._translate_opening(error) from error
         return dataclasses.replace(snapshot, was_killed=self._guard.was_killed)
+
+    def _translate_opening(self, error: BaseException) -> BaseException:
+        if isinstance(error, sqlite3.Error | OSError):
+            return self._translate_error(error)
+        return error
 
     async def close(self, *, keep_log: bool = False) -> None:
         # In a task of its own, so that a cancelled caller does not cancel the closing.
@@ -171,9 +189,12 @@ class SqliteStore(ConcurrentReads):
             await self._waiting.end()
         connection = self._require_open(self._writer)
         if self.path is not None:
-            connection = await self._connect(connections.connect_reader(self.path))
+            connection = await self._connect_reader(self.path)
         self._waiting = WaitingCount(epoch, connection)
         await self._waiting.begin()
+
+    async def _connect_reader(self, path: str) -> Connection:
+        return self._warm.take() or await self._connect(connections.connect_reader(path))
 
     async def count_waiting(self, epoch: int) -> Waiting:
         self._require_open(self._writer)
@@ -265,7 +286,7 @@ class SqliteStore(ConcurrentReads):
     def _is_buffered(self, job_id: int) -> bool:
         return self._buffer.holds(job_id)
 
-    def _prepare(self, connection: sqlite3.Connection) -> Snapshot:
+    def _begin(self, connection: sqlite3.Connection) -> Snapshot:
         check_file(connection, self._name)
         connections.prepare_writer(connection)
         if has_entries(connection):
@@ -277,12 +298,16 @@ class SqliteStore(ConcurrentReads):
             writes.raise_epoch(connection)
             self._guard.attach(connection)
         self._guard.begin(connection)
-        if self.path is not None:
-            self._checkpoint(connection)  # so that the file itself says that it is open
+        # So that the file itself says that it is open. That of a killed server says it already.
+        self._is_checkpoint_due = self._guard.was_killed
+        if self.path is not None and not self._is_checkpoint_due:
+            self._checkpoint(connection)
         return reads.read_snapshot(connection)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
-        if log_bytes > connections.WAL_BYTES_MAX and not self._is_copied:
+        is_due = self._is_checkpoint_due or log_bytes > connections.WAL_BYTES_MAX
+        if is_due and not self._is_copied:
+            self._is_checkpoint_due = False
             self._post(self._checkpoint)
 
     def _flush_later(self) -> None:
@@ -306,6 +331,7 @@ class SqliteStore(ConcurrentReads):
             self._flush_timer = None
         if self._waiting is not None:
             await self._waiting.end()
+        await self._warm.close()
         if writer is not None:
             with contextlib.suppress(StoreError):
                 await self._run(writer, self._guard.check)

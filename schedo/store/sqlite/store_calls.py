@@ -65,6 +65,7 @@ class StoreCalls:
         try:
             await connection
         except sqlite3.Error as error:
+            connection.abandon()
             raise self._translate_error(error) from error
         except asyncio.CancelledError:
             connection.abandon()
