@@ -1,7 +1,7 @@
 """Observers beside a run: a third process that tries the lock, and the descriptors of children.
 
-`python -m tests.e2e.takeover.observers LOCK` tries the lock each 5 ms; it prints a line for each
-time that it got the lock, with CLOCK_MONOTONIC, and at the end, on SIGTERM, the number of tries.
+`python -m tests.e2e.takeover.observers LOCK` tries the lock each 5 ms until SIGTERM. Then it prints
+the number of tries, and CLOCK_MONOTONIC of each time that it got the lock.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ class LockObserver:
         """End the process; return how often it tried, and when it got the lock."""
         self._process.terminate()
         output, _ = self._process.communicate()
-        *taken, tries = output.split()
+        tries, *taken = output.split()
         return int(tries), [float(text) for text in taken]
 
 
 def _try_forever(lock: Path) -> None:
     tries = 0
+    taken: list[float] = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while True:
@@ -50,14 +51,14 @@ def _try_forever(lock: Path) -> None:
                 descriptor = os.open(lock, os.O_RDWR)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    print(f"{time.monotonic():.6f}", flush=True)
+                    taken.append(time.monotonic())
                 except BlockingIOError:
                     pass
                 finally:
                     os.close(descriptor)
                 tries += 1
     except KeyboardInterrupt:
-        print(tries, flush=True)
+        print(tries, *taken)
 
 
 class ChildObserver:

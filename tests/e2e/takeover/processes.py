@@ -106,7 +106,10 @@ class Servers:
         codes = []
         for each in sorted(self.members, key=lambda member: member is not standby):
             each.terminate()
-            codes.append(await asyncio.to_thread(each.wait, DEADLINE_S))
+            try:
+                codes.append(await asyncio.to_thread(each.wait, DEADLINE_S))
+            finally:
+                each.kill()
         self._supervisor.__exit__(None, None, None)
         return codes
 

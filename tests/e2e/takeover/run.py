@@ -63,10 +63,10 @@ async def run(directory: Path, plan: Plan) -> Outcome:
         rss_mb = _read_rss_mb(servers.active.pid) if servers.active else 0.0
     finally:
         looking.cancel()
-        tries, taken = lock.stop()
-        codes = await servers.stop()
         worker.terminate()
         worker.wait()
+        tries, taken = lock.stop()
+        codes = await servers.stop()
     findings = _check(clients.log, servers, until)
     findings.counts["tries of the lock"] = tries
     _check_processes(findings, servers, taken, codes)

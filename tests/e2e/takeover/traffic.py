@@ -1,0 +1,224 @@
+"""Many requests in every way that HTTP allows; each one must be answered.
+
+`python -m tests.e2e.takeover.traffic PORT RATE` runs until SIGTERM, and then prints its counts as
+JSON. RATE is the number of new connections a second; besides, there are kept connections, pipelined
+requests and long polls. A request fails if its connect is refused, if its connection ends before
+the whole response, if it gets a status of 500 or more, or no response within 30 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from tests.sources import ROOT
+
+RESPONSE_S = 30.0
+KEPT = 8
+PIPELINED = 8
+HEAD = re.compile(rb"HTTP/1\.1 (\d+) .*?\r\n\r\n", re.DOTALL)
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+CLOSE = re.compile(rb"\r\nconnection: close\r\n", re.IGNORECASE)
+
+
+class TrafficProcess:
+    """Runs this module as a process of its own."""
+
+    def __init__(self, port: int, rate: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(port), str(rate)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def stop(self) -> dict[str, int]:
+        """End it, and return the counts: `answered KIND` and `failed KIND REASON`."""
+        self._process.send_signal(signal.SIGTERM)
+        output, _ = self._process.communicate()
+        return dict(json.loads(output))
+
+
+class Failed(Exception):
+    """A request was not answered as it must be; the text is the reason."""
+
+
+class Connection:
+    """One connection; requests may follow each other without waiting."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.is_closing = False  # the last response said so
+
+    @classmethod
+    async def open(cls, port: int) -> Connection:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def send(self, *requests: bytes) -> None:
+        self._writer.write(b"".join(requests))
+
+    async def receive(self) -> bytes:
+        """Return the body of the next response; raise Failed if it is none or an error."""
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        found, length = HEAD.match(head), LENGTH.search(head)
+        if found is None or length is None:
+            raise Failed(f"bad head {head[:40]!r}")
+        body = await self._reader.readexactly(int(length[1]))
+        self.is_closing = CLOSE.search(head) is not None
+        if int(found[1]) >= 400:
+            raise Failed(f"status {int(found[1])} {json.loads(body).get('code')}")
+        return body
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+def request(method: str, path: str, body: object = None) -> bytes:
+    text = b"" if body is None else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(text)}\r\n"
+    return (head + "content-type: application/json\r\n\r\n" * bool(text)).encode() + (
+        text or b"\r\n"
+    )
+
+
+class Traffic:
+    """All clients of the process."""
+
+    def __init__(self, port: int, rate: int) -> None:
+        self._port = port
+        self._rate = rate
+        self._is_stopping = False
+        self.counts: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Send until SIGTERM; wait for what is open."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop)
+        kinds = [self._kept] * KEPT + [self._pipelined] * 2 + [self._polling] * 4 + [self._submit]
+        async with asyncio.TaskGroup() as group:
+            for kind in kinds:
+                group.create_task(self._repeat(kind))
+            await self._connect_all(group)
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+
+    async def _connect_all(self, group: asyncio.TaskGroup) -> None:
+        """Open new connections at the rate; at most as many at once as the rate allows."""
+        began, done = time.monotonic(), 0
+        while not self._is_stopping:
+            while done < (time.monotonic() - began) * self._rate:
+                done += 1
+                group.create_task(self._note("new connection", self._once))
+            await asyncio.sleep(0.002)
+
+    async def _repeat(self, kind: Callable[[], Awaitable[int]]) -> None:
+        while not self._is_stopping:
+            await self._note(kind.__name__.strip("_"), kind)
+
+    async def _note(self, name: str, kind: Callable[[], Awaitable[int]]) -> None:
+        """Run one exchange, which returns the number of responses; count how it ended."""
+        try:
+            async with asyncio.timeout(RESPONSE_S):
+                answered = await kind()
+                self.counts[f"answered {name}"] += answered
+        except Failed as error:
+            self.counts[f"failed {name}: {error}"] += 1
+        except ConnectionRefusedError:
+            self.counts[f"failed {name}: refused"] += 1
+            await asyncio.sleep(0.01)
+        except TimeoutError:
+            self.counts[f"failed {name}: no response"] += 1
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.counts[f"failed {name}: {type(error).__name__}"] += 1
+
+    async def _once(self) -> int:
+        connection = await Connection.open(self._port)
+        try:
+            connection.send(request("GET", "/healthz"))
+            await connection.receive()
+        finally:
+            connection.close()
+        return 1
+
+    async def _kept(self) -> int:
+        """Send one request after the other, until the server announces the end."""
+        connection = await Connection.open(self._port)
+        answered = 0
+        try:
+            while not connection.is_closing and answered < 2_000:
+                connection.send(request("GET", "/v1/queues"))
+                await connection.receive()
+                answered += 1
+                self.counts["answered kept"] += 1
+                await asyncio.sleep(0.005)
+                if self._is_stopping:
+                    break
+        finally:
+            connection.close()
+        return 0
+
+    async def _pipelined(self) -> int:
+        """Send some requests at once; all of them are answered, in their order."""
+        connection = await Connection.open(self._port)
+        try:
+            while not connection.is_closing and not self._is_stopping:
+                connection.send(*[request("GET", "/healthz")] * PIPELINED)
+                for left in range(PIPELINED, 0, -1):
+                    if connection.is_closing:
+                        raise Failed(f"{left} of {PIPELINED} after the announced end")
+                    await connection.receive()
+                self.counts["answered pipelined"] += PIPELINED
+                await asyncio.sleep(0.005)
+        finally:
+            connection.close()
+        return 0
+
+    async def _polling(self) -> int:
+        """Wait for a job that ends after 300 ms; the response is its end."""
+        connection = await Connection.open(self._port)
+        try:
+            payload = {"command": "sleep 0.3; echo through"}
+            connection.send(
+                request("POST", "/v1/jobs?wait=20s", {"task": "shell", "payload": payload})
+            )
+            job = json.loads(await connection.receive())
+            if job["state"] != "completed":
+                raise Failed(f"the job was {job['state']}")
+        finally:
+            connection.close()
+        return 1
+
+    async def _submit(self) -> int:
+        connection = await Connection.open(self._port)
+        answered = 0
+        try:
+            while not connection.is_closing and not self._is_stopping and answered < 500:
+                job = {"task": "mark", "payload": {"token": "traffic"}}
+                connection.send(request("POST", "/v1/jobs", job))
+                await connection.receive()
+                answered += 1
+                await asyncio.sleep(0.02)
+        finally:
+            connection.close()
+        return answered
+
+
+async def _main(port: int, rate: int) -> None:
+    traffic = Traffic(port, rate)
+    await traffic.run()
+    print(json.dumps(traffic.counts), flush=True)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main(int(sys.argv[1]), int(sys.argv[2])))
