@@ -16,6 +16,7 @@ import contextlib
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from schedo.errors import Invalid
 
 STORED_NAME = "schedo-listener"
 _FIRST = 3
-_SEND_S = 0.1
+_RETRY_S = 0.1
 
 
 class Inherited(NamedTuple):
@@ -114,18 +115,37 @@ class Notifier:
         interval = environ.get("WATCHDOG_USEC", "")
         # WATCHDOG_PID is the first process of the service; after an upgrade it is another one.
         self._interval_s = int(interval) / 2_000_000 if interval.isdecimal() else 0.0
+        self._unsent: deque[tuple[bytes, Sequence[socket.socket]]] = deque()
 
     def send(self, *fields: str, sockets: Sequence[socket.socket] = ()) -> None:
-        """Send the fields, such as READY=1, and the sockets."""
+        """Send the fields, such as READY=1, and the sockets, which stay open.
+
+        It never waits. If the supervisor does not read, the running loop sends them later.
+        """
         if not self._address:
             return
-        with (
-            contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
-        ):
-            sender.settimeout(_SEND_S)
+        self._unsent.append(("\n".join(fields).encode(), sockets))
+        if len(self._unsent) == 1:
+            self._send_all()
+
+    def _send_all(self) -> None:
+        while self._unsent:
+            try:
+                self._send_first()
+            except BlockingIOError:
+                asyncio.get_running_loop().call_later(_RETRY_S, self._send_all)
+                return
+            except OSError:
+                self._unsent.clear()
+                return
+            self._unsent.popleft()
+
+    def _send_first(self) -> None:
+        text, sockets = self._unsent[0]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
             sender.connect(self._address)
-            socket.send_fds(sender, ["\n".join(fields).encode()], [s.fileno() for s in sockets])
+            socket.send_fds(sender, [text], [sock.fileno() for sock in sockets])
 
     def store(self, sockets: Sequence[socket.socket]) -> None:
         """Keep the listener in the descriptor store, if the service has one, instead of others."""

@@ -94,6 +94,9 @@ class Receiver:
         data, fds, _, _ = socket.recv_fds(self._socket, 4_096, 16)
         return data.decode(), fds
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def close(self) -> None:
         self._socket.close()
 
@@ -156,6 +159,27 @@ def test_a_reload_ends_with_ready_even_if_it_fails(notifier: Notifier, receiver:
     assert receiver.receive()[0] == "READY=1"
 
 
+async def test_messages_wait_in_their_order_while_the_supervisor_reads_none(
+    notifier: Notifier, receiver: Receiver
+) -> None:
+    for number in range(2_000):  # more than the socket holds
+        notifier.send(f"STATUS={number}")
+    received: list[str] = []
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def receive() -> None:
+        received.append(receiver.receive()[0])
+        if len(received) == 2_000:
+            done.set_result(None)
+
+    loop.add_reader(receiver.fileno(), receive)
+    await done
+    loop.remove_reader(receiver.fileno())
+
+    assert received == [f"STATUS={number}" for number in range(2_000)]
+
+
 async def test_the_watchdog_is_fed_again_and_again(notifier: Notifier, receiver: Receiver) -> None:
     received = asyncio.Event()
     texts: list[str] = []
@@ -166,10 +190,10 @@ async def test_the_watchdog_is_fed_again_and_again(notifier: Notifier, receiver:
             received.set()
 
     loop = asyncio.get_running_loop()
-    loop.add_reader(receiver._socket, receive)
+    loop.add_reader(receiver.fileno(), receive)
     notifier.feed_watchdog()
     await received.wait()
-    loop.remove_reader(receiver._socket)
+    loop.remove_reader(receiver.fileno())
 
     assert set(texts) == {"WATCHDOG=1"}
 

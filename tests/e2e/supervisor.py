@@ -75,7 +75,12 @@ class Supervisor:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """All messages so far, each as its fields; the sockets for the store are in `stored`."""
+        """All messages so far, each as its fields."""
+        self.read()
+        return self._messages
+
+    def read(self) -> None:
+        """Read the messages that have arrived; the sockets for the store are in `stored`."""
         with suppress(BlockingIOError):
             while True:
                 data, fds, _, _ = socket.recv_fds(self._notify, _MESSAGE_BYTES, 16)
@@ -84,7 +89,6 @@ class Supervisor:
                     self._drop_stored()
                 self.stored += [socket.socket(fileno=fd) for fd in fds]
                 self._messages.append(fields)
-        return self._messages
 
     def _drop_stored(self) -> None:
         for sock in self.stored:
