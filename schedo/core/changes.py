@@ -59,6 +59,7 @@ class Changes:
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)  # None: it has ended
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)  # None: delete
     jobs_deleted: list[int] = field(default_factory=list)
+    dropped: list[Job] = field(default_factory=list)  # those of `jobs` that are not kept
     expectations: dict[int, Expectation | None] = field(default_factory=dict)  # None: deleted
     attempts: list[AttemptRecord] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)

@@ -7,7 +7,7 @@ from schedo.core.event_jobs import facts_of_failure
 from schedo.core.expectation_table import Expectations
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
-from schedo.core.keep import kept_until
+from schedo.core.keep import NOT_KEPT, kept_until
 from schedo.core.model import ONCE, Job, Trigger
 from schedo.core.outcomes import FailedAttempt, Transition, requeue_rank
 from schedo.core.run_history import end_run
@@ -95,6 +95,8 @@ class JobTransitions:
         keeps = self._jobs.keeps
         if keeps or job.options.keep is not None:
             job.kept_until = kept_until(job, keeps.get(job.queue), now, self._jobs.offset_us)
+            if job.kept_until == NOT_KEPT:
+                self._jobs.changes.dropped.append(job)
         on_failure = job.options.on_failure
         if on_failure is not None and state is State.FAILED:  # in the commit of the failure
             facts = facts_of_failure(job)

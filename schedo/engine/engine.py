@@ -14,7 +14,6 @@ from schedo.clock import Clock, elapsed_us
 from schedo.core import commands
 from schedo.core.bulk_commands import DeleteJob
 from schedo.core.changes import IdempotencyRecord
-from schedo.core.job_commands import no_job
 from schedo.core.limits import (
     READY_ENTRIES_MAX,
     UNCOMMITTED_JOBS_MAX,
@@ -103,7 +102,7 @@ class Engine:
         self.flush, self.report = self._loop.flush, self._loop.report
         self.note_progress = self._loop.note_progress
         # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
-        self.expect_end = self._loop.waiters.expect
+        self.expect_end, self.dropped = self._loop.waiters.expect, self._loop.waiters.dropped
         self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay
         self.invoke = self._invocations.invoke
         self.reserve = self._invocations.reserve
@@ -232,9 +231,7 @@ class Engine:
             if fresh.payload is None and job is not None:
                 fresh.payload = job.payload
             return fresh
-        if job is None:
-            raise no_job(job_id)
-        return job
+        return job or self.dropped.find(job_id)
 
     def _find(self, job_id: int) -> Job | None:
         return self._loop.scheduler.find_job(job_id) if self._loop.failure is None else None

@@ -261,7 +261,7 @@ class EngineLoop(CommandQueue):
         batch.later = scheduler.uncommitted
         self._unanswered.move_to(batch)
         batch.ended = self.dispatcher.take_ended()
-        batch.finals = self.waiters.copy_ended(batch.changes.jobs.values())
+        batch.finals = self.waiters.copy_ended(batch.changes)
         return batch
 
     def _release(self, batch: Batch) -> None:
@@ -272,7 +272,7 @@ class EngineLoop(CommandQueue):
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)
-        self.waiters.release(batch.finals)
+        self.waiters.release(batch.finals, batch.changes.outputs)
 
     def _deliver(self, loaded: list[tuple[Load, Any]]) -> None:
         now = self.clock.now()

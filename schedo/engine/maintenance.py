@@ -59,6 +59,7 @@ class Maintenance:
             monitor.note_lag(int((loop.time() - due) * 1_000_000), monitor.clock.now())
             self._readiness.note(self._loop.not_ready_reasons())
             self._loop.notes.failure_log.end_windows(monitor.clock.now())
+            self._loop.waiters.dropped.evict(loop.time())
             if self._loop.failure is None:
                 self._unserved.note(self._loop.scheduler.unserved(), loop.time())
                 self._loop.enqueue(ExpireAndTrim())

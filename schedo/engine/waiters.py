@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 
+from schedo.core.changes import Changes, Output
+from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job
 from schedo.core.worker_messages import Decided
+from schedo.engine.dropped_jobs import DroppedJobs
 from schedo.errors import NotFound
 
 
@@ -16,6 +19,7 @@ class EndWaiters:
 
     def __init__(self) -> None:
         self._waiters: dict[int, list[asyncio.Future[Job]]] = {}
+        self.dropped = DroppedJobs()
 
     @contextmanager
     def expect(self, job_id: int) -> Iterator[asyncio.Future[Job]]:
@@ -39,17 +43,21 @@ class EndWaiters:
         ended = map(find, waiters.keys() & uncommitted)
         return any(job is not None and job.is_final for job in ended)
 
-    def copy_ended(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return copies of those jobs that have ended and that a caller waits for."""
-        waiters = self._waiters
-        return [job.copy() for job in jobs if job.id in waiters and job.is_final] if waiters else []
+    def copy_ended(self, changes: Changes) -> list[Job]:
+        """Return copies of the jobs that have ended and that a caller waits for, or may ask for."""
+        waiters, jobs = self._waiters, changes.jobs.values() if self._waiters else ()
+        ended = [job.copy() for job in jobs if job.id in waiters and job.is_final]
+        return ended + [job.copy() for job in changes.dropped if job.id not in waiters]
 
-    def release(self, jobs: Iterable[Job]) -> None:
-        """Complete the futures of the ended jobs, whose records are durable now."""
+    def release(self, jobs: Sequence[Job], outputs: Sequence[Output]) -> None:
+        """Complete the futures of the ended jobs, whose records are durable now, or dropped."""
         for job in jobs:
             for waiter in self._waiters.pop(job.id, ()):
                 if not waiter.done():
                     waiter.set_result(job)
+        dropped = [job for job in jobs if job.kept_until == NOT_KEPT]
+        if dropped:
+            self.dropped.add(dropped, outputs, asyncio.get_running_loop().time())
 
 
 async def wait_for_end(

@@ -12,6 +12,7 @@ from schedo.core.job_filter import JobFilter
 from schedo.core.keep import KeepTimes
 from schedo.core.model import Job, JobSpec, Options
 from schedo.core.states import State
+from schedo.engine.dropped_jobs import HELD_S
 from schedo.errors import NotFound, SchedoError
 from tests.engine.world import leased, running
 
@@ -28,11 +29,30 @@ async def test_a_waiter_gets_the_result_of_a_job_that_is_not_kept(tmp_path: Path
         ended = await waiting
 
         assert (ended.state, ended.result) == (State.COMPLETED, b'"done"')
+        world.engine.dropped.evict(asyncio.get_running_loop().time() + HELD_S)
         with pytest.raises(NotFound, match="keep"):
             await world.engine.get(job.id)
         with pytest.raises(NotFound):
             await world.engine.wait(job.id, 0)
         assert (await world.store.list_jobs(JobFilter(), None, 9)).jobs == []
+
+
+async def test_who_asks_a_moment_after_the_end_gets_the_job_too(tmp_path: Path) -> None:
+    async with running(tmp_path / "schedo.db") as world:
+        job = await world.submit(options=GONE)
+        await leased(world)
+        world.worker.end()
+        await world.engine.flush()
+
+        ended = await world.engine.wait(job.id, 60)
+
+        assert (ended.state, ended.result) == (State.COMPLETED, b'"done"')
+        assert await world.engine.get(job.id) == ended
+        with pytest.raises(NotFound):
+            await world.engine.retry(job.id)
+    async with running(tmp_path / "schedo.db") as world:
+        with pytest.raises(NotFound):
+            await world.engine.get(job.id)
 
 
 async def test_an_end_that_was_expected_at_the_submit_is_not_missed(tmp_path: Path) -> None:

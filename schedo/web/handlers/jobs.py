@@ -11,6 +11,7 @@ import msgspec
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.job_filter import JobFilter
+from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
@@ -35,7 +36,7 @@ from schedo.protocol.query import (
     render_cursor,
 )
 from schedo.web.context import AppContext
-from schedo.web.handlers.outputs import read_output, render_outputs
+from schedo.web.handlers.outputs import OutputSource, read_output, render_outputs
 from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
 from schedo.web.pages import page_response
 
@@ -162,21 +163,22 @@ async def get_output(context: AppContext, request: Request) -> Response:
     stream = read_choice(request.query, "stream", STREAMS)
     attempt = read_number(request.query, "attempt", 1, ATTEMPT_MAX)
     job = await _load_job(context, request)
-    store = context.engine.store
+    engine = context.engine
+    source: OutputSource = engine.dropped if job.kept_until == NOT_KEPT else engine.store
     sizes = [
         size
-        for size in await store.list_output_sizes(job.id)
+        for size in await source.list_output_sizes(job.id)
         if attempt in (None, size.attempt) and stream in (None, size.stream)
     ]
     content_type = JSON_TYPE
     if stream is None:
-        pieces = render_outputs(store, job.id, sizes)
+        pieces = render_outputs(source, job.id, sizes)
     elif not sizes:
         raise NotFound(f"job {render_id(job.id)} has no {stream} that was kept")
     else:
         content_type = _PLAIN_TEXT
         sizes = [max(sizes, key=lambda size: size.attempt)]
-        pieces = read_output(store, job.id, sizes[0])
+        pieces = read_output(source, job.id, sizes[0])
     if sum(size.head + size.tail for size in sizes) > PIECE_BYTES:
         return Response(200, b"", content_type=content_type, pieces=pieces)
     text = b"".join([piece async for piece in pieces])

@@ -1,4 +1,4 @@
-"""Captured output, read from the store and rendered in pieces.
+"""Captured output, read and rendered in pieces.
 
 A job may keep 8 MiB of output, which is up to six times as much in JSON. So the server never holds
 all of it: it reads the next piece when the client has received the one before.
@@ -9,19 +9,30 @@ from __future__ import annotations
 import base64
 import codecs
 from collections.abc import AsyncIterator, Generator, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import orjson
 
 from schedo.engine.sharing import in_steps
-from schedo.store.base import OutputPiece, OutputSize, Store
+from schedo.store.base import OutputPiece, OutputSize
+
+
+class OutputSource(Protocol):
+    """Where the output of a job is: the store, or memory for a moment."""
+
+    async def list_output_sizes(self, job_id: int) -> list[OutputSize]:
+        """Return the sizes of the captured streams."""
+
+    async def read_output(self, job_id: int, piece: OutputPiece) -> bytes:
+        """Return a range of a captured stream; empty if it is gone."""
+
 
 _PIECE_BYTES = 49_152  # a multiple of three, so that the base64 of the pieces joins
 _PARTS: tuple[Literal["head"], Literal["tail"]] = ("head", "tail")
 
 
 async def render_outputs(
-    store: Store, job_id: int, sizes: Sequence[OutputSize]
+    source: OutputSource, job_id: int, sizes: Sequence[OutputSize]
 ) -> AsyncIterator[bytes]:
     """Yield the page of a job's outputs as JSON; an output that was pruned meanwhile is empty."""
     yield b'{"items":['
@@ -32,14 +43,14 @@ async def render_outputs(
         before = b","
         text = codecs.getincrementaldecoder("utf-8")("replace")
         check = _Utf8Check()
-        async for part in read_output(store, job_id, size):
+        async for part in read_output(source, job_id, size):
             yield await in_steps(_render_text(text, check, part))
         end = orjson.dumps(text.decode(b"", final=True))[1:-1]
         truncated = b"true" if _left_out(size) else b"false"
         yield b'%b","total_bytes":%d,"truncated":%b' % (end, size.total, truncated)
         if not check.is_utf8():
             yield b',"encoding":"base64","base64":"'
-            async for piece in _encode(store, job_id, size):
+            async for piece in _encode(source, job_id, size):
                 yield piece
             yield b'"'
         yield b"}"
@@ -74,9 +85,9 @@ class _Utf8Check:
         return not self._is_broken
 
 
-async def _encode(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
+async def _encode(source: OutputSource, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
     rest = b""
-    async for part in read_output(store, job_id, size):
+    async for part in read_output(source, job_id, size):
         data = rest + part
         end = len(data) // 3 * 3
         rest = data[end:]
@@ -84,7 +95,7 @@ async def _encode(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[
     yield base64.b64encode(rest)
 
 
-async def read_output(store: Store, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
+async def read_output(source: OutputSource, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
     """Yield the kept bytes of a stream, with a line of text where bytes are missing."""
     for part in _PARTS:
         length = size.head if part == "head" else size.tail
@@ -92,7 +103,7 @@ async def read_output(store: Store, job_id: int, size: OutputSize) -> AsyncItera
             yield b"\n[... %d bytes left out ...]\n" % _left_out(size)
         for at in range(0, length, _PIECE_BYTES):
             piece = OutputPiece(size.attempt, size.stream, part, at, min(_PIECE_BYTES, length - at))
-            yield await store.read_output(job_id, piece)
+            yield await source.read_output(job_id, piece)
 
 
 def _left_out(size: OutputSize) -> int:

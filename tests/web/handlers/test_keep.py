@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from schedo.core.leases import AttemptResult, Completed
+from schedo.core.leases import AttemptResult, CapturedOutput, Completed
+from schedo.engine.dropped_jobs import HELD_S
 from tests.web.world import World
 
 
@@ -54,6 +55,7 @@ async def test_a_request_that_waits_gets_the_result_of_a_job_that_is_not_kept(
     reply = await waiting
 
     assert (reply.status, reply.json()["state"], reply.json()["result"]) == (200, "completed", 7)
+    world.engine.dropped.evict(asyncio.get_running_loop().time() + HELD_S)
     for path in ("", "/attempts", "/output", "/why"):
         gone = await world.get(f"/v1/jobs/{reply.json()['id']}{path}")
         assert gone.status == 404
@@ -74,3 +76,24 @@ async def test_a_queue_says_how_long_its_jobs_are_kept(world: World) -> None:
     assert changed.json()["keep"] == keep
     assert (await world.get("/v1/jobs")).json()["items"] == []
     assert "keep" not in (await world.patch("/v1/queues/mail", {"keep": None})).json()
+
+
+async def test_a_client_that_waits_after_the_end_gets_the_result_and_the_output(
+    world: World,
+) -> None:
+    world.attach_worker()
+    fields = {"task": "demo", "keep": {"completed": "0s"}}
+    job = (await world.post("/v1/jobs", fields)).json()["id"]
+    lease = await world.worker.first()
+    output = CapturedOutput("stdout", b"hello ", b"world", 11)
+    world.engine.report(AttemptResult(lease.key, Completed(b"7"), (output,)))
+    await world.engine.flush()
+
+    waited = await world.get(f"/v1/jobs/{job}/wait?timeout=30s")
+
+    assert (waited.status, waited.json()["result"]) == (200, 7)
+    (item,) = (await world.get(f"/v1/jobs/{job}/output")).json()["items"]
+    assert (item["stream"], item["text"], item["total_bytes"]) == ("stdout", "hello world", 11)
+    assert (await world.get(f"/v1/jobs/{job}/output?stream=stdout")).body == b"hello world"
+    assert (await world.get(f"/v1/jobs/{job}/output?stream=stderr")).status == 404
+    assert (await world.get(f"/v1/jobs/{job}/attempts")).json() == {"items": []}
