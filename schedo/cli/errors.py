@@ -63,7 +63,7 @@ def explain(error: SchedoError, options: Mapping[str, str] | None = None) -> str
     if error.code == "unreachable" and text.startswith("cannot reach"):
         text += "; is `schedo serve` running? Give another address with --url or SCHEDO_URL"
     if error.code == "unauthorized" and "wrong" not in text:
-        text += "; give the token with --token-file or SCHEDO_TOKEN"
+        text = f"{text.partition(';')[0]}; give the token with --token-file or SCHEDO_TOKEN"
     if error.status >= 500:
         text = "; ".join([text, *getattr(error, "__notes__", [])])
     return text

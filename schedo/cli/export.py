@@ -73,8 +73,9 @@ def _render(document: dict[str, Any], *, is_json: bool) -> str:
 
 def _report(document: dict[str, Any], path: str | None, declared: Sequence[Record]) -> None:
     if path is not None:
-        counts = f"{len(document['schedules'])} schedules, {len(document['queues'])} queues"
-        click.echo(f"{escape(path)}: {counts}", err=True)
+        found = ((noun, len(document[f"{noun}s"])) for noun in ("schedule", "queue"))
+        counts = (f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in found)
+        click.echo(f"{escape(path)}: {', '.join(counts)}", err=True)
     if declared:
         names = ", ".join(f"{each['name']} ({each['owner']})" for each in declared)
         click.echo(f"schedo: left out, because code declares them: {escape(names)}", err=True)

@@ -21,25 +21,50 @@ from schedo.client.messages import Record
 from schedo.client.records import JobView, is_final
 from schedo.client.sync import Client
 from schedo.core import limits
+from schedo.core.states import State
 
 _POLL_S = 1.0  # commands report their output this often
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2  # a longer stream is stored without its middle
+_POLLS_TO_WHY = 3
 _STREAMS = ("stdout", "stderr")
 
 
 def follow(client: Client, job_id: str, *, is_raw: bool = False) -> JobView:
     """Print the output of the job until it has ended; return the ended job."""
-    printer = _Printer(is_raw)
+    printer, waiting = _Printer(is_raw), _Waiting(client, job_id)
     while True:
         poll = next(operations.wait_job(job_id, _POLL_S, time.monotonic))
         record = client.send(poll)
         if is_final(record):
             break
+        waiting.note(record)
         for report in client.send(operations.list_progress(job_id)):
             printer.show_report(report)
     for output in latest_attempt(client.output(job_id)):
         printer.show_rest(output)
     return JobView(record)
+
+
+class _Waiting:
+    """Says what the job waits for if it is due and does not start."""
+
+    def __init__(self, client: Client, job_id: str) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._polls = 0  # in which the job was queued
+        self._said = ""
+
+    def note(self, record: Record) -> None:
+        """Print what the job waits for, some seconds after it is due and whenever that changes."""
+        if record["state"] != State.QUEUED:
+            self._polls = 0
+            return
+        self._polls += 1
+        if self._polls % _POLLS_TO_WHY == 0:
+            why = str(self._client.send(operations.why_job(self._job_id)).get("why", ""))
+            if why != self._said:
+                self._said = why
+                click.echo(f"schedo: job {escape(self._job_id)} waits: {escape(why)}", err=True)
 
 
 class _Printer:

@@ -33,6 +33,14 @@ def describe_work(job: Record) -> str:
     return "" if payload is None else json.dumps(payload, separators=(",", ":"))
 
 
+def describe_schedule(schedule: Record) -> str:
+    """Describe in one line what the runs of a schedule do."""
+    work = describe_work(schedule)
+    if schedule.get("task") in _BUILT_IN:
+        return work
+    return " ".join([str(schedule.get("task", "")), *([work] if work != "{}" else [])]).strip()
+
+
 def _describe_command(payload: Record) -> str:
     command = payload["command"]
     return command if isinstance(command, str) else shlex.join(map(str, command))
@@ -65,6 +73,10 @@ def render_fact(name: str, value: object, now: int) -> str:
     if isinstance(value, str):
         is_instant = name.endswith("_at") or name in ("scheduled_for", "since")
         return render_full(value, now) if is_instant else value
+    if name == "error" and isinstance(value, dict):
+        return describe_error(value)
+    if name == "counters" and isinstance(value, dict):
+        return ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in value.items())
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -16,7 +16,7 @@ from schedo.cli.job_options import given
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_error, describe_work, render_fact
 from schedo.cli.submission import wait_and_print
-from schedo.cli.tables import print_facts, print_json, print_table
+from schedo.cli.tables import print_facts, print_json, print_table, print_text
 from schedo.cli.times import (
     keep_distance,
     read_now,
@@ -108,6 +108,7 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
         print_json({**record, "attempts": attempts})
         return
     now = read_now()
+    traceback = (record.get("error") or {}).get("traceback")
     facts = [(name, render_fact(name, value, now)) for name, value in record.items()]
     if not is_final(record):
         facts.append(("why", str(client.send(operations.why_job(job_id)).get("why", ""))))
@@ -115,6 +116,9 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
     if attempts:
         click.echo()
         _print_attempts(attempts, now)
+    if traceback:
+        click.echo()
+        print_text(escape(str(traceback).rstrip(), keep="\n"))
 
 
 @jobs.command()
@@ -139,7 +143,8 @@ def list_attempts(client: Client, job_id: str, is_json: bool) -> None:
 
 def _print_attempts(attempts: Iterable[Record], now: int) -> None:
     headers = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR")
-    print_table(headers, [_attempt_row(attempt, now) for attempt in attempts])
+    rows = [_attempt_row(attempt, now) for attempt in attempts]
+    print_table(headers, rows, {"STARTED": keep_distance}, optional=("WORKER", "TOOK"))
 
 
 def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
@@ -162,6 +167,9 @@ def progress(client: Client, job_id: str, is_json: bool) -> None:
     reports = client.send(operations.list_progress(job_id))
     if is_json:
         print_json(reports)
+        return
+    if not reports:
+        click.echo("schedo: no running attempt of the job has reported progress", err=True)
         return
     now = read_now()
     rows = [
@@ -205,8 +213,14 @@ def output(
         print_json(outputs)
         return
     write_outputs(outputs, is_raw=is_raw)
-    if not outputs and not is_final(client.get(job_id).record):
-        click.echo("schedo: no attempt of the job has ended; --follow prints output now", err=True)
+    if not outputs:
+        is_over = is_final(client.get(job_id).record)
+        reason = (
+            "no output is kept of this job or attempt"
+            if is_over
+            else "no attempt of the job has ended; --follow prints output now"
+        )
+        click.echo(f"schedo: {reason}", err=True)
 
 
 @jobs.command()

@@ -9,7 +9,7 @@ import click
 from schedo.cli.escapes import escape
 from schedo.cli.job_text import describe_error
 from schedo.cli.tables import print_table
-from schedo.cli.times import render_full, render_span, render_time
+from schedo.cli.times import keep_distance, render_full, render_span, render_time
 from schedo.client.messages import Record
 from schedo.protocol.times import parse_duration
 
@@ -74,7 +74,7 @@ def print_last_runs(runs: Iterable[Record], now: int) -> None:
     ]
     if rows:
         click.echo()
-        print_table(("ENDED", "STATE", "TOOK", "JOB"), rows)
+        print_table(("ENDED", "STATE", "TOOK", "JOB"), rows, {"ENDED": keep_distance})
 
 
 def _render_duration(run: Record) -> str:

@@ -14,7 +14,7 @@ from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import expect_options, given, shared_options
-from schedo.cli.job_text import describe_effect, describe_work, render_fact
+from schedo.cli.job_text import describe_effect, describe_schedule, render_fact
 from schedo.cli.run_history import (
     describe_last_run,
     failed_in_row,
@@ -76,7 +76,7 @@ def _row(schedule: Record, now: int) -> tuple[str, ...]:
         "-" if schedule.get("paused") else render_time(next_fire, now),
         render_time(schedule.get("last_fired_at"), now),
         schedule["owner"],
-        describe_work(schedule),
+        describe_schedule(schedule),
     )
 
 
@@ -119,7 +119,8 @@ def show(client: Client, name: str, is_json: bool) -> None:
             )
             for decision in decisions
         ]
-        print_table(("INSTANT", "DECISION", "COUNT", "JOB"), rows)
+        headers = ("INSTANT", "DECISION", "COUNT", "JOB")
+        print_table(headers, rows, {"INSTANT": keep_distance})
 
 
 def _render_field(field: str, value: Any, now: int) -> str:

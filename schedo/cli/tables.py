@@ -1,7 +1,8 @@
 """Prints plain tables and JSON on stdout.
 
-A table is cut to the terminal's width only if stdout is a terminal. The first column holds the id
-or name and is never cut. A column that would be useless with its end cut off has a compact form.
+A table is cut to the terminal's width only if stdout is a terminal. Headers, states and the first
+column, which holds the id or name, are never cut. A column that would be useless with its end cut
+off has a compact form.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ CompactForms = Mapping[str, Callable[[str], str]]  # by header: shortens a cell 
 _NO_COMPACT_FORMS: CompactForms = {}
 _GAP = 2
 _COLUMN_MIN = 6
+_NEVER_CUT = ("STATE", "OUTCOME", "RESULT")
 # ASCII replacements, for terminals whose encoding lacks these characters.
 _IN_ASCII = str.maketrans({"µ": "u", "…": "~", **dict.fromkeys("█▉▊▋▌▍▎▏", "#")})
 _COLORS = {
@@ -126,8 +128,12 @@ def render_table(
             column = headers.index(header)
             for row in cells[1:]:
                 row[column] = shorten(row[column])
-        whole = {*([0] if is_whole else []), *map(headers.index, compact)}
-        widths = _shrink(_measure_columns(cells), width, whole)
+        whole = set(map(headers.index, compact))
+        least = [_COLUMN_MIN] * len(headers)
+        if is_whole:
+            whole |= {0, *(at for at, name in enumerate(headers) if name in _NEVER_CUT)}
+            least = [max(_COLUMN_MIN, measure(name)) for name in headers]
+        widths = _shrink(_measure_columns(cells), width, whole, least)
         if not is_whole:
             widths = list(_fill(widths, width))
     return [_render_row(row, widths, is_coloured) for row in cells]
@@ -141,17 +147,20 @@ def _find_excess(widths: Sequence[int], total: int) -> int:
     return sum(widths) + _GAP * (len(widths) - 1) - total
 
 
-def _shrink(widths: list[int], total: int, whole: Collection[int]) -> list[int]:
+def _shrink(
+    widths: list[int], total: int, whole: Collection[int], least: Sequence[int]
+) -> list[int]:
     """Make the widest columns narrower until the total fits; never those in `whole`."""
     widths = list(widths)
     excess = _find_excess(widths, total)
-    columns = [column for column in range(len(widths)) if column not in whole]
+    columns = {column for column in range(len(widths)) if column not in whole}
     while excess > 0 and columns:
         widest = max(columns, key=lambda column: widths[column])
-        if widths[widest] <= _COLUMN_MIN:
-            break
-        widths[widest] -= 1
-        excess -= 1
+        if widths[widest] <= least[widest]:
+            columns.discard(widest)
+        else:
+            widths[widest] -= 1
+            excess -= 1
     return widths
 
 

@@ -9,7 +9,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import read_now, render_time
+from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
@@ -37,7 +37,8 @@ def _print(found: Iterable[Record]) -> None:
         )
         for worker in found
     ]
-    print_table(_HEADERS, rows)
+    optional = ("QUEUES", "RESOURCES USED", "LABELS")
+    print_table(_HEADERS, rows, {"LAST SEEN": keep_distance}, optional=optional)
 
 
 def _join(names: list[str] | None) -> str:

@@ -37,7 +37,8 @@ def read_private(path: str, setting: str, characters_max: int) -> str:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(characters_max)
     except (OSError, ValueError) as error:
-        raise Invalid(f"{setting} = {path!r}: cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise Invalid(f"{setting} = {path!r}: cannot be read: {reason}") from error
     if mode & stat.S_IWOTH:
         raise Invalid(
             f"{setting} = {path!r}: every user of this machine can write it; fix: chmod 600 {path}"

@@ -54,6 +54,7 @@ class FailedAttempt(NamedTuple):
     state: State  # of the job now
     due_at: int
     payload: bytes | None  # None if it is not in memory
+    schedule: str | None = None  # whose run it is
 
 
 class OutcomeContext(msgspec.Struct, frozen=True, gc=False):

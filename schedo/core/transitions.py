@@ -81,6 +81,7 @@ class JobTransitions:
                 transition.state,
                 job.due_at,
                 job.payload,
+                job.options.schedule,
             )
         )
 

@@ -89,7 +89,8 @@ class FailureLog:
 
 def _sentence(failed: FailedAttempt, now: int) -> str:
     how = "was lost" if failed.outcome == "lost" else "failed"
-    text = f"job {render_id(failed.job_id)} of task {failed.task}: attempt {failed.attempt} {how}"
+    of = f"task {failed.task}" + (f", schedule {failed.schedule}" if failed.schedule else "")
+    text = f"job {render_id(failed.job_id)} of {of}: attempt {failed.attempt} {how}"
     if failed.failure is not None:
         text += f": {_describe_error(failed)}"
     return f"{text}; {_describe_next(failed, now)}"
@@ -100,7 +101,7 @@ def _describe_next(failed: FailedAttempt, now: int) -> str:
     if failed.state is State.FAILED:
         return f"it is not repeated ({count})"
     if failed.state is State.RETRYING:
-        return f"it runs again in {_wait_s(failed, now)} s ({count})"
+        return f"it runs again in {_wait_s(failed, now):g} s ({count})"
     return "it runs again as soon as a worker has room"
 
 
@@ -115,6 +116,8 @@ def _fields(failed: FailedAttempt, now: int) -> dict[str, Any]:
         "outcome": failed.outcome,
         "state": failed.state.value,
     }
+    if failed.schedule is not None:
+        fields["schedule"] = failed.schedule
     if failed.failure is not None:
         fields["error"] = _describe_error(failed)
     if failed.state is State.RETRYING:
@@ -122,8 +125,9 @@ def _fields(failed: FailedAttempt, now: int) -> dict[str, Any]:
     return fields
 
 
-def _wait_s(failed: FailedAttempt, now: int) -> int:
-    return max(0, failed.due_at - now) // SECOND
+def _wait_s(failed: FailedAttempt, now: int) -> float:
+    wait_us = max(0, failed.due_at - now)
+    return wait_us // SECOND if wait_us >= SECOND else round(wait_us / SECOND, 3)
 
 
 def _describe_error(failed: FailedAttempt) -> str:

@@ -30,6 +30,7 @@ class KnownTasks:
     def __contains__(self, task: str) -> bool:
         return task in self._names or self._is_any
 
-    def describe_unknown(self, task: str) -> str:
+    def describe_unknown(self, task: str, consequence: str = "") -> str:
         """Return in one sentence that the task is unknown, with a similar name if there is one."""
-        return f"no application and no worker has a task {task!r}{suggest(task, self._names)}"
+        hint = suggest(task, self._names)
+        return f"no application and no worker has a task {task!r}{consequence}{hint}"

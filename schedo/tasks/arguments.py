@@ -74,7 +74,12 @@ class Arguments:
         if len(values) == len(args) + len(kwargs) and values.keys() >= self._required:
             return values
         # The call does not fit, or it has arguments for **rest; this takes ten times as long.
-        bound = self._signature.bind(*args, **kwargs).arguments
+        try:
+            bound = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            unknown = next((name for name in kwargs if name not in self._known), "")
+            hint = suggest(str(unknown), self._known)
+            raise TypeError(f"task {self._task!r}: {error}{hint}") from None
         rest = {} if self._rest is None else bound.pop(self._rest, {})
         return {**bound, **rest}
 

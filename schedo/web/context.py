@@ -92,7 +92,7 @@ class AppContext:
         on_failure = spec.options.on_failure
         tasks = (spec.task,) if on_failure is None else (spec.task, on_failure.task)
         return [
-            f"{self.engine.tasks.describe_unknown(task)}; its jobs wait until a worker has it"
+            self.engine.tasks.describe_unknown(task, "; its jobs wait until a worker has it")
             for task in dict.fromkeys(tasks)
             if task not in self.engine.tasks
         ]

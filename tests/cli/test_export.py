@@ -68,7 +68,7 @@ def test_an_export_has_what_differs_from_the_defaults(
         },
         "queues": {"mail": {"concurrency": 4}},
     }
-    assert result.stderr == f"{path}: 2 schedules, 1 queues\n"
+    assert result.stderr == f"{path}: 2 schedules, 1 queue\n"
 
 
 def test_what_code_declares_is_left_out_and_named(server: FakeServer, schedo: Call) -> None:

@@ -113,3 +113,20 @@ def test_the_output_of_a_running_job_hints_at_follow(server: FakeServer, schedo:
     server.on("GET", JOB, 200, job_record(state="running"))
 
     assert "--follow prints output now" in schedo("jobs", "output", JOB_ID).stderr
+
+
+def test_a_job_that_is_due_and_does_not_start_says_what_it_waits_for(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", JOB, 200, job_record(state="queued"))
+    for _ in range(6):
+        server.on("GET", f"{JOB}/wait", 200, job_record(state="queued"))
+    server.on("GET", f"{JOB}/wait", 200, job_record(state="completed"))
+    server.on("GET", f"{JOB}/why", 200, {"why": "the server is paused"})
+    server.on("GET", f"{JOB}/progress", 200, {"items": []})
+    server.on("GET", f"{JOB}/output", 200, {"items": []})
+
+    result = schedo("jobs", "wait", JOB_ID)
+
+    assert result.stderr == f"schedo: job {JOB_ID} waits: the server is paused\n"
+    assert [r.target for r in server.requests].count(f"{JOB}/why") == 2

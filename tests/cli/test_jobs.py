@@ -84,6 +84,32 @@ def test_show_lists_failed_attempts_below_the_job(server: FakeServer, schedo: Ca
     assert_lists_attempt(schedo("jobs", "show", JOB_ID))
 
 
+def test_show_ends_with_the_traceback_of_the_error(server: FakeServer, schedo: Call) -> None:
+    traceback = 'Traceback (most recent call last):\n  File "shop.py", line 25\nKeyError: "exif"\n'
+    error = {"type": "KeyError", "message": "'exif'", "traceback": traceback}
+    server.on("GET", JOB, 200, job_record(state="failed", failed_at=DONE, error=error))
+    server.on("GET", f"{JOB}/attempts", 200, {"items": [ATTEMPT]})
+
+    lines = schedo("jobs", "show", JOB_ID).stdout.splitlines()
+
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("error ")] == [
+        "KeyError: 'exif'"
+    ]
+    assert lines[-4:] == ["", *traceback.splitlines()]
+
+
+def test_a_job_without_output_or_progress_says_so(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", f"{JOB}/output", 200, {"items": []})
+    server.on("GET", f"{JOB}/progress", 200, {"items": []})
+    server.on("GET", JOB, 200, job_record(state="cancelled"))
+
+    output, progress = schedo("jobs", "output", JOB_ID), schedo("jobs", "progress", JOB_ID)
+
+    assert (output.stdout, progress.stdout) == ("", "")
+    assert output.stderr == "schedo: no output is kept of this job or attempt\n"
+    assert progress.stderr == "schedo: no running attempt of the job has reported progress\n"
+
+
 def test_attempts_are_a_table_with_duration_worker_and_error(
     server: FakeServer, schedo: Call
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,25 @@ def test_schedules_are_printed_as_a_table(server: FakeServer, schedo: Call) -> N
     assert "UTC  active  2099-11-21 03:00 (" in nightly
     assert poll.split()[:7] == ["poll", "-", "-", "every", "90s", "UTC", "paused"]
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "work"),
+    [
+        ({"task": "report", "payload": {}}, "report"),
+        ({"task": "report", "payload": {"month": 3}}, 'report {"month":3}'),
+        ({"task": "report", "payload": None}, "report"),
+        ({"task": "shell", "payload": {"command": "backup"}}, "backup"),
+    ],
+)
+def test_the_work_of_a_schedule_names_its_task(
+    server: FakeServer, schedo: Call, fields: dict[str, Any], work: str
+) -> None:
+    server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(owner="code:x", **fields)]})
+
+    row = schedo("schedules", "ls").stdout.splitlines()[1]
+
+    assert row.endswith(f"code:x  {work}")
 
 
 RUNS = {

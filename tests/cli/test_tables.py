@@ -118,3 +118,15 @@ def test_optional_columns_are_left_out_until_the_table_fits(
     lines = render_fitting(("ID", "STATE", "QUEUE", "WORK"), [row], width, {}, ("QUEUE", "STATE"))
 
     assert lines[0].split() == shown
+
+
+def test_states_and_headers_are_never_cut() -> None:
+    row = ("01K0000000001", "completed", "x" * 30, "y" * 30)
+    headers = ("ID", "STATE", "PRIORITY STEP", "WORK")
+
+    lines = render_table(headers, [row], 40)
+
+    assert lines == [
+        "ID             STATE      PRIORITY STEP  WORK",
+        "01K0000000001  completed  xxxxxxxxxxxx…  yyyyy…",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
@@ -53,6 +54,17 @@ def test_a_failed_attempt_is_logged_with_its_error_and_what_comes_next(
         f"WARNING job {JOB} of task report: attempt 2 failed: KeyError: 'missing';"
         " it runs again in 6 s (failure 2 of 6)"
     )
+
+
+def test_a_run_names_its_schedule_and_a_short_wait_is_not_zero(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = line(caplog, failed(schedule="nightly", due_at=T0 + SECOND // 5))
+
+    assert text.startswith(f"WARNING job {JOB} of task report, schedule nightly: attempt 2 failed:")
+    assert "it runs again in 0.2 s" in text
+    members = json.loads(JsonFormatter().format(caplog.records[0]))
+    assert (members["schedule"], members["retry_in_s"]) == ("nightly", 0.2)
 
 
 def test_a_job_that_is_given_up_is_an_error(caplog: pytest.LogCaptureFixture) -> None:

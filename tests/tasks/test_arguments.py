@@ -87,7 +87,14 @@ def test_a_call_with_wrong_arguments_raises_the_error_of_its_signature(
     with pytest.raises(TypeError) as raised:
         Arguments("send", send).write(args, kwargs)
 
-    assert str(raised.value) == str(expected.value)
+    assert str(raised.value) == f"task 'send': {expected.value}"
+
+
+def test_an_unknown_argument_of_a_call_names_a_similar_one() -> None:
+    with pytest.raises(
+        TypeError, match=r"unexpected keyword argument 'copis'; did you mean copies"
+    ):
+        Arguments("send", send).write(("ada",), {"copis": 2})
 
 
 def test_arguments_are_written_in_the_order_of_the_parameters() -> None:

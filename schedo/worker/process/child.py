@@ -33,6 +33,7 @@ from schedo.core.progress import ProgressUpdate
 from schedo.hardening import make_undumpable
 from schedo.log_format import make_handler, quiet_libraries
 from schedo.protocol import frames
+from schedo.suggestions import suggest
 from schedo.tasks import hooks
 from schedo.tasks.hooks import Hooks, LifespanFailed, running_lifespan
 from schedo.tasks.python import TaskRunner, Watcher
@@ -66,7 +67,9 @@ def load_target(target: str) -> Application:
         try:
             app = getattr(app, name)
         except AttributeError:
-            raise TargetError(f"module {module_name} has no {attribute or 'app'!r}") from None
+            hint = suggest(name, dir(app))
+            wanted = attribute or "app"
+            raise TargetError(f"module {module_name} has no {wanted!r}{hint}") from None
     if not isinstance(getattr(app, "registry", None), Registry):
         raise TargetError(f"{target} is a {type(app).__name__}, not a Schedo application")
     served: Application = app

@@ -169,14 +169,16 @@ class Worker:
             poller.drain()
             if not self._stopping.is_set():  # an operator drains the worker: without a time limit
                 await _first(polling, executor.wait_idle(), self._stopping.wait())
-            log.info("stopping; %d attempts have %g s", len(executor), self._grace_s)
+            log.info(
+                "draining: %d running attempts have %g s to finish", len(executor), self._grace_s
+            )
             await _first(polling, executor.drain(self._grace_s))
             await executor.close()
             poller.leave()
             await asyncio.wait((polling,), timeout=LEAVE_S)
             if not polling.done():
-                count = len(poller.outbox)
-                raise Unreachable(f"{count} results could not be reported to {self._address.url}")
+                lost = f"{count} results" if (count := len(poller.outbox)) else "its end"
+                raise Unreachable(f"the worker could not report {lost} to {self._address.url}")
             await polling
         finally:
             polling.cancel()

@@ -13,7 +13,7 @@ from schedo.web.settings import WebSettings
 from tests.web.world import World
 
 HINT = "no application and no worker has a task 'reprot'; did you mean report?"
-WARNING = f"{HINT}; its jobs wait until a worker has it"
+WARNING = HINT.replace("; did", "; its jobs wait until a worker has it; did")
 JOB = {"task": "reprot"}
 
 

@@ -37,11 +37,12 @@ from tests.worker.site import LONG_S, TARGET, serving
         ("1 / 0", "broken:app", 'broken.py", line 1, in <module>\n    1 / 0\n'),
         ("raise SystemExit(4)", "broken:app", "SystemExit: 4"),
         ("x = 1", "broken:app", "module broken has no 'app'"),
+        ("shop = 1", "broken:shp", "module broken has no 'shp'; did you mean shop?"),
         ("app = 1", "broken", "broken is a int, not a Schedo application"),
         ("x = 1", ":app", "write module:attribute"),
         ("import os; os._exit(9)", "broken:app", "the process exited with code 9"),
     ],
-    ids=["no module", "raises", "exits", "no name", "no app", "no target", "dies"],
+    ids=["no module", "raises", "exits", "no name", "misspelt", "no app", "no target", "dies"],
 )
 async def test_an_application_that_cannot_be_imported_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, target: str, reason: str
