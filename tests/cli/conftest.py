@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -31,3 +32,11 @@ def schedo(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Call:
         return CliRunner().invoke(cli, args, prog_name="schedo", **options)  # type: ignore[arg-type]
 
     return call
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT end this process and its children; a shell starts background ones without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

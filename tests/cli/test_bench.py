@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -232,14 +231,6 @@ def test_with_json_the_reason_of_a_refusal_is_on_stderr(server: FakeServer, sche
 
     assert json.loads(result.stdout)["refused"] == 1
     assert "schedo: refused: commands are not allowed\n" in result.stderr
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt; a shell starts background processes without it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -58,6 +58,7 @@ def run_top(server: FakeServer, folder: Path, interval: str) -> Iterator[Termina
     os.close(screen)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("ending", "code"), [("q", 0), (signal.SIGINT, 0), (signal.SIGTERM, 143)], ids=str
 )
