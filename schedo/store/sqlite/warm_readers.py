@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from schedo.store.sqlite import reads
 from schedo.store.sqlite.connection import Connection, connect_reader
-from schedo.store.sqlite.schema import check_file
+from schedo.store.sqlite.schema import check_file, check_handover
 
 Connect = Callable[[Connection], Awaitable[Connection]]
 COUNT = 2  # the reader of the store, and that of its first count
@@ -60,5 +60,6 @@ def _identify(path: str) -> tuple[int, int] | None:
 
 def _read(connection: sqlite3.Connection, path: str) -> None:
     check_file(connection, path)
+    check_handover(connection, path)
     with suppress(sqlite3.OperationalError):  # an older schema, which the opening server migrates
         reads.read_snapshot(connection)

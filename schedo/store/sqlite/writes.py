@@ -112,7 +112,9 @@ DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
 UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
 DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
-UPSERT_BULK_OPERATION = "INSERT OR REPLACE INTO bulk_operation (id, record) VALUES (?, ?)"
+UPSERT_BULK_OPERATION = _insert("bulk_operation", ("id", "record")) + _or_update(
+    "id", ("id", "record")
+)
 DELETE_BULK_OPERATION = "DELETE FROM bulk_operation WHERE id = ?"
 UPSERT_EXPECTATION = _insert("expectation", EXPECTATION.names) + _or_update("id", EXPECTATION.names)
 DELETE_EXPECTATION = "DELETE FROM expectation WHERE id = ?"
