@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ import click
 from schedo.cli.connection import as_json, make_client, server_options
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
+from schedo.cli.json_text import parse_json
 from schedo.cli.latency import count_buckets, render_histogram, render_us, summarize
 from schedo.cli.load import LoadPlan, LoadResult, Progress, run_load
 from schedo.cli.numbers import FiniteRange
@@ -140,11 +140,9 @@ def _make_plan(options: dict[str, Any]) -> LoadPlan:
 
 def _read_json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
-        raise click.BadParameter(
-            f"the value is not JSON: {error}", param_hint="--payload"
-        ) from error
+        raise click.BadParameter(str(error), param_hint="--payload") from error
 
 
 def _read_duration(option: str, text: str) -> int:

@@ -19,7 +19,7 @@ import msgspec
 from schedo.client.messages import Record
 from schedo.core.model import ScheduleSpec
 from schedo.core.retry import PRESETS
-from schedo.core.strict_json import decode_strictly
+from schedo.core.strict_json import DEPTH_MAX, decode_strictly, too_deep
 from schedo.errors import Invalid, Problem
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.retries import RetryResponse
@@ -111,7 +111,9 @@ def _parse(path: str, data: bytes) -> Any:
         if is_json:
             return decode_strictly(data, "the file")
         return tomllib.loads(data.decode("utf-8"))
-    except (Invalid, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise Invalid(f"{path}: {too_deep('the file')}; nothing was changed") from None
+    except (Invalid, ValueError) as error:
         raise Invalid(f"{path}: {error}; nothing was changed") from None
 
 
@@ -129,6 +131,8 @@ def _read_entries(path: str, document: Mapping[str, Any], kind: str) -> dict[str
 
 def _to_json(path: str, value: Any, place: tuple[str, ...]) -> Any:
     """Return TOML's value as JSON data: an instant becomes text."""
+    if len(place) > DEPTH_MAX:  # keys with dots may be nested to any depth
+        raise _fail(path, Problem(".".join(place[:3]), str(too_deep("the entry"))))
     if isinstance(value, dict):
         return {key: _to_json(path, each, (*place, key)) for key, each in value.items()}
     if isinstance(value, list):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from schedo.cli.json_text import parse_json
 from schedo.cli.times import read_time
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
@@ -29,9 +29,9 @@ class JsonValue(click.ParamType[object]):
         if self._takes_text and not value.startswith(("{", "[")):
             return int(value) if value.isascii() and value.isdigit() else value
         try:
-            return json.loads(value)
+            return parse_json(value)
         except ValueError as error:
-            self.fail(f"{value!r} is not JSON: {error}", param, ctx)
+            self.fail(str(error), param, ctx)
 
 
 class KeepValue(click.ParamType[object]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import expect_options, given, shared_options
 from schedo.cli.job_text import describe_effect, describe_schedule, render_fact
+from schedo.cli.json_text import parse_json
 from schedo.cli.run_history import (
     describe_last_run,
     failed_in_row,
@@ -213,9 +213,9 @@ def _read_file(path: str) -> dict[str, Any]:
 
 def _parse_json(text: str, place: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"the text is not JSON: {error}", param_hint=place) from error
+        return parse_json(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=place) from error
 
 
 def announce(schedule: Record, what: str, *, is_json: bool) -> None:

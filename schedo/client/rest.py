@@ -29,7 +29,11 @@ def encode(value: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise Invalid("the request holds text that is not UTF-8") from None
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        from schedo.core.strict_json import too_deep  # rarely needed, and slow to import
+
+        raise Invalid(str(too_deep("the request"))) from None
+    except (TypeError, ValueError) as error:
         raise Invalid(f"the request cannot be written as JSON: {error}") from error
 
 

@@ -82,11 +82,15 @@ class TokenPermission:
         )
 
     def check_job(self, queue: str, task: str) -> None:
-        """Raise Forbidden unless the token covers the task's jobs of the queue."""
+        """Raise Forbidden unless the token covers the task's jobs of the queue.
+
+        A reservation may have no task yet: "" stands for any.
+        """
         if not self.allows(queue, task):
+            which = f"the task {task!r}" if task else "any task"
+            remedy = "" if task else "; name the task"
             raise Forbidden(
-                f"the token {self.name!r} is not for jobs of the task {task!r} in the queue"
-                f" {queue!r}"
+                f"the token {self.name!r} is not for jobs of {which} in the queue {queue!r}{remedy}"
             )
 
     def check_event_job(self, task: str, event_task: str) -> None:

@@ -194,6 +194,30 @@ def test_a_file_that_cannot_be_read_is_named(schedo: Call, tmp_path: Path) -> No
     assert f"cannot read {tmp_path}: Is a directory" in schedo("apply", str(tmp_path)).stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.toml", "x = " + "[" * 3_000, "the file is nested deeper than 64 levels"),
+        ("a.json", '{"x": ' + "[" * 3_000, "the file is nested deeper than 64 levels"),
+        (
+            "a.toml",
+            f"schedules.a.payload.{'.'.join('x' * 3_000)} = 1",
+            "schedules.a.payload: the entry is nested deeper than 64 levels",
+        ),
+    ],
+    ids=["brackets", "json", "dots"],
+)
+def test_a_file_that_is_nested_too_deep_is_refused(
+    server: FakeServer, schedo: Call, tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    result = schedo("apply", write(tmp_path, text, name))
+
+    assert (result.exit_code, server.requests) == (1, [])
+    assert f"{tmp_path}/{name}: " in result.stderr
+    assert reason in result.stderr
+    assert "nothing was changed" in result.stderr
+
+
 def test_stdin_needs_an_owner(server: FakeServer, schedo: Call) -> None:
     on_declare(server)
 

@@ -224,6 +224,15 @@ def test_a_payload_that_is_not_json_is_refused(payload: object) -> None:
         operations.submit(operations.render_job("t", payload, {}))
 
 
+def test_a_payload_that_is_nested_too_deep_is_refused() -> None:
+    payload: list[object] = []
+    for _ in range(100_000):
+        payload = [payload]
+
+    with pytest.raises(Invalid, match="the request is nested deeper than 64 levels"):
+        operations.submit(operations.render_job("t", payload, {}))
+
+
 def test_a_batch_is_split_at_the_limit_of_the_api() -> None:
     requests = [{"task": "t", "payload": number} for number in range(2_001)]
 

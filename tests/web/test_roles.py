@@ -299,3 +299,12 @@ def test_a_file_of_tokens_permits_an_address_off_loopback(tmp_path: Path) -> Non
     check_config(Config(host="0.0.0.0", tokens=str(tmp_path / "tokens")))
     with pytest.raises(Invalid, match="without a token"):
         check_config(Config(host="0.0.0.0", worker_tokens=str(tmp_path / "tokens")))
+
+
+async def test_a_restricted_operator_learns_that_a_reservation_needs_its_task(world: World) -> None:
+    reply = await world.post("/v1/reservations", {"queue": "mail"}, bearer(MAIL))
+
+    assert (reply.status, reply.code) == (403, "forbidden")
+    assert reply.json()["detail"].endswith(
+        "is not for jobs of any task in the queue 'mail'; name the task"
+    )
