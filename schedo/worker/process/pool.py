@@ -24,6 +24,7 @@ from typing import NamedTuple
 from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
 from schedo.engine.engine import Engine
+from schedo.errors import SchedoError
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
 from schedo.protocol.frames import Attach
@@ -78,7 +79,11 @@ class ProcessPool:
 
     async def start(self) -> None:
         """Start the children and store the application's schedules; raise CannotServe."""
-        first = await self._spawn_child(1)
+        if self._settings.is_reloading:
+            from schedo.worker.process.source_watch import SourceWatch  # only for development
+
+            self._watch_task = asyncio.create_task(SourceWatch(Path.cwd(), self.reload).run())
+        first = await self._spawn_first()
         attach = first.attached.result()
         await self._declare(attach)
         if attach.unused_store is not None:
@@ -92,10 +97,19 @@ class ProcessPool:
             for place, child in enumerate(children, 1)
         ]
         self._suspects_task = asyncio.create_task(self._isolate_suspects(frozenset(attach.tasks)))
-        if self._settings.is_reloading:
-            from schedo.worker.process.source_watch import SourceWatch  # only for development
 
-            self._watch_task = asyncio.create_task(SourceWatch(Path.cwd(), self.reload).run())
+    async def _spawn_first(self) -> ChildSupervisor:
+        """Return the first child; when sources are watched, once the code can be imported."""
+        while True:
+            self._is_code_new = False
+            try:
+                return await self._spawn_child(1)
+            except CannotServe as error:
+                if not self._settings.is_reloading:
+                    raise
+                log.error("%s; the start continues when a source file changes", error)
+            if not self._is_code_new:
+                await self._reloaded.wait()
 
     async def _declare(self, attach: Attach) -> None:
         await declare_schedules(
@@ -105,6 +119,14 @@ class ProcessPool:
             is_pruning=self._settings.is_pruning,
         )
         log.info("%s has %s", self._target, _describe(attach))
+
+    async def _declare_new(self, child: ChildSupervisor) -> None:
+        """Put the schedules of reloaded code; an error is logged, and the child works on."""
+        self._is_code_new = False
+        try:
+            await self._declare(child.attached.result())
+        except SchedoError as error:
+            log.error("the schedules of %s were not put: %s", self._target, error)
 
     def reload(self) -> None:
         """Replace all children by new ones, which import the application again.
@@ -160,8 +182,7 @@ class ProcessPool:
             try:
                 child = child or await self._spawn_child(place, isolated=isolated)
                 if self._is_code_new:
-                    self._is_code_new = False
-                    await self._declare(child.attached.result())
+                    await self._declare_new(child)
                 await child.retired.wait()
             except (CannotServe, OSError) as error:
                 log.error("cannot start a child process: %s", error)

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.commands import Declared
 from schedo.engine.engine import Engine
+from schedo.errors import Overloaded
+from schedo.worker.process.pool import PoolSettings
 from schedo.worker.process.source_watch import SourceWatch
-from tests.worker.site import LONG_S, Site, serving
+from tests.worker.site import BRISK, LONG_S, Site, serving
 
 APP = """
 from schedo import Schedo
@@ -122,3 +125,69 @@ async def test_jobs_wait_while_the_new_code_cannot_be_imported(
         site.children.reload()
 
         assert (await site.end(job))["result"] == "mended"
+
+
+async def test_a_start_waits_until_the_code_can_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "changing.py"
+    module.write_text("1 / 0")
+    settings = PoolSettings(1, 4, 0, BRISK, is_reloading=True)
+    site = Site(tmp_path, "changing:app", settings)
+    await site.engine.start()
+    try:
+        starting = asyncio.create_task(site.children.start())
+        async with asyncio.timeout(LONG_S):
+            while "the start continues when a source file changes" not in caplog.text:
+                await site.engine.flush()
+        assert "ZeroDivisionError" in caplog.text
+        assert not starting.done()
+        module.write_text(APP.format(version="mended", rule='every("1h")'))
+        site.children.reload()
+        await starting
+
+        await until_version(site, "mended")
+        assert await rule_of(site.engine) is None  # it is declared: an interval
+    finally:
+        await site.children.stop(0)
+        await site.engine.stop()
+
+
+async def test_a_start_that_waits_for_a_change_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "changing.py").write_text("1 / 0")
+    site = Site(tmp_path, "changing:app", PoolSettings(1, 4, 0, BRISK, is_reloading=True))
+    await site.engine.start()
+    try:
+        starting = asyncio.create_task(site.children.start())
+        async with asyncio.timeout(LONG_S):
+            while "the start continues" not in caplog.text:
+                await site.engine.flush()
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        assert starting.cancelled()
+    finally:
+        await site.children.stop(0)
+        await site.engine.stop()
+
+
+async def test_new_code_runs_even_if_its_schedules_cannot_be_put(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "changing.py"
+    module.write_text(APP.format(version="old", rule='every("1h")'))
+    async with serving(tmp_path, "changing:app") as site:
+
+        async def refuse(command: object) -> list[Declared]:
+            raise Overloaded("there are too many expectations")
+
+        monkeypatch.setattr(site.engine.declarations, "put", refuse)
+        module.write_text(APP.format(version="the new one", rule='every("2h")'))
+        site.children.reload()
+        await until_version(site, "the new one")
+
+    assert "of changing:app were not put: there are too many expectations" in caplog.text
