@@ -5,6 +5,10 @@ names from the signature, so a job looks the same whether Python or curl submitt
 task has no `*args` and no positional-only parameters. msgspec converts the values: datetime, UUID,
 Enum, dataclass, TypedDict, Struct and the like are decoded as annotated; a parameter without a
 usable annotation gets plain JSON. Pydantic models convert themselves (model_dump, model_validate).
+
+A call that fits is written and read as a struct with a field for each parameter, because msgspec
+checks its names and converts its values at once. One that does not fit, and all calls of a function
+with `**rest`, go the slow way, which also finds out what is wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +51,11 @@ class Arguments:
             p.name for p in parameters if p.name in self._known and p.default is _Kind.empty
         )
         self._positional = [p.name for p in parameters if p.kind is _Kind.POSITIONAL_OR_KEYWORD]
+        self._optional = [name for name in self._known if name not in self._required]
+        self._call = self._make_struct(dict.fromkeys(self._known, Any))
+        # Made at the first read, because annotations may name what is defined later.
         self._decoders: dict[str, msgspec.json.Decoder[Any]] | None = None
+        self._call_decoder: msgspec.json.Decoder[Any] | None = None
 
     def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload (JSON) of a call.
@@ -67,13 +75,18 @@ class Arguments:
             )
         return payload
 
-    def _name_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _name_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the values by name, in the order of the parameters; raise TypeError."""
-        given = {**kwargs, **dict(zip(self._positional, args, strict=False))} if args else kwargs
-        values = {name: given[name] for name in self._known if name in given}
-        if len(values) == len(args) + len(kwargs) and values.keys() >= self._required:
-            return values
-        # The call does not fit, or it has arguments for **rest; this takes ten times as long.
+        named = {**dict(zip(self._positional, args, strict=False)), **kwargs} if args else kwargs
+        if self._call is None or len(named) < len(args) + len(kwargs):
+            return self._bind(args, kwargs)
+        try:
+            return self._call(**named)
+        except TypeError:
+            return self._bind(args, kwargs)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values by name; raise the TypeError that says what is wrong."""
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -95,6 +108,21 @@ class Arguments:
 
     def read(self, payload: bytes) -> dict[str, Any]:
         """Return the keyword arguments in a payload (null means none), or raise BadPayload."""
+        if self._decoders is None:
+            self._prepare_decoders()
+        if self._call_decoder is None:
+            return self._read_each(payload)
+        try:
+            values = msgspec.structs.asdict(self._call_decoder.decode(payload))
+        except Exception:  # the application's own constructors run here
+            return self._read_each(payload)
+        for name in self._optional:
+            if values[name] is msgspec.UNSET:
+                del values[name]
+        return values
+
+    def _read_each(self, payload: bytes) -> dict[str, Any]:
+        """Decode one argument after the other, to say which one is wrong."""
         if payload == b"null":
             payload = b"{}"
         try:
@@ -105,8 +133,7 @@ class Arguments:
             ) from None
         if not self._fits(members):
             raise BadPayload(self._explain(members))
-        if self._decoders is None:
-            self._decoders = self._make_decoders()
+        assert self._decoders is not None, "read prepares them"
         rest = self._decoders.get(self._rest or "", _ANY)
         values: dict[str, Any] = {}
         name = ""
@@ -130,26 +157,47 @@ class Arguments:
             wrong += [f"{name[:64]!r} is unknown" for name in unknown[:5]]
         return f"{', '.join(wrong)}; the task is {self._task}{self._signature}"
 
-    def _make_decoders(self) -> dict[str, msgspec.json.Decoder[Any]]:
-        annotations = {
-            name: parameter.annotation
+    def _prepare_decoders(self) -> None:
+        hints = {
+            name: _find_hint(self._function, name, parameter.annotation)
             for name, parameter in self._signature.parameters.items()
-            if parameter.annotation is not _Kind.empty
         }
-        return {name: self._make_decoder(name, annotations[name]) for name in annotations}
+        self._decoders = {name: _make_decoder(hint) for name, hint in hints.items()}
+        call = self._make_struct(hints)
+        self._call_decoder = None if call is None else _make_decoder(call)
 
-    def _make_decoder(self, name: str, annotation: Any) -> msgspec.json.Decoder[Any]:
-        # An annotation may name a type that only type checkers import, or one without a JSON form.
-        function = inspect.unwrap(self._function)
-        try:
-            hints = get_type_hints(
-                SimpleNamespace(__annotations__={name: annotation}),
-                getattr(function, "__globals__", {}),
-                include_extras=True,
-            )
-            return msgspec.json.Decoder(hints[name], dec_hook=decode_custom)
-        except (NameError, AttributeError, TypeError, SyntaxError):
-            return _ANY
+    def _make_struct(self, hints: Mapping[str, Any]) -> type[msgspec.Struct] | None:
+        """Return the struct of a call, whose fields have these types; None: it may have **rest."""
+        if self._rest is not None:
+            return None
+        fields = [
+            (name, hints[name]) if name in self._required else (name, hints[name], msgspec.UNSET)
+            for name in self._known
+        ]
+        return msgspec.defstruct("Call", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
+
+
+def _find_hint(function: Callable[..., Any], name: str, annotation: Any) -> Any:
+    """Return the type that the annotation of a parameter means, or Any.
+
+    An annotation may name a type that only type checkers import, or one without a JSON form.
+    """
+    if annotation is inspect.Parameter.empty:
+        return Any
+    try:
+        hints = get_type_hints(
+            SimpleNamespace(__annotations__={name: annotation}),
+            getattr(inspect.unwrap(function), "__globals__", {}),
+            include_extras=True,
+        )
+        _make_decoder(hints[name])
+    except (NameError, AttributeError, TypeError, SyntaxError):
+        return Any
+    return hints[name]
+
+
+def _make_decoder(hint: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(hint, dec_hook=decode_custom)
 
 
 def encode_custom(value: Any) -> Any:

@@ -113,6 +113,22 @@ def test_a_value_without_a_json_form_raises_a_type_error(value: object) -> None:
         Arguments("untyped", untyped).write((value,), {})
 
 
+def test_a_payload_leaves_out_what_the_call_leaves_out() -> None:
+    arguments = Arguments("send", send)
+
+    payload = arguments.write(("ada",), {"copies": 3})
+
+    assert payload == b'{"to":"ada","copies":3}'
+    assert arguments.read(payload) == {"to": "ada", "copies": 3}
+
+
+def test_an_error_in_one_argument_names_it_whatever_the_others_are() -> None:
+    payload = b'{"when": "soon", "key": 1, "order": {}, "pair": []}'
+
+    with pytest.raises(BadPayload, match="payload /when: "):
+        Arguments("typed", typed).read(payload)
+
+
 def test_arguments_larger_than_a_payload_are_refused() -> None:
     with pytest.raises(TypeError, match="are 1048587 bytes of JSON; the limit is 1048576"):
         Arguments("untyped", untyped).write(("x" * 1_048_575,), {})
