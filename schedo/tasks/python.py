@@ -38,6 +38,7 @@ _TRACEBACK_BYTES_MAX = limits.ERROR_BYTES_MAX - _MESSAGE_BYTES_MAX
 _FRAMES_MAX = 50
 _DONE = Completed()
 _Coroutine = Coroutine[Any, Any, Any]
+OnEnd = Callable[[AttemptContext, AttemptResult], None]
 
 log = logging.getLogger("schedo.worker")
 
@@ -73,21 +74,26 @@ class TaskRunner:
         self.is_async = task.is_async
         self.shortage = Shortage(f"no thread can be started for task {task.name}")
         self._name = f"schedo {task.name}"
-        self._attempts: set[_Attempt] = set()  # strong references; the loop holds tasks weakly
+        # Strong references, because the loop holds its tasks weakly.
+        self._abandoned: set[asyncio.Task[None]] = set()
 
-    def begin(
-        self, context: AttemptContext, on_end: Callable[[AttemptResult], None]
-    ) -> asyncio.Task[None]:
-        """Start the attempt in an asyncio task and return the task; `on_end` gets the result."""
+    def begin(self, context: AttemptContext, on_end: OnEnd) -> None:
+        """Start the attempt in an asyncio task, `context.handler`; `on_end` gets its result."""
         attempt = _Attempt(self, context, on_end)
-        self._attempts.add(attempt)
         loop = asyncio.get_running_loop()
-        attempt.handler = loop.create_task(attempt.run(), name=self._name)
-        return attempt.handler
+        context.handler = loop.create_task(attempt.run(), name=self._name)
 
-    def forget(self, attempt: _Attempt) -> None:
-        """Drop the reference to an attempt whose handler has ended."""
-        self._attempts.discard(attempt)
+    def abandon(self, context: AttemptContext) -> None:
+        """Give up the attempt, whose handler ignores its stop and may never end."""
+        log.warning(
+            "a handler of task %s has ignored its stop for %g s; it is abandoned",
+            self.task.name,
+            self.grace_s,
+        )
+        if context.handler is not None:
+            self._abandoned.add(context.handler)
+            context.handler.add_done_callback(self._abandoned.discard)
+        self.watcher.abandoned(context.lease.key)
 
 
 class _Attempt(msgspec.Struct, eq=False):
@@ -95,10 +101,9 @@ class _Attempt(msgspec.Struct, eq=False):
 
     _runner: TaskRunner
     _context: AttemptContext
-    _on_end: Callable[[AttemptResult], None]
+    _on_end: OnEnd
     _is_over: bool = False
     _timer: asyncio.TimerHandle | None = None
-    handler: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         stop = self._context.stop
@@ -109,7 +114,8 @@ class _Attempt(msgspec.Struct, eq=False):
             stop.listener = None
         if self._timer is not None:
             self._timer.cancel()
-        self._runner.forget(self)
+        # The task's context variables refer to this context: without the cycle, both go at once.
+        self._context.handler = None
         self._end(outcome if stop.reason is None else Stopped())
 
     def _end(self, outcome: Outcome) -> None:
@@ -117,23 +123,17 @@ class _Attempt(msgspec.Struct, eq=False):
             self._is_over = True
             output = self._context.output
             captured = () if output is None else output.end()
-            self._on_end(AttemptResult(self._context.lease.key, outcome, captured))
+            self._on_end(self._context, AttemptResult(self._context.lease.key, outcome, captured))
 
     def _stop(self) -> None:
-        runner = self._runner
-        if runner.is_async and self.handler is not None:
-            self.handler.cancel()  # a thread cannot be interrupted; it may check current_job()
+        runner, handler = self._runner, self._context.handler
+        if runner.is_async and handler is not None:
+            handler.cancel()  # a thread cannot be interrupted; it may check current_job()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(runner.grace_s, self._abandon)
 
     def _abandon(self) -> None:
-        runner = self._runner
-        log.warning(
-            "a handler of task %s has ignored its stop for %g s; it is abandoned",
-            runner.task.name,
-            runner.grace_s,
-        )
-        runner.watcher.abandoned(self._context.lease.key)
+        self._runner.abandon(self._context)
         self._end(Stopped())
 
     async def _run_handler(self) -> Outcome:
@@ -187,7 +187,7 @@ class _Attempt(msgspec.Struct, eq=False):
 
     def _is_running(self) -> bool:
         try:
-            return asyncio.current_task() is self.handler
+            return asyncio.current_task() is self._context.handler
         except RuntimeError:  # no loop is running
             return False
 

@@ -46,12 +46,14 @@ class KeptOutput(Protocol):
 
 
 class AttemptContext(msgspec.Struct, eq=False):
-    """The input of a runner: the lease, with its payload loaded, and the stop signal."""
+    """A running attempt: the lease, with its payload loaded, the stop signal, and more."""
 
     lease: Lease
     stop: StopSignal
     report_progress: ReportProgress = ignore_progress  # may be called from any thread
-    output: KeptOutput | None = None  # of an application's handler, once it has written something
+    # Of an application's handler: what it has written, and its asyncio task.
+    output: KeptOutput | None = None
+    handler: asyncio.Task[None] | None = None
 
 
 class Runner(Protocol):

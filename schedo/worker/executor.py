@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-
 from schedo.core.ids import render_id
 from schedo.core.leases import AttemptResult, Failed, Lease, Stopped, StopReason
 from schedo.core.limits import SECOND
@@ -50,18 +48,6 @@ class Connection(Protocol):
         """Deliver the progress of a running attempt, at most one update per interval."""
 
 
-class _Attempt(msgspec.Struct, eq=False):
-    """A running attempt."""
-
-    executor: Executor
-    context: AttemptContext
-    handler: asyncio.Task[None] | None = None  # of an application's task
-    timer: asyncio.TimerHandle | None = None
-
-    def end(self, result: AttemptResult) -> None:
-        self.executor.finish(self, result)
-
-
 class Executor:
     """Runs each attempt with the runner of its task.
 
@@ -83,15 +69,16 @@ class Executor:
         self._runners = {n: each for n, each in runners.items() if not isinstance(each, TaskRunner)}
         self._progress = ProgressThrottle(connection.send_progress)
         self._report_progress = self._progress.report
-        self._running: dict[LeaseKey, _Attempt] = {}
+        self._running: dict[LeaseKey, AttemptContext] = {}
+        self._timeouts: dict[LeaseKey, asyncio.TimerHandle] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._grace = Grace()
         # Attempts of an application's tasks that have not begun; how many may begin in this pass.
-        self._unbegun: deque[tuple[TaskRunner, _Attempt]] = deque()
+        self._unbegun: deque[tuple[TaskRunner, AttemptContext]] = deque()
         self._begins_left = BEGINS_MAX
         # The pool of coroutines.
-        self._pending: deque[_Attempt] = deque()
+        self._pending: deque[AttemptContext] = deque()
         self._waiting: list[asyncio.Future[None]] = []  # of idle coroutines
         self._pool: set[asyncio.Task[None]] = set()
 
@@ -108,19 +95,20 @@ class Executor:
         key = lease.key
         if key in self._running:
             return False
-        context = AttemptContext(lease, StopSignal(), self._report_progress)
-        attempt = self._running[key] = _Attempt(self, context)
-        self._is_idle.clear()
+        if not self._running:
+            self._is_idle.clear()
+        context = self._running[key] = AttemptContext(lease, StopSignal(), self._report_progress)
         if self._watches_timeouts and lease.options.timeout_us is not None:
-            attempt.timer = asyncio.get_running_loop().call_later(
+            self._timeouts[key] = asyncio.get_running_loop().call_later(
                 lease.options.timeout_us / SECOND + LATE_S, context.stop.set, StopReason.TIMEOUT
             )
         handler = self._handlers.get(lease.task)
         if handler is not None:
-            self._unbegun.append((handler, attempt))
-            self._begin_some()
+            self._unbegun.append((handler, context))
+            if self._begins_left:
+                self._begin_some()
         else:
-            self._pending.append(attempt)
+            self._pending.append(context)
             if len(self._pending) == 1:
                 self._wake_one()
         return True
@@ -130,10 +118,10 @@ class Executor:
         if self._unbegun and self._begins_left == BEGINS_MAX:
             asyncio.get_running_loop().call_soon(self._start_pass)
         while self._unbegun and self._begins_left:
-            handler, attempt = self._unbegun.popleft()
-            if self._running.get(attempt.context.lease.key) is attempt:
+            handler, context = self._unbegun.popleft()
+            if self._running.get(context.lease.key) is context:
                 self._begins_left -= 1
-                attempt.handler = handler.begin(attempt.context, attempt.end)
+                handler.begin(context, self.finish)
 
     def _start_pass(self) -> None:
         self._begins_left = BEGINS_MAX
@@ -141,33 +129,33 @@ class Executor:
 
     def stop(self, key: LeaseKey, reason: StopReason) -> bool:
         """Request the attempt to stop; return False if it does not run or is already stopping."""
-        attempt = self._running.get(key)
-        if attempt is None or attempt.context.stop.reason is not None:
+        context = self._running.get(key)
+        if context is None or context.stop.reason is not None:
             return False
-        attempt.context.stop.set(reason)
+        context.stop.set(reason)
         return True
 
     def abandon(self, key: LeaseKey) -> bool:
         """Stop the attempt without a report of its result; return whether it ran."""
-        attempt = self._running.pop(key, None)
-        if attempt is None:
+        context = self._running.pop(key, None)
+        if context is None:
             return False
-        attempt.context.stop.set(StopReason.CANCEL)
-        self._note_end(attempt)
+        context.stop.set(StopReason.CANCEL)
+        self._note_end(key)
         return True
 
-    def finish(self, attempt: _Attempt, result: AttemptResult) -> None:
+    def finish(self, context: AttemptContext, result: AttemptResult) -> None:
         """Report the result, unless the attempt was abandoned or reported before."""
-        key = attempt.context.lease.key
-        if self._running.get(key) is attempt:
+        key = result.key
+        if self._running.get(key) is context:
             del self._running[key]
-            self._note_end(attempt)
+            self._note_end(key)
             self._connection.send_result(result)
 
-    def _note_end(self, attempt: _Attempt) -> None:
-        if attempt.timer is not None:
-            attempt.timer.cancel()
-        self._progress.forget(attempt.context.lease.key)
+    def _note_end(self, key: LeaseKey) -> None:
+        if self._timeouts and (timer := self._timeouts.pop(key, None)) is not None:
+            timer.cancel()
+        self._progress.forget(key)
         if not self._running:
             self._is_idle.set()
 
@@ -183,8 +171,8 @@ class Executor:
         Attempts that ignore their stop may still run afterwards; close() ends those.
         """
         await self._grace.wait(self.wait_idle(), grace_s)
-        for attempt in self._running.values():
-            attempt.context.stop.set(StopReason.CANCEL)
+        for context in self._running.values():
+            context.stop.set(StopReason.CANCEL)
         await Grace().wait(self.wait_idle(), STOP_GRACE_S)
 
     def stop_now(self) -> None:
@@ -193,10 +181,10 @@ class Executor:
 
     async def close(self) -> None:
         """Report the attempts that still run as stopped, and cancel them."""
-        for attempt in list(self._running.values()):
-            attempt.end(AttemptResult(attempt.context.lease.key, Stopped()))
-            if attempt.handler is not None:
-                attempt.handler.cancel()
+        for context in list(self._running.values()):
+            self.finish(context, AttemptResult(context.lease.key, Stopped()))
+            if context.handler is not None:
+                context.handler.cancel()
         self._progress.close()
         for coroutine in self._pool:
             coroutine.cancel()
@@ -228,14 +216,14 @@ class Executor:
             self._waiting.append(waiting)
             await waiting
 
-    async def _run(self, attempt: _Attempt) -> None:
-        lease = attempt.context.lease
+    async def _run(self, context: AttemptContext) -> None:
+        lease = context.lease
         runner = self._runners.get(lease.task)
         try:
             if runner is None:
                 result = _refuse_task(lease)
             else:
-                result = await runner(attempt.context)
+                result = await runner(context)
             if not isinstance(result, AttemptResult):
                 raise TypeError(f"it returned {type(result).__name__}, not an AttemptResult")
         except (Exception, asyncio.CancelledError) as error:
@@ -246,7 +234,7 @@ class Executor:
             )
             failure = Failure("runner-error", f"{type(error).__name__}: {error}")
             result = AttemptResult(lease.key, Failed(failure))
-        self.finish(attempt, result)
+        self.finish(context, result)
 
 
 def _refuse_task(lease: Lease) -> AttemptResult:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -134,15 +135,17 @@ async def test_no_exception_of_a_handler_escapes(kind: str, is_async: bool) -> N
 
 async def test_an_attempt_discarded_with_its_loop_reports_nothing() -> None:
     ended: list[AttemptResult] = []
+    context = make_context(None, "task")
 
     async def wait() -> None:
         await asyncio.get_running_loop().create_future()
 
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(make_task(wait), pool)
-        handler = runner.begin(make_context(None, "task"), ended.append)
+        runner.begin(context, lambda _, result: ended.append(result))
         await asyncio.to_thread(int)  # its first steps
-        coroutine = handler.get_coro()
+        assert context.handler is not None
+        coroutine = context.handler.get_coro()
         assert coroutine is not None
         coroutine.close()
 
@@ -161,6 +164,19 @@ async def test_a_snooze_with_a_changed_delay_is_bounded_or_fails(delay_us: Any) 
     else:
         assert isinstance(outcome, Failed)
         assert outcome.failure.type == "unreadable-exception"
+
+
+async def test_an_ended_attempt_is_free_without_a_garbage_collection(no_collection: None) -> None:
+    tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+
+    async def note() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(weakref.ref(task))
+
+    await run(note)
+
+    assert [task() for task in tasks] == [None]
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def make_context(payload: Any, task: str = "shell", options: Options = PLAIN) ->
 async def run_task(runner: TaskRunner, context: AttemptContext) -> AttemptResult:
     """Run one attempt of an application's task."""
     ended: asyncio.Future[AttemptResult] = asyncio.get_running_loop().create_future()
-    runner.begin(context, ended.set_result)
+    runner.begin(context, lambda _, result: ended.set_result(result))
     return await ended
 
 
