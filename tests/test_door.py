@@ -21,7 +21,7 @@ EFFECTS = {
 QUERIES = {
     "find_job", "find_schedule", "queue", "queue_names", "explain", "worker_status",
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
-    "offset_us", "delays", "stats", "waiting", "pauses", "unserved", "bulk_operations",
+    "offset_us", "delays", "stats", "slots", "waiting", "pauses", "unserved", "bulk_operations",
     "expectations",
     "has_suspects_for",
 }

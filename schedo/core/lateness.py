@@ -55,3 +55,18 @@ def count_within(counts: Sequence[int], objective_us: int) -> Budget:
     """Return how many starts kept the objective, by the counts of the buckets."""
     buckets = DURATION_BOUNDS_US.index(objective_us) + 1
     return Budget(sum(counts), sum(counts[:buckets]))
+
+
+def quantile_us(counts: Sequence[int], share: float) -> int | None:
+    """Return a quantile such as 0.99 in microseconds; None without observations.
+
+    Values are taken as evenly spread within a bucket. What is above the last bound counts as it.
+    """
+    rank, below, lower = share * sum(counts), 0, 0
+    if not rank:
+        return None
+    for bound, count in zip(DURATION_BOUNDS_US, counts, strict=False):
+        if count and below + count >= rank:
+            return lower + round((bound - lower) * (rank - below) / count)
+        below, lower = below + count, bound
+    return DURATION_BOUNDS_US[-1]

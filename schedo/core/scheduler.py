@@ -11,9 +11,11 @@ must load (`take_loads`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from schedo.core import commands, loads
+from schedo.core import stats as figures
 from schedo.core.admission import Admission
 from schedo.core.adoption import Adoption
 from schedo.core.bulk import BulkOperation
@@ -41,7 +43,6 @@ from schedo.core.schedule_commands import ScheduleCommands
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.schedules import Schedules
 from schedo.core.states import State
-from schedo.core.stats import Delays, QueueStats, Stats, read_delays, read_queue, read_stats
 from schedo.core.timers import earliest
 from schedo.core.transitions import JobTransitions
 from schedo.core.worker_commands import WorkerCommands
@@ -136,6 +137,7 @@ class Scheduler:
         self.recover_lost = results.recover_lost
         self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
         self.held_by = of_workers.held_by
+        self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
         # The replies to polls that are complete, once the leases were dispatched.
         self.take_replies = self._sessions.take_replies
         return {AttemptResult: results.apply, **of_workers.appliers, **self._sessions.appliers}
@@ -319,21 +321,21 @@ class Scheduler:
         """The ids of the jobs that the next commit writes."""
         return self._jobs.changes.jobs.keys()
 
-    def queue(self, name: str) -> QueueStats:
+    def queue(self, name: str) -> figures.QueueStats:
         """Return the limits of a queue, and how many of its jobs run."""
-        return read_queue(name, self._jobs)
+        return figures.read_queue(name, self._jobs)
 
     def queue_names(self) -> list[str]:
         """Return the names of the queues that are in memory: with limits, or with active jobs."""
         return [state.queue.name for state in self._jobs.ready_queues.queue_states()]
 
-    def delays(self, now: int) -> Delays:
+    def delays(self, now: int) -> figures.Delays:
         """Return what is due first, and for how long the backlogs have been due."""
-        return read_delays(self._jobs, self._schedule_table, self._pauses, now)
+        return figures.read_delays(self._jobs, self._schedule_table, self._pauses, now)
 
-    def stats(self) -> Stats:
+    def stats(self) -> figures.Stats:
         """Return figures for monitoring; this goes through all ready keys and workers."""
-        return read_stats(self._jobs, self._schedule_table, self._workers)
+        return figures.read_stats(self._jobs, self._schedule_table, self._workers)
 
     def explain(self, job: Job) -> list[str]:
         """Return, as sentences, all that the job waits for, or how it ended."""

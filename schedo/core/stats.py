@@ -57,13 +57,20 @@ def read_delays(jobs: JobTable, schedules: ScheduleTable, pauses: Pauses, now: i
 
 def read_stats(jobs: JobTable, schedules: ScheduleTable, workers: WorkerPool) -> Stats:
     """Count everything; this goes through all ready keys and all workers."""
-    attached = list(workers)
     return Stats(
         len(jobs.timers),
         sum(len(index) for _, index in jobs.ready_queues.ready_indexes()),
         len(schedules.order),
         len(jobs),
-        len(attached),
-        sum(worker.spec.slots for worker in attached if worker.is_open),
-        sum(len(worker.running) for worker in attached),
+        len(list(workers)),
+        *count_slots(workers),
     )
+
+
+def count_slots(workers: WorkerPool) -> tuple[int, int]:
+    """Return the slots of all open workers, and how many are in use; it goes through all."""
+    slots = busy = 0
+    for worker in workers:
+        slots += worker.spec.slots if worker.is_open else 0
+        busy += len(worker.running)
+    return slots, busy

@@ -17,6 +17,7 @@ class WaitingCounts:
     def __init__(self) -> None:
         self.is_complete = False  # the numbers of the snapshot are in it
         self.by_queue: dict[str, dict[State, int]] = {}  # of the queues that have waiting jobs
+        self.by_state = dict.fromkeys(WAITING, 0)  # of all queues
 
     def add_snapshot(self, by_queue: Mapping[str, Mapping[State, int]]) -> None:
         """Add what the store had when the counting of changes began."""
@@ -42,6 +43,7 @@ class WaitingCounts:
         self._add(queue, State.QUEUED, 1)
 
     def _add(self, queue: str, state: State, change: int) -> None:
+        self.by_state[state] += change
         by_state = self.by_queue.get(queue)
         if by_state is None:
             by_state = self.by_queue[queue] = {}

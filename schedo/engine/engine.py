@@ -86,7 +86,7 @@ class Engine:
         self._scheduler: Scheduler | None = None
         monitor = LoopMonitor(clock, self.metrics)
         self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
-        self._maintenance = Maintenance(self._loop, store.check, retention or Retention())
+        self._maintenance = Maintenance(self._loop, store, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the previous server was killed, and its host was not restarted
         self._invocations = Invocations(self._loop, self.wait, self.cancel)
@@ -95,7 +95,7 @@ class Engine:
         self.expectations = Expectations(self._loop)
         self.declarations = Declarations(self._loop, store)
         self.tasks = KnownTasks()
-        self.bulk = BulkRunner(self._loop, store)
+        self.series, self.bulk = self._maintenance.recorder, BulkRunner(self._loop, store)
         self.freezing = Freezing(self._loop, self._maintenance, self.bulk)
         pausing = Pausing(self._loop)
         self.pause, self.resume, self.pauses = pausing.pause, pausing.resume, pausing.list

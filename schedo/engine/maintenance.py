@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from schedo.core.commands import ExpireAndTrim
 from schedo.engine.failures import MUST_END
 from schedo.engine.health import ReadinessLog
 from schedo.engine.loop import EngineLoop
+from schedo.engine.series import Recorder
 from schedo.engine.unserved_log import UnservedLog
 from schedo.errors import SchedoError, StoreBroken
-from schedo.store.base import Retention
+from schedo.store.base import Retention, Store
 
 log = logging.getLogger("schedo.engine")
 
@@ -24,11 +24,10 @@ PRUNE_S = 30.0
 class Maintenance:
     """Periodic tasks; each of them logs an error and continues."""
 
-    def __init__(
-        self, loop: EngineLoop, check_store: Callable[[], Awaitable[None]], retention: Retention
-    ) -> None:
+    def __init__(self, loop: EngineLoop, store: Store, retention: Retention) -> None:
         self._loop = loop
-        self._check_store = check_store
+        self._check_store = store.check
+        self.recorder = Recorder(loop, store)
         self.retention = retention
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = ReadinessLog()
@@ -41,13 +40,15 @@ class Maintenance:
             loop.create_task(self._sweep_loop(), name="schedo sweeper"),
             loop.create_task(self._prune_loop(), name="schedo pruner"),
             loop.create_task(self._check_loop(), name="schedo store checker"),
+            loop.create_task(self.recorder.run(), name="schedo recorder"),
         ]
 
     async def stop(self) -> None:
-        """Cancel the tasks."""
+        """Cancel the tasks, and save the last part of the series."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.recorder.stop()
 
     async def _sweep_loop(self) -> None:
         loop = asyncio.get_running_loop()

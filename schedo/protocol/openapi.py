@@ -31,6 +31,7 @@ from schedo.protocol.query import (
     LIMIT_MAX,
 )
 from schedo.protocol.times import DURATION_CHARACTERS_MAX, DURATION_PATTERN
+from schedo.protocol.timeseries import POINTS_MAX, WINDOWS
 
 DOCUMENT = Path(__file__).parent.parent / "web" / "static" / "openapi.json"
 
@@ -67,7 +68,7 @@ def _by_name(*parameters: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 PARAMETERS = _by_name(
     _query("state", "Only jobs in this state.", enum=[state.value for state in State]),
-    _query("queue", "Only jobs of this queue.", type="string", pattern=_NAME_PATTERN),
+    _query("queue", "Only jobs, or figures, of this queue.", type="string", pattern=_NAME_PATTERN),
     _query("task", "Only jobs of this task.", type="string", pattern=_NAME_PATTERN),
     _query("schedule", "Only jobs of this schedule.", type="string", pattern=_NAME_PATTERN),
     _query(
@@ -130,6 +131,16 @@ PARAMETERS = _by_name(
         maxLength=CURSOR_CHARACTERS_MAX,
         pattern="^[A-Za-z0-9_-]+$",
     ),
+    _query("window", "How far the figures go back; default 15m.", enum=list(WINDOWS)),
+    _query(
+        "points",
+        "Into how many intervals the window is cut at most.",
+        type="integer",
+        minimum=1,
+        maximum=POINTS_MAX,
+        default=POINTS_MAX,
+    ),
+    _query("names", "The names of the figures, with commas between them; default all."),
     _query("wait", "Wait this long for the job's end, at most 5m.", **_WAIT),
     _query("timeout", "How long to wait, at most 5m; default 30s.", **_WAIT),
     _query(

@@ -171,6 +171,9 @@ class Reader(Protocol):
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
 
+    async def load_minutes(self, after: int) -> list[tuple[int, str]]:
+        """Return the instants and the texts of save_minute after the instant, in order."""
+
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes
     ) -> IdempotencyRecord | None:
@@ -248,6 +251,12 @@ class Store(Reader, Protocol):
         """Make the mark durable; this shifts all instants that count elapsed time.
 
         They move by the difference of the offsets, all at once and in constant time.
+        """
+
+    async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
+        """Make the figures of the minute that begins at `at` durable, in place of earlier ones.
+
+        Minutes that are older than this one by `keep_us` are deleted.
         """
 
     async def snapshot(self) -> Snapshot:

@@ -29,6 +29,7 @@ from schedo.web.handlers import (
     schedules,
     submit,
     system,
+    timeseries,
     work,
     workers,
 )
@@ -90,6 +91,7 @@ HANDLERS: dict[str, Handler] = {
         system.check_health,
         system.check_ready,
         metrics.get_metrics,
+        timeseries.get_timeseries,
         pauses.pause_server,
         pauses.resume_server,
         clock.advance_clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.lateness import BUCKETS, DURATION_BOUNDS_US, Budget, count_within
+from schedo.core.lateness import BUCKETS, DURATION_BOUNDS_US, Budget, count_within, quantile_us
 
 
 def test_a_start_that_is_as_late_as_the_objective_keeps_it() -> None:
@@ -34,3 +34,16 @@ def test_one_start_of_a_thousand_may_be_later(
 def test_the_share_within_the_objective_is_whole_without_starts() -> None:
     assert Budget(0, 0).share_within == 1
     assert Budget(4, 3).share_within == 0.75
+
+
+def test_a_quantile_lies_within_its_bucket() -> None:
+    counts = [0] * BUCKETS
+    assert quantile_us(counts, 0.5) is None
+
+    counts[4] = 4  # 500 us to 1 ms
+    assert quantile_us(counts, 0.5) == 750
+    assert quantile_us(counts, 1) == 1_000
+
+    counts[-1] = 6
+    assert quantile_us(counts, 0.99) == DURATION_BOUNDS_US[-1]
+    assert quantile_us(counts, 0.4) == 1_000

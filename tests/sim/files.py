@@ -39,6 +39,7 @@ UNCOMPARED = {
     "find_idempotency_record",
     "list_outputs",
     "load_payload",
+    "load_minutes",
 }
 _NOT_COUNTED = ("PRAGMA", "ROLLBACK")
 _APPEND = "INSERT INTO write_buffer"

@@ -12,6 +12,7 @@ from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
 from tests.store.contract_keep import KeepClaims
 from tests.store.contract_lists import ListClaims
+from tests.store.contract_minutes import MinuteClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
 
@@ -23,7 +24,8 @@ class StoreContract(
     JobClaims,
     KeepClaims,
     ListClaims,
+    MinuteClaims,
     ReadClaims,
     ScheduleClaims,
 ):
-    """Every claim; see the eight modules."""
+    """Every claim; see the nine modules."""

@@ -45,17 +45,19 @@ from tests.store.model_records import (
     trim,
     with_active,
 )
+from tests.store.model_rest import ModelRest
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _ID, _EXPIRY = attrgetter("id", "attempt"), attrgetter("expires_at", "id")
 
 
-class ModelStore:
+class ModelStore(ModelRest):
     """A Store whose records survive close and open of the same object."""
 
     path = None
 
     def __init__(self) -> None:
+        super().__init__()
         self._epoch = 0
         self._is_open = False
         self._jobs: dict[int, Job] = {}
@@ -81,11 +83,6 @@ class ModelStore:
 
     async def close(self, *, keep_log: bool = False) -> None:
         self._is_open = False
-
-    def note_leaving(self) -> None:
-        pass  # the store ends with its server
-
-    def bound_replay(self, is_bounded: bool) -> None: ...
 
     async def check(self) -> None:
         self._check_open()

@@ -161,6 +161,7 @@ OUTPUT_PARTS = {
     "head": f"SELECT substr(head, ? + 1, ?) {_OUTPUT_PART}",
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
+MINUTES = "SELECT at, figures FROM minute WHERE at > ? ORDER BY at"
 EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation ORDER BY id"
 PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
 BULK_OPERATIONS = "SELECT record FROM bulk_operation ORDER BY id"

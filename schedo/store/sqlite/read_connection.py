@@ -97,6 +97,9 @@ class ConcurrentReads(StoreCalls):
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
         return [rows.decision_from_row(row) for row in found]
 
+    async def load_minutes(self, after: int) -> list[tuple[int, str]]:
+        return await self._read(reads.fetch_all, queries.MINUTES, (after,))
+
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes
     ) -> IdempotencyRecord | None:

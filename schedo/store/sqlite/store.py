@@ -210,6 +210,14 @@ class SqliteStore(ConcurrentReads):
         await self._run(self._require_open(self._writer), save_clock)
         self._offset_us = mark.offset_us
 
+    async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
+        def save_minute(connection: sqlite3.Connection) -> int:
+            with connections.transaction(connection):
+                writes.save_minute(connection, at, figures, keep_us)
+            return self._guard.committed(connection)
+
+        self._checkpoint_if_long(await self._run(self._require_open(self._writer), save_minute))
+
     async def load(self, load: Load) -> Any:
         writer = self._require_open(self._writer)
         found = await self._run(writer, loads.carry_out, self._buffer, load, self._offset_us)

@@ -145,6 +145,8 @@ _encode_ids = msgspec.json.Encoder().encode
 _RANK_MIN, _RANK_MAX = -(2**62), 2**62
 
 
+SAVE_MINUTE = "INSERT OR REPLACE INTO minute (at, figures) VALUES (?, ?)"
+DELETE_MINUTES = "DELETE FROM minute WHERE at <= ?"
 SAVE_CLOCK = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
@@ -378,3 +380,9 @@ def save_clock(connection: sqlite3.Connection, mark: ClockMark) -> None:
     """Write the state of the clock; needs a transaction."""
     values = [(f"clock_{name}", value) for name, value in mark._asdict().items()]
     connection.executemany(SAVE_CLOCK, values)
+
+
+def save_minute(connection: sqlite3.Connection, at: int, figures: str, keep_us: int) -> None:
+    """Write the figures of a minute, and delete old ones; needs a transaction."""
+    connection.execute(SAVE_MINUTE, (at, figures))
+    connection.execute(DELETE_MINUTES, (at - keep_us,))

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Literal
 
 from schedo.core.bulk import BulkAction
-from schedo.core.lateness import DURATION_BOUNDS_US, TARGET, count_within
+from schedo.core.lateness import DURATION_BOUNDS_US, START_KINDS, TARGET, count_within
 from schedo.core.limits import SECOND
 from schedo.core.model import PauseScope
 from schedo.core.run_history import ScheduleStatus
+from schedo.core.series import lateness_of
 from schedo.core.states import State
 from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
@@ -131,10 +132,8 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
 
 def _render_objective(context: AppContext) -> list[Family]:
     objective_us = context.settings.lateness_objective_us
-    budgets = {
-        kind: count_within(times.counts, objective_us)
-        for kind, times in context.engine.metrics.start_lateness.items()
-    }
+    starts = context.engine.series.sums_of_day()
+    budgets = {kind: count_within(lateness_of(starts, kind), objective_us) for kind in START_KINDS}
     return [
         _one(
             "schedo_lateness_objective_seconds",
@@ -143,13 +142,13 @@ def _render_objective(context: AppContext) -> list[Family]:
         ),
         _each(
             "schedo_lateness_within_objective_ratio",
-            "The share of the starts that kept the objective; 1 without starts.",
+            "The share of the starts of the last day that kept the objective; 1 without starts.",
             "kind",
             [(kind, budget.share_within) for kind, budget in budgets.items()],
         ),
         _each(
             "schedo_lateness_budget_left_ratio",
-            "The part of the error budget that is left; negative: more starts were late.",
+            "The part of the day's error budget that is left; negative: more starts were late.",
             "kind",
             [(kind, budget.left) for kind, budget in budgets.items()],
         ),

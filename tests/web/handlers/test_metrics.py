@@ -101,6 +101,7 @@ async def test_the_metrics_compare_lateness_with_the_objective(world: World) -> 
     await world.worker.first()
     world.engine.metrics.start_lateness["timer"].observe_many(10_000, 999)
     world.engine.metrics.start_lateness["timer"].observe(10_001)
+    world.engine.series.sample()
 
     page = await scrape(world)
 

@@ -1,0 +1,22 @@
+"""What the naive store does for the server, apart from its records of jobs and schedules."""
+
+from __future__ import annotations
+
+
+class ModelRest:
+    """The texts of the last minutes, by their beginnings; nothing is done for a later server."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[int, str] = {}
+
+    async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
+        self._minutes[at] = figures
+        self._minutes = {each: it for each, it in self._minutes.items() if each > at - keep_us}
+
+    async def load_minutes(self, after: int) -> list[tuple[int, str]]:
+        return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
+
+    def note_leaving(self) -> None:
+        pass  # the store ends with its server
+
+    def bound_replay(self, is_bounded: bool) -> None: ...
