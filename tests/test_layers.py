@@ -21,6 +21,7 @@ LAYERS = (
     ("core",),
     (
         "errors",
+        "garbage",
         "log_format",
         "hardening",
         "child_process",

@@ -18,6 +18,7 @@ from schedo.clock import Clock, SystemClock
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.engine import Engine
 from schedo.errors import StoreLocked
+from schedo.garbage import collect_seldom
 from schedo.store import open_store
 from schedo.tasks.backend import Backend
 from schedo.tasks.declarations import declare_schedules
@@ -65,6 +66,7 @@ class EmbeddedServer:
 
         Raise StoreLocked if another server holds the store.
         """
+        collect_seldom()
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(self._threads.shutdown, wait=False)
             await self._open_store()

@@ -30,6 +30,7 @@ from typing import Any
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
+from schedo.garbage import collect_seldom
 from schedo.hardening import make_undumpable
 from schedo.log_format import make_handler, quiet_libraries
 from schedo.protocol import frames
@@ -215,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_CANNOT_IMPORT
     make_child = partial(Child, app, memory, options.slots, options.grace)
     try:
+        collect_seldom()
         asyncio.run(_serve(app.registry.hooks, output, make_child, server))
     except LifespanFailed as error:
         server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
