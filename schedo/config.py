@@ -10,9 +10,7 @@ removed from the environment once read.
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -101,6 +99,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_url: str | None = None
     heartbeat_interval_us: int = HEARTBEAT_US
     lateness_objective_us: int = OBJECTIVE_US
+    standby: bool = False
+    kill_stuck_us: int = 0  # 0: never
     retention: Retention = Retention()
     sources: dict[str, str] = {}  # the source of each setting that is not the default
 
@@ -212,6 +212,17 @@ SETTINGS: dict[str, Setting] = {
         "DURATION",
         "lateness_objective_us",
     ),
+    "standby": Setting(
+        read_switch,
+        "While another server has the store, wait beside it, and take its place when it ends.",
+        "BOOL",
+    ),
+    "kill_stuck": Setting(
+        read_duration,
+        "As a standby, kill a server that has not answered for this long; at least 1s; 0s: never.",
+        "DURATION",
+        "kill_stuck_us",
+    ),
     "retention.completed": Setting(
         read_duration, "How long completed jobs are kept.", "DURATION", "completed_us"
     ),
@@ -281,7 +292,10 @@ def load_config(
 
 def _read_file(path: Path, must_exist: bool) -> Iterator[tuple[str, _Found]]:
     try:
-        tree = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        import tomllib  # a server without a file does not need it
+
+        tree = tomllib.loads(text)
     except FileNotFoundError:
         if must_exist:
             raise Invalid(f"the configuration file {path} does not exist") from None
@@ -354,34 +368,6 @@ def _choose_token(
     if file is None:
         return None, ""
     return Secret(read_token(str(file.value))), f"file {file.value}"
-
-
-def check_config(config: Config) -> None:
-    """Raise Invalid if a server must not start with this configuration."""
-    if config.heartbeat_interval_us < limits.SECOND:
-        source = config.sources.get("heartbeat_interval", "default")
-        raise Invalid(f"heartbeat_interval ({source}): it must be at least 1s")
-    if not needs_token(config) and not is_loopback(config.host):
-        source = config.sources.get("host", "default")
-        raise Invalid(
-            f"host = {config.host!r} ({source}): the server would accept jobs from other machines"
-            " without a token; either put a token in a file"
-            " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
-            " or listen on 127.0.0.1"
-        )
-
-
-def needs_token(config: Config) -> bool:
-    """Return whether clients must send a token; worker tokens alone leave the rest open."""
-    return config.token is not None or config.tokens is not None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host; unknown names count as reachable."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from schedo.config import SETTINGS, Config, check_config, describe_config
+from schedo.config import SETTINGS, Config, describe_config
+from schedo.config_checks import check_config
 from schedo.errors import SchedoError
 
 log = logging.getLogger("schedo")

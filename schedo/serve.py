@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from schedo.config import Config, check_config
+from schedo.config import Config
+from schedo.config_checks import check_config
 from schedo.errors import Exit, Invalid, SchedoError, exit_of_server
 from schedo.logs import start_logging
 from schedo.loops import new_loop
@@ -63,10 +64,15 @@ async def _serve(
     server = Server(config, start, lambda: inherited.settle(read()))
     shutdown = server.shutdown
     handle_signals(shutdown.request, server.workers.stop_now)
+    if config.standby:
+        await _stand_by(server, notifier)
+        if shutdown.is_requested:
+            return Exit.DONE
     await server.open()
     try:
         await shutdown.interrupts(_start(server, inherited, notifier))
-        spare_collector()
+        if server.takeover is None:  # else the standby has done it
+            spare_collector()
         async with _beating(server):
             await shutdown.wait()
         notifier.send("STOPPING=1")
@@ -75,6 +81,19 @@ async def _serve(
         await server.stop()
     log.info("stopped")
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
+
+
+async def _stand_by(server: Server, notifier: Notifier) -> None:
+    """Wait until the server holds its store; when it should stop before that, close its parts."""
+    from schedo.server.standby import wait_for_store
+
+    try:
+        server.takeover = await wait_for_store(server, lambda: notifier.send("READY=1"))
+    except BaseException:
+        await server.leave()
+        raise
+    if server.shutdown.is_requested:
+        await server.leave()
 
 
 async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> None:

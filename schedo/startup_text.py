@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 import schedo
-from schedo.config import Config, needs_token
+from schedo.config import Config
+from schedo.config_checks import needs_token
 from schedo.log_format import JsonFormatter
 
 

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from schedo.config import Config, is_loopback
+from schedo.config import Config
+from schedo.config_checks import is_loopback
 from schedo.errors import Invalid
 
 STORED_NAME = "schedo-listener"

@@ -13,13 +13,12 @@ from schedo.cli.worker import worker
 from schedo.config import (
     SETTINGS,
     Config,
-    check_config,
     describe_config,
-    is_loopback,
     load_config,
     option,
     variable,
 )
+from schedo.config_checks import check_config, is_loopback
 from schedo.errors import Invalid
 
 TOKEN = "0123456789abcdef0123"

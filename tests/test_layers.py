@@ -14,7 +14,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "health", "testing"),
     ("serve",),
-    ("web", "worker"),
+    ("web", "worker", "handover"),
     ("tasks", "client"),
     ("engine", "protocol"),
     ("store", "clock", "virtual_clock", "logs"),
@@ -33,7 +33,11 @@ LAYERS = (
 )
 # These modules are the composition root; they count as one part.
 COMPOSITION = dict.fromkeys(
-    ("", "app", "config", "reload", "server", "setting_values", "startup_text", "systemd"), "serve"
+    (
+        *("", "app", "config", "config_checks", "reload", "server", "setting_values"),
+        *("startup_text", "systemd"),
+    ),
+    "serve",
 )
 
 OUTSIDE_FOR_CORE = {"msgspec", "cronsim", "orjson"}

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from schedo.config import Config, check_config
+from schedo.config import Config
+from schedo.config_checks import check_config
 from schedo.errors import Invalid
 from schedo.systemd import STORED_NAME, Inherited, Notifier, take_sockets
 

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from schedo.cli.errors import BadConfiguration
-from schedo.config import SETTINGS, Config, check_config, load_config, option, variable
+from schedo.config import SETTINGS, Config, load_config, option, variable
+from schedo.config_checks import check_config
 from schedo.errors import Invalid
 from schedo.hardening import harden_process
 
@@ -142,6 +143,8 @@ def serve(
         raise BadConfiguration(str(error)) from error
     if is_reloading and config.app is None:
         raise BadConfiguration("--reload needs an app: schedo serve MODULE:NAME --reload")
+    if is_reloading and config.standby:
+        raise BadConfiguration("--reload is for development; a standby has no use for it")
     from schedo.loops import end_process
     from schedo.serve import run_server
     from schedo.server.start import Start

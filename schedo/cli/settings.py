@@ -11,7 +11,8 @@ from schedo.cli.connection import as_json
 from schedo.cli.escapes import escape
 from schedo.cli.serve import config_file, load, setting_options
 from schedo.cli.tables import print_json, print_table
-from schedo.config import check_config, describe_config
+from schedo.config import describe_config
+from schedo.config_checks import check_config
 from schedo.errors import Invalid
 
 

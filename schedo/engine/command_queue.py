@@ -51,9 +51,8 @@ def as_is(reply: Any) -> Any:
 class CommandQueue:
     """Commands and results in the order of their arrival; the first one schedules a turn."""
 
-    loop: asyncio.AbstractEventLoop
-
     def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()  # from here on, workers may attach
         self._is_turn_due = False
         self._must_decide = False  # the next turn: not only attempts have ended
         self._inbox = Channel[QueuedCommand | AttemptResult](self._wake_for_items, INBOX_MAX)

@@ -78,7 +78,6 @@ class EngineLoop(CommandQueue):
         # The loop and the thread that commits share the interpreter. At the default 5 ms the few
         # statements of a commit would wait for a busy loop five times, and a timer for a commit.
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
-        self.loop = asyncio.get_running_loop()
         self._committer = Committer(
             self._store, self._take_batch, self._release, self._deliver, self._clock_changes
         )

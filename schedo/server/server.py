@@ -16,14 +16,16 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from schedo.clock import Clock, SystemClock
 from schedo.config import Config
 from schedo.engine.call_results import describe_pauses
 from schedo.engine.engine import Engine
-from schedo.errors import Unavailable
+from schedo.errors import SchedoError, Unavailable
 from schedo.logs import set_level
 from schedo.reload import Reload
+from schedo.server.control import ControlSocket
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
 from schedo.server.start import Start
@@ -33,6 +35,11 @@ from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
 from schedo.web.server import HttpServer, bind
+from schedo.web.tenure import Tenure
+
+if TYPE_CHECKING:
+    from schedo.handover.control import Control
+    from schedo.server.takeover import Takeover
 
 log = logging.getLogger("schedo")
 
@@ -44,8 +51,9 @@ class Server:
         """read: reads the settings again, for a reload."""
         self._is_resuming = start.is_resuming
         self.shutdown = Shutdown()
+        self.store = open_store(config.store, accept_loss=start.accept_loss)
         self.engine = Engine(
-            open_store(config.store, accept_loss=start.accept_loss),
+            self.store,
             _make_test_clock() if start.has_test_clock else SystemClock(),
             retention=config.retention,
             on_fatal=self.shutdown.fail,
@@ -54,21 +62,31 @@ class Server:
         self.app = build_app(self.engine, read_web_settings(config))
         self.http = HttpServer()
         self.reload = Reload(config, read, self._use)
+        self.takeover: Takeover | None = None  # by which it became active; None: the store was free
+        self._control = ControlSocket(self._make_control, self.store.path)
 
     @property
     def config(self) -> Config:
         """The settings, as the last reload left them."""
         return self.reload.config
 
+    async def leave(self) -> None:
+        """Stop a server that has not opened its store."""
+        await self.workers.drain(0.0)
+        await self.store.close()
+
     async def open(self) -> None:
         """Open the store and start the engine; raise StoreLocked if another server holds it."""
         await self.engine.start()
+        self._note_step("open")
 
     async def attach(self) -> None:
         """Run jobs; raise CannotServe if the application cannot be imported."""
         await self._check_pauses()
         self.workers.attach()
-        await self.workers.start_children()
+        if self.takeover is None:  # else the children run already; see listen
+            await self.workers.start_children()
+        self._note_step("attach")
 
     async def _check_pauses(self) -> None:
         """Resume a server that is paused, or log that it is."""
@@ -82,15 +100,41 @@ class Server:
             )
 
     async def listen(self, inherited: Inherited, notifier: Notifier) -> int:
-        """Accept requests on the inherited sockets, or else on own ones; return the port."""
-        config = self.config
+        """Accept requests on inherited sockets, or else on own ones; return the port.
+
+        A take-over inherits the sockets of the server before, unless systemd passes others.
+        """
+        config, takeover = self.config, self.takeover
         sockets = inherited.choose(config.host, config.port)
-        if sockets:
-            return await self.http.listen(self.app, sockets)
-        sockets = await _bind(config.host, config.port)
-        port = await self.http.listen(self.app, sockets)
-        notifier.store(sockets)  # systemd drops sockets that do not listen yet
+        left = takeover.listeners if takeover is not None else []
+        own = [] if sockets else left or await _bind(config.host, config.port)
+        port = await self.http.listen(self.app, sockets or own)
+        if takeover is not None:
+            await self._end_takeover(takeover)
+        if own:
+            notifier.store(own)  # systemd drops sockets that do not listen yet
+        self._control.open()
         return port
+
+    async def _end_takeover(self, takeover: Takeover) -> None:
+        """Store the schedules of the application, too, whose code may be newer than before."""
+        self._note_step("accept")
+        self.app.context.tenure = Tenure(takeover.number, round(takeover.took_ms * 1_000))
+        takeover.log()
+        try:
+            await self.workers.start_children()
+        except SchedoError as error:
+            log.error("the schedules of the application stay as they are: %s", error)
+
+    def _make_control(self) -> Control:
+        from schedo.handover.control import Control
+        from schedo.server.active import ActiveServer
+
+        return Control(ActiveServer(self))
+
+    def _note_step(self, step: str) -> None:
+        if self.takeover is not None:
+            self.takeover.note(step)
 
     async def drain(self) -> None:
         """End open waits, and give running attempts the grace time to finish."""
@@ -104,6 +148,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop what is left at once, and make everything durable."""
+        await self._control.close()
         await self.http.stop()
         await self.workers.drain(0.0)
         await self.engine.stop()

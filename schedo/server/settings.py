@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping
 
 import schedo
 from schedo.client.tokens import check_token, read_private
-from schedo.config import Config, needs_token
+from schedo.config import Config
+from schedo.config_checks import needs_token
 from schedo.core.built_in import find_permissions
 from schedo.errors import Invalid
 from schedo.protocol.roles import Role
@@ -70,6 +70,8 @@ def read_webhook_secrets(path: str | None) -> dict[str, str]:
     """Return the keys that sign webhooks, by name; raise Invalid if the file cannot be used."""
     if path is None:
         return {}
+    import tomllib  # a server without a file does not need it
+
     try:
         secrets = tomllib.loads(read_private(path, "webhook_secrets_file", SECRETS_CHARACTERS_MAX))
     except tomllib.TOMLDecodeError as error:

@@ -46,6 +46,11 @@ class ServerWorkers:
         self._local = LocalWorker(engine, "local", config.concurrency, self._runners)
         self._children = _make_children(config, engine, start)
 
+    async def prepare(self) -> None:
+        """Start the child processes, which take work only once the engine has started."""
+        if self._children is not None:
+            await self._children.prepare()
+
     def attach(self) -> None:
         """Run the built-in tasks from now on.
 

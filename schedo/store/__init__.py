@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from schedo.errors import Invalid
-from schedo.store.base import Store
+
+if TYPE_CHECKING:
+    from schedo.store.sqlite.store import SqliteStore
 
 _SQLITE = "sqlite://"
 
 
-def open_store(url: str, *, accept_loss: bool = False) -> Store:
+def open_store(url: str, *, accept_loss: bool = False) -> SqliteStore:
     """Return the store that the URL names, not yet opened.
 
     url: a path, "sqlite:///path" or ":memory:". accept_loss: if some of the store's files are

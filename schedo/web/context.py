@@ -19,6 +19,7 @@ from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.http import Request, Response
 from schedo.web.limiter import WeightedSemaphore
 from schedo.web.settings import WebSettings
+from schedo.web.tenure import NO_TAKEOVER, Tenure
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class AppContext:
     reported: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(REPORTED_MAX))
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
+    tenure: Tenure = NO_TAKEOVER
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
 
     def check_work(

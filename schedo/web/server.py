@@ -33,6 +33,7 @@ class HttpServer:
         self._state = Connections(connections_max)
         self._app: WebApp | None = None
         self._listeners: Sequence[asyncio.Server] = ()
+        self.sockets: Sequence[socket.socket] = ()  # on which this server listens
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -58,6 +59,7 @@ class HttpServer:
             await loop.create_server(partial(Connection, self._state), sock=sock, backlog=_BACKLOG)
             for sock in sockets
         ]
+        self.sockets = sockets
         self._set_date()
         self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
         bound: int = sockets[0].getsockname()[1]
@@ -83,7 +85,7 @@ class HttpServer:
             connection.transport.close()
         if self._watch is not None:
             self._watch.cancel()
-        self._listeners = ()
+        self._listeners = self.sockets = ()
 
     async def _wait_until_empty(self, grace_s: float) -> None:
         self._state.emptied.clear()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from schedo.client.tokens import check_token
-from schedo.config import Config, Secret, check_config
+from schedo.config import Config, Secret
+from schedo.config_checks import check_config
 from schedo.core.ids import render_id
 from schedo.errors import Invalid
 from schedo.protocol.openapi import build_document

@@ -96,8 +96,8 @@ class DatabaseGuard:
         """Return the descriptors that hold the locks on the lock file and on the database."""
         return ()
 
-    def inherit(self, lock: int, database: int) -> None:
-        """Own these descriptors, by which another process holds the locks; `take` checks them."""
+    def inherit(self, lock: int, database: int | None) -> None:
+        """Own these descriptors, which hold the locks; `take` checks them."""
         raise NotImplementedError("a database in memory has no lock")
 
 
@@ -238,7 +238,7 @@ class FileGuard(DatabaseGuard):
         assert database is not None, "the lock is held"
         return lock, database
 
-    def inherit(self, lock: int, database: int) -> None:
+    def inherit(self, lock: int, database: int | None) -> None:
         self.lock.inherit(lock)
         self._database = database
 

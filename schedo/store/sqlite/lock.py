@@ -38,7 +38,7 @@ class FileLock:
         # The previous holder did not clear the file, and the host still runs.
         self.was_killed = False
         self.has_taken_over = False  # the recovery after the previous holder is durable
-        self._found = b""
+        self._found: bytes | None = None  # the text before this holder's; None: not signed yet
         self._is_left = False  # the text belongs to the next holder
 
     @property
@@ -100,7 +100,7 @@ class FileLock:
         """Release the lock after an orderly shutdown; harmless if it is not held."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):  # a full disk is no reason to keep the lock
-                if self._is_left:
+                if self._is_left or self._found is None:
                     pass
                 elif self.has_taken_over:
                     self.clear()
@@ -120,6 +120,19 @@ def check_same(descriptor: int, path: str) -> None:
     if not is_same:
         os.close(descriptor)
         raise StoreUnsuitable(f"{path} is not the file that the other server has locked")
+
+
+def read_holder(path: str) -> int | None:
+    """Return the pid that the lock file names, as its own system counts it; None: no holder."""
+    try:
+        text = Path(path).read_bytes()[:1_000]
+    except OSError:
+        return None
+    words = [line.split() for line in _lines(text)[:1]]
+    match words:
+        case [["pid", pid, *_]] if pid.isdecimal():
+            return int(pid)
+    return None
 
 
 def _read(descriptor: int) -> bytes:

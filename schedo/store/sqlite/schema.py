@@ -53,7 +53,7 @@ def check_file(connection: sqlite3.Connection, path: str) -> None:
         raise
     if application != APPLICATION_ID and (tables or version or application):
         raise StoreDamaged(f"{path} belongs to another program; nothing was changed")
-    newest = len(list_migrations())
+    newest = newest_schema()
     if version > newest:
         oldest = _read_reads_from(connection, version)
         if oldest > newest:
@@ -117,6 +117,11 @@ def migrate(connection: sqlite3.Connection, directory: Path = DIRECTORY) -> None
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def newest_schema() -> int:
+    """Return the newest version of the schema that this process knows."""
+    return len(list_migrations())
 
 
 def list_migrations(directory: Path = DIRECTORY) -> list[Path]:

@@ -16,7 +16,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Changes
 from schedo.core.loads import Load, PromoteDue
@@ -44,6 +44,9 @@ from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_readers import WarmReaders
 from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
 from schedo.store.sqlite.writes import Commit
+
+if TYPE_CHECKING:
+    from schedo.store.sqlite.lock_wait import HeldLocks
 
 log = logging.getLogger("schedo.store")
 
@@ -125,9 +128,22 @@ class SqliteStore(ConcurrentReads):
     def lock_descriptors(self) -> tuple[int, ...]:
         return self._guard.lock_descriptors()
 
-    def inherit(self, lock: int, database: int) -> None:
+    def inherit(self, lock: int, database: int | None) -> None:
         """Own the descriptors of lock_descriptors() of another process; call it before open()."""
         self._guard.inherit(lock, database)
+
+    async def hold(self) -> HeldLocks | None:
+        """Wait until no other process has the store, and lock it for open(); None: in memory.
+
+        A cancelled wait keeps a thread, so the process must end after it.
+        """
+        if self.path is None:
+            return None
+        from schedo.store.sqlite.lock_wait import wait_for_locks  # only a standby waits
+
+        held = await wait_for_locks(self.path)
+        self._guard.inherit(held.lock, held.database)
+        return held
 
     def note_leaving(self) -> None:
         self._guard.note_leaving()

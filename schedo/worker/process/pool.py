@@ -70,6 +70,7 @@ class ProcessPool:
         self._settings = settings
         self._children: set[ChildSupervisor] = set()
         self._place_tasks: list[asyncio.Task[None]] = []
+        self._first: Attach | None = None  # what the first child has; the others have the same
         self._child_ended = asyncio.Event()
         self._suspects_task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
@@ -77,25 +78,32 @@ class ProcessPool:
         self._is_code_new = False  # the schedules of the reloaded code are not declared yet
         self._grace = Grace()
 
+    async def prepare(self) -> None:
+        """Start the children, which get work once the engine has started; raise CannotServe."""
+        first = await self._spawn_first()
+        self._first = first.attached.result()
+        children = [first, *[None] * (self._settings.processes - 1)]
+        self._place_tasks = [
+            asyncio.create_task(self._keep_running(place, child))
+            for place, child in enumerate(children, 1)
+        ]
+
     async def start(self) -> None:
         """Start the children and store the application's schedules; raise CannotServe."""
         if self._settings.is_reloading:
             from schedo.worker.process.source_watch import SourceWatch  # only for development
 
             self._watch_task = asyncio.create_task(SourceWatch(Path.cwd(), self.reload).run())
-        first = await self._spawn_first()
-        attach = first.attached.result()
+        if self._first is None:
+            await self.prepare()
+        attach = self._first
+        assert attach is not None, "the first child has attached"
         await self._declare(attach)
         if attach.unused_store is not None:
             log.warning(
                 "%s does not use its own store %s: its jobs are in the store of this server",
                 *(self._target, attach.unused_store),
             )
-        children = [first, *[None] * (self._settings.processes - 1)]
-        self._place_tasks = [
-            asyncio.create_task(self._keep_running(place, child))
-            for place, child in enumerate(children, 1)
-        ]
         self._suspects_task = asyncio.create_task(self._isolate_suspects(frozenset(attach.tasks)))
 
     async def _spawn_first(self) -> ChildSupervisor:

@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from schedo.config import check_config, load_config
+from schedo.config import load_config
+from schedo.config_checks import check_config
 from schedo.errors import Invalid
 from schedo.tasks.http import heartbeat
 from schedo.tasks.http.heartbeat import Heartbeat, beating

@@ -1,0 +1,48 @@
+"""The checks of a whole configuration, before a server starts with it."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from schedo.config import Config
+from schedo.core import limits
+from schedo.errors import Invalid
+
+_IN_MEMORY = (":memory:", "memory:")
+
+
+def check_config(config: Config) -> None:
+    """Raise Invalid if a server must not start with this configuration."""
+    if config.heartbeat_interval_us < limits.SECOND:
+        source = config.sources.get("heartbeat_interval", "default")
+        raise Invalid(f"heartbeat_interval ({source}): it must be at least 1s")
+    if 0 < config.kill_stuck_us < limits.SECOND:
+        source = config.sources.get("kill_stuck", "default")
+        raise Invalid(f"kill_stuck ({source}): it must be at least 1s, or 0s for never")
+    if config.standby and config.store in _IN_MEMORY:
+        source = config.sources.get("standby", "default")
+        raise Invalid(
+            f"standby ({source}): only one process can have a store that is kept in memory; give a"
+            " file with --store"
+        )
+    if not needs_token(config) and not is_loopback(config.host):
+        source = config.sources.get("host", "default")
+        raise Invalid(
+            f"host = {config.host!r} ({source}): the server would accept jobs from other machines"
+            " without a token; either put a token in a file"
+            " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
+            " or listen on 127.0.0.1"
+        )
+
+
+def needs_token(config: Config) -> bool:
+    """Return whether clients must send a token; worker tokens alone leave the rest open."""
+    return config.token is not None or config.tokens is not None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach the host; unknown names count as reachable."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,56 @@
+"""A client's end of the control socket: the introduction, and the question for the status."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from schedo.handover import socket_file
+from schedo.handover.link import Link, LinkLost
+from schedo.handover.messages import ClientRole, GetStatus, Hello, Status, Welcome
+from schedo.version import __version__
+
+STUCK_AFTER_S = 3.0  # of silence; then an active server counts as stuck
+
+
+class Stuck(LinkLost):
+    """The active server is there and does not answer."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(
+            f"the active server (pid {pid}) is stuck: it has not answered for {STUCK_AFTER_S:g} s"
+        )
+        self.pid = pid
+
+
+@asynccontextmanager
+async def connected(path: str) -> AsyncIterator[Link]:
+    """Yield a connection to the control socket at the path; raise LinkLost."""
+    try:
+        link = Link(socket_file.connect(path))
+    except OSError as error:
+        raise LinkLost(f"no server answers at {path}: {error.strerror}") from error
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+async def introduce(link: Link, role: ClientRole, schema: int) -> Welcome:
+    """Introduce this process; return the active server's introduction."""
+    link.send(Hello(role=role, version=__version__, schema=schema, pid=os.getpid()))
+    return await link.expect(Welcome)
+
+
+async def read_status(path: str, schema: int) -> Status:
+    """Return the status of the server at the path; raise Stuck, LinkLost or BadMessage."""
+    async with connected(path) as link:
+        try:
+            async with asyncio.timeout(STUCK_AFTER_S):
+                await introduce(link, "observer", schema)
+                link.send(GetStatus())
+                return await link.expect(Status)
+        except TimeoutError:
+            raise Stuck(link.peer.pid) from None

@@ -1,0 +1,159 @@
+"""The active server's end of the control socket: it answers standbys and `schedo status`.
+
+One task serves each connection. A client of another user, or one that sends something else than
+messages, is refused; that costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from schedo.handover.link import Link, LinkLost
+from schedo.handover.listeners import describe_addresses
+from schedo.handover.messages import (
+    PROTOCOL,
+    BadMessage,
+    GetListeners,
+    GetStatus,
+    Hello,
+    Listeners,
+    Message,
+    Ping,
+    Pong,
+    Refused,
+    StandbyStatus,
+    Status,
+    Welcome,
+)
+
+log = logging.getLogger("schedo.handover")
+
+LINKS_MAX = 64
+HELLO_S = 5.0  # within which a client introduces itself
+SILENCE_S = 60.0  # after which a connection is closed; a standby pings each second
+
+
+class Active(Protocol):
+    """What the control socket shows of its server."""
+
+    def welcome(self) -> Welcome:
+        """Return the server's introduction."""
+
+    def status(self, standbys: list[StandbyStatus]) -> Status:
+        """Return the server's status, with these standbys."""
+
+    def listeners(self) -> Sequence[socket.socket]:
+        """Return the sockets on which it listens."""
+
+    def note_standbys(self, count: int) -> None:
+        """Note how many standbys are connected now."""
+
+
+class Control:
+    """The connections of one active server."""
+
+    def __init__(self, active: Active) -> None:
+        self._active = active
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._standbys: dict[Link, StandbyStatus | None] = {}  # None: it has not reported yet
+        self._handlers: dict[type[Any], Callable[[Link, Any], None]] = {
+            Ping: self._pong,
+            GetListeners: self._send_listeners,
+            GetStatus: self._send_status,
+            StandbyStatus: self._note_status,
+        }
+
+    def serve(self, sock: socket.socket) -> None:
+        """Serve a new connection; one too many is closed."""
+        if len(self._tasks) >= LINKS_MAX:
+            sock.close()
+            return
+        task = asyncio.create_task(self._serve(Link(sock)), name="schedo control")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            _check_user(link)
+            async with asyncio.timeout(HELLO_S):
+                self._welcome(link, await link.expect(Hello))
+            while True:
+                async with asyncio.timeout(SILENCE_S):
+                    message = await link.receive()
+                self._handle(link, message)
+        except (LinkLost, TimeoutError):
+            pass
+        except BadMessage as error:
+            log.warning("a client of the control socket (%s) is refused: %s", link.peer, error)
+            with contextlib.suppress(LinkLost):
+                link.send(Refused(str(error)))
+        finally:
+            link.close()
+            if link in self._standbys:
+                del self._standbys[link]
+                self._active.note_standbys(len(self._standbys))
+
+    def _welcome(self, link: Link, hello: Hello) -> None:
+        welcome = self._active.welcome()
+        if hello.protocol != PROTOCOL:
+            raise BadMessage(
+                f"schedo {hello.version} speaks version {hello.protocol} of the control socket, and"
+                f" schedo {welcome.version}, which is active, version {PROTOCOL}"
+            )
+        if hello.role == "standby":
+            self._add_standby(link, hello, welcome)
+        link.send(welcome)
+
+    def _add_standby(self, link: Link, hello: Hello, welcome: Welcome) -> None:
+        if link.peer.uid != os.geteuid():
+            raise BadMessage("a standby runs as the same user as the active server")
+        if hello.schema < welcome.schema:
+            raise BadMessage(
+                f"schedo {hello.version} cannot open this store: it knows schema {hello.schema},"
+                f" and the store has {welcome.schema}"
+            )
+        self._standbys[link] = None
+        self._active.note_standbys(len(self._standbys))
+
+    def _handle(self, link: Link, message: Message) -> None:
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise BadMessage(f"a message {type(message).__name__} does not belong here")
+        handler(link, message)
+
+    def _pong(self, link: Link, ping: Ping) -> None:
+        link.send(Pong(ping.number))
+
+    def _send_listeners(self, link: Link, _: GetListeners) -> None:
+        if link not in self._standbys:
+            raise BadMessage("only a standby gets the listeners")
+        sockets = self._active.listeners()
+        addresses = describe_addresses(sockets)
+        link.send(Listeners(addresses), [sock.fileno() for sock in sockets])
+
+    def _send_status(self, link: Link, _: GetStatus) -> None:
+        known = [status for status in self._standbys.values() if status is not None]
+        link.send(self._active.status(known))
+
+    def _note_status(self, link: Link, status: StandbyStatus) -> None:
+        if link not in self._standbys:
+            raise BadMessage("only a standby reports its status")
+        self._standbys[link] = status
+
+
+def _check_user(link: Link) -> None:
+    """Refuse a client of another user, but for root, which could read the store anyway."""
+    if link.peer.uid not in (os.geteuid(), 0):
+        raise BadMessage(f"user {link.peer.uid} may not use the control socket")

@@ -1,0 +1,150 @@
+"""The messages of the control socket: JSON objects, each with its type in the field `type`.
+
+The first message of a client is Hello, and the active server's first one is Welcome or Refused.
+Then a standby asks for the listeners, reports its state, and pings; `schedo status` asks for the
+status. Descriptors travel beside a message (SCM_RIGHTS), and only beside Listeners.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from schedo.errors import SchedoError
+
+PROTOCOL = 1
+MESSAGE_BYTES_MAX = 65_536
+DESCRIPTORS_MAX = 16  # beside one message: a listener for each address of the host
+
+ClientRole = Literal["standby", "observer"]
+
+
+class BadMessage(SchedoError):
+    """The peer sent something that is no message of the control socket."""
+
+    code = "bad-message"
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
+    """What all messages share; unknown fields are those of a newer version."""
+
+
+class Hello(_Message, frozen=True, kw_only=True):
+    """A client introduces itself; schema: the newest schema of the store that it can open."""
+
+    protocol: int = PROTOCOL
+    role: ClientRole
+    version: str
+    schema: int
+    pid: int
+
+
+class Welcome(_Message, frozen=True, kw_only=True):
+    """The active server introduces itself; takeovers: of its store so far."""
+
+    protocol: int = PROTOCOL
+    version: str
+    schema: int
+    pid: int
+    epoch: int
+    takeovers: int
+
+
+class Refused(_Message, frozen=True):
+    """The server closes the connection, for this reason."""
+
+    reason: str
+
+
+class GetListeners(_Message, frozen=True):
+    """The client asks for the sockets on which the server listens."""
+
+
+class Listeners(_Message, frozen=True):
+    """The server's listening sockets are beside this message, in the order of the addresses."""
+
+    addresses: list[str]
+
+
+class Ping(_Message, frozen=True):
+    """The server answers with a Pong of the same number from its event loop."""
+
+    number: int
+
+
+class Pong(_Message, frozen=True):
+    """The response to a Ping."""
+
+    number: int
+
+
+class StandbyStatus(_Message, frozen=True, kw_only=True):
+    """A standby's state; since and its durations are in the units of their names."""
+
+    pid: int
+    version: str
+    since: str  # RFC 3339
+    is_warm: bool
+    warmed_ms: float | None = None  # how long that took
+    kill_stuck_s: float | None = None  # None: it never kills the active server
+    notes: list[str] = []
+
+
+class LastTakeover(msgspec.Struct, frozen=True, kw_only=True):
+    """The take-over by which the active server became active."""
+
+    at: str  # RFC 3339
+    was_killed: bool  # the server before did not stop in order
+    took_ms: float  # from the lock to the first request that it could accept
+    steps_ms: dict[str, float]
+
+
+class GetStatus(_Message, frozen=True):
+    """The client asks for the status."""
+
+
+class Status(_Message, frozen=True, kw_only=True):
+    """The active server and its standbys."""
+
+    pid: int
+    version: str
+    epoch: int
+    since: str  # RFC 3339
+    store: str
+    addresses: list[str]
+    is_ready: bool
+    reasons: list[str]
+    takeovers: int
+    last_takeover: LastTakeover | None
+    standbys: list[StandbyStatus]
+
+
+Message = (
+    Hello
+    | Welcome
+    | Refused
+    | GetListeners
+    | Listeners
+    | Ping
+    | Pong
+    | StandbyStatus
+    | GetStatus
+    | Status
+)
+
+_encode = msgspec.json.Encoder().encode
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """Return the message as JSON."""
+    return _encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """Return the message of its JSON; raise BadMessage if it is not one."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise BadMessage(f"this is no message of the control socket: {error}") from error

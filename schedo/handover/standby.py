@@ -1,0 +1,150 @@
+"""A standby: it keeps the listener of the active server, watches it, and waits.
+
+The lock of the store alone says which server is active. The connection to the active server only
+brings what a take-over needs: the listening sockets, and how many take-overs there were. When the
+connection ends, the standby connects again, to the same server or to the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from schedo.errors import SchedoError
+from schedo.handover.client import connected, introduce
+from schedo.handover.fencing import CannotFence, Fence
+from schedo.handover.link import Link, LinkLost
+from schedo.handover.listeners import close_sockets, take_listeners
+from schedo.handover.messages import (
+    BadMessage,
+    GetListeners,
+    Listeners,
+    StandbyStatus,
+    Welcome,
+)
+from schedo.handover.socket_file import SUFFIX
+from schedo.handover.watch import PongWatch
+
+log = logging.getLogger("schedo.handover")
+
+RETRY_S = 0.2
+ENDS_WITHIN_S = 1.0  # a process that was killed
+
+
+class Standby:
+    """One waiting process; after the wait, a take-over uses its `listeners`."""
+
+    def __init__(
+        self,
+        store_path: str,
+        schema: int,
+        status: StandbyStatus,
+        find_notes: Callable[[Sequence[str]], list[str]],
+    ) -> None:
+        """schema: the newest schema of the store that this process can open.
+
+        find_notes: returns, as sentences, what is wrong with the addresses of the listeners.
+        """
+        self._path, self._schema = store_path, schema
+        self._status, self._find_notes = status, find_notes
+        self._link: Link | None = None
+        self._fence: Fence | None = None
+        self._problem = ""  # why there is no connection
+        self.listeners: list[socket.socket] = []
+        self.takeovers = 0  # of the store so far
+
+    def note_warm(self, warmed_ms: float) -> None:
+        """Report to each active server from now on that this process is warm."""
+        self._report(replace(self._status, is_warm=True, warmed_ms=warmed_ms))
+
+    async def run(self) -> None:
+        """Stay connected to the active server, until the task is cancelled."""
+        while True:
+            try:
+                async with connected(self._path + SUFFIX) as link:
+                    await self._attend(link)
+            except (LinkLost, SchedoError) as error:
+                self._note_problem(error)
+            await asyncio.sleep(RETRY_S)
+
+    async def _attend(self, link: Link) -> None:
+        """Register at the active server, and watch it until the connection ends."""
+        if link.peer.uid != os.geteuid():
+            raise BadMessage(f"the active server runs as another user ({link.peer.uid})")
+        self._fence = self._make_fence(link)
+        watch = PongWatch(link, self._status.kill_stuck_s if self._fence else None, self._kill)
+        try:
+            welcome = await introduce(link, "standby", self._schema)
+            watch.heard()
+            await self._register(link, welcome)
+            await watch.run()
+        finally:
+            watch.close()
+            self._link = None
+            if self._fence is not None:
+                self._fence.close()
+                self._fence = None
+
+    async def _register(self, link: Link, welcome: Welcome) -> None:
+        self.takeovers = welcome.takeovers
+        link.send(GetListeners())
+        message, descriptors = await link.expect_descriptors(Listeners)
+        old, self.listeners = self.listeners, take_listeners(descriptors)
+        close_sockets(old)
+        self._link, self._problem = link, ""
+        log.info(
+            "this is a standby of the server that is active (pid %d, schedo %s) on %s",
+            *(welcome.pid, welcome.version, ", ".join(message.addresses)),
+        )
+        notes = self._find_notes(message.addresses)
+        for note in notes:
+            log.warning("%s", note)
+        self._report(replace(self._status, notes=notes))
+
+    def _report(self, status: StandbyStatus) -> None:
+        self._status = status
+        if self._link is not None:
+            with contextlib.suppress(LinkLost):
+                self._link.send(status)
+
+    def _note_problem(self, error: Exception) -> None:
+        if str(error) != self._problem:  # the connection is tried again and again
+            self._problem = str(error)
+            is_refused = isinstance(error, BadMessage)
+            log.log(logging.ERROR if is_refused else logging.INFO, "standby: %s", error)
+
+    # A stuck server.
+
+    def _make_fence(self, link: Link) -> Fence | None:
+        if self._status.kill_stuck_s is None:
+            return None
+        try:
+            return Fence(link, self._path + ".lock")
+        except CannotFence as error:
+            log.error("--kill-stuck has no effect: %s", error)
+            return None
+
+    def _kill(self) -> None:
+        fence = self._fence
+        assert fence is not None, "the watch kills only with a fence"
+        try:
+            fence.kill()
+        except CannotFence as error:
+            log.critical("the active server is stuck and cannot be killed: %s", error)
+            return
+        log.critical("killed the active server (pid %d), which was stuck", fence.pid)
+        asyncio.get_running_loop().call_later(ENDS_WITHIN_S, self._check_end, fence)
+
+    def _check_end(self, fence: Fence) -> None:
+        if fence is self._fence and not fence.has_ended:
+            log.critical(
+                "the active server (pid %d) does not end although it was killed: it waits in the"
+                " kernel, perhaps for a disk; until it has ended, no server can have the store",
+                fence.pid,
+            )

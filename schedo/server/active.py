@@ -1,0 +1,74 @@
+"""The active server as its control socket shows it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import schedo
+from schedo.handover.listeners import describe_addresses
+from schedo.handover.messages import LastTakeover, StandbyStatus, Status, Welcome
+from schedo.protocol.times import render_instant
+from schedo.store.sqlite.schema import newest_schema
+
+if TYPE_CHECKING:
+    from schedo.server.server import Server
+
+log = logging.getLogger("schedo")
+
+
+class ActiveServer:
+    """The facts about one server; handover.control.Active describes the methods."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._standbys = 0
+
+    def welcome(self) -> Welcome:
+        return Welcome(
+            version=schedo.__version__,
+            schema=newest_schema(),
+            pid=os.getpid(),
+            epoch=self._server.engine.health().epoch,
+            takeovers=self._server.app.context.tenure.takeovers,
+        )
+
+    def status(self, standbys: list[StandbyStatus]) -> Status:
+        server = self._server
+        health = server.engine.health()
+        return Status(
+            pid=os.getpid(),
+            version=schedo.__version__,
+            epoch=health.epoch,
+            since=render_instant(server.engine.metrics.began_at),
+            store=server.engine.store.path or server.config.store,
+            addresses=describe_addresses(self.listeners()),
+            is_ready=health.ready and not server.shutdown.is_requested,
+            reasons=["the server is stopping"] * server.shutdown.is_requested + health.reasons,
+            takeovers=server.app.context.tenure.takeovers,
+            last_takeover=self._last_takeover(),
+            standbys=standbys,
+        )
+
+    def _last_takeover(self) -> LastTakeover | None:
+        engine, takeover = self._server.engine, self._server.takeover
+        if takeover is None:
+            return None
+        return LastTakeover(
+            at=render_instant(engine.metrics.began_at),
+            was_killed=engine.was_killed,
+            took_ms=takeover.took_ms,
+            steps_ms=takeover.steps_ms,
+        )
+
+    def listeners(self) -> Sequence[socket.socket]:
+        return self._server.http.sockets
+
+    def note_standbys(self, count: int) -> None:
+        self._server.engine.bound_replay(count > 0)
+        if count != self._standbys:
+            log.info("standbys connected: %d", count)
+            self._standbys = count

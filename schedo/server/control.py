@@ -1,0 +1,58 @@
+"""The control socket of an active server; what serves it is made at the first connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from schedo.errors import SchedoError
+from schedo.handover import socket_file
+
+if TYPE_CHECKING:
+    from schedo.handover.control import Control
+
+log = logging.getLogger("schedo")
+
+
+class ControlSocket:
+    """The socket beside the store's file; a store in memory has none."""
+
+    def __init__(self, make_control: Callable[[], Control], store_path: str | None) -> None:
+        self._make_control = make_control
+        self._path = None if store_path is None else store_path + socket_file.SUFFIX
+        self._socket: socket.socket | None = None
+        self._control: Control | None = None
+
+    def open(self) -> None:
+        """Listen; the caller holds the store. Without the socket, only standbys cannot connect."""
+        if self._path is None or sys.platform != "linux":
+            return
+        try:
+            self._socket = socket_file.listen(self._path)
+        except (OSError, SchedoError) as error:
+            log.warning("there is no control socket, so this server has no standby: %s", error)
+            return
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    async def close(self) -> None:
+        """Close the socket and its connections; the caller still holds the store."""
+        if self._socket is not None and self._path is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            socket_file.remove(self._path, self._socket)
+            self._socket = None
+        if self._control is not None:
+            await self._control.close()
+
+    def _accept(self) -> None:
+        assert self._socket is not None, "only an open socket is read"
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:  # the client has gone, or there is no descriptor left
+            return
+        if self._control is None:
+            self._control = self._make_control()
+        self._control.serve(connection)

@@ -1,0 +1,106 @@
+"""An active server without a store, behind a real control socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from schedo.handover.control import Control
+from schedo.handover.listeners import close_sockets
+from schedo.handover.messages import StandbyStatus, Status, Welcome
+from schedo.server.control import ControlSocket
+
+SCHEMA = 7
+NOW = "2026-11-22T19:00:00Z"
+
+
+class FakeActive:
+    """An active server that listens on one port."""
+
+    def __init__(self) -> None:
+        self.sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.counts: list[int] = []  # of standbys, in the order of the changes
+
+    def __enter__(self) -> FakeActive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        close_sockets(self.sockets)
+
+    def welcome(self) -> Welcome:
+        return Welcome(version="1.0", schema=SCHEMA, pid=os.getpid(), epoch=3, takeovers=2)
+
+    def status(self, standbys: list[StandbyStatus]) -> Status:
+        return Status(
+            pid=os.getpid(),
+            version="1.0",
+            epoch=3,
+            since=NOW,
+            store="/jobs.db",
+            addresses=["127.0.0.1:1"],
+            is_ready=True,
+            reasons=[],
+            takeovers=2,
+            last_takeover=None,
+            standbys=standbys,
+        )
+
+    def listeners(self) -> Sequence[socket.socket]:
+        return self.sockets
+
+    def note_standbys(self, count: int) -> None:
+        self.counts.append(count)
+
+
+class Served(NamedTuple):
+    """An active server and its control socket."""
+
+    active: FakeActive
+    socket: ControlSocket
+    path: str  # of the store
+
+    @property
+    def control_path(self) -> str:
+        return self.path + ".ctl"
+
+
+@asynccontextmanager
+async def serving(active: FakeActive, path: Path) -> AsyncIterator[Served]:
+    control = ControlSocket(lambda: Control(active), str(path))
+    control.open()
+    try:
+        yield Served(active, control, str(path))
+    finally:
+        await control.close()
+
+
+def make_status(**changes: object) -> StandbyStatus:
+    fields: dict[str, object] = {
+        "pid": os.getpid(),
+        "version": "1.0",
+        "since": NOW,
+        "is_warm": False,
+    }
+    return StandbyStatus(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def no_notes(_: Sequence[str]) -> list[str]:
+    return []
+
+
+def open_descriptors() -> set[str]:
+    """Return what the descriptors of this process are open on, but for the listing itself."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:
+            continue  # the descriptor of the listing
+    return found
+
+
+Check = Callable[[], bool]
