@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from schedo.errors import SchedoError
 from schedo.handover import socket_file
 from schedo.handover.link import Link, LinkLost
 from schedo.handover.messages import ClientRole, GetStatus, Hello, Status, Welcome
@@ -15,21 +16,26 @@ from schedo.version import __version__
 STUCK_AFTER_S = 3.0  # of silence; then an active server counts as stuck
 
 
-class Stuck(LinkLost):
+class Stuck(SchedoError):
     """The active server is there and does not answer."""
 
+    code = "server-stuck"
+
     def __init__(self, pid: int) -> None:
+        who = f" (pid {pid})" if pid > 0 else ""
         super().__init__(
-            f"the active server (pid {pid}) is stuck: it has not answered for {STUCK_AFTER_S:g} s"
+            f"the active server{who} is stuck: it has not answered for {STUCK_AFTER_S:g} s."
+            " It holds the store, so no standby can take its place: continue it, or kill it"
         )
-        self.pid = pid
 
 
 @asynccontextmanager
 async def connected(path: str) -> AsyncIterator[Link]:
-    """Yield a connection to the control socket at the path; raise LinkLost."""
+    """Yield a connection to the control socket at the path; raise LinkLost, or Stuck."""
     try:
         link = Link(socket_file.connect(path))
+    except BlockingIOError:  # connections wait already that the server has not accepted
+        raise Stuck(0) from None
     except OSError as error:
         raise LinkLost(f"no server answers at {path}: {error.strerror}") from error
     try:
@@ -39,17 +45,20 @@ async def connected(path: str) -> AsyncIterator[Link]:
 
 
 async def introduce(link: Link, role: ClientRole, schema: int) -> Welcome:
-    """Introduce this process; return the active server's introduction."""
+    """Introduce this process; return the active server's introduction.
+
+    schema: the newest one of the store that this process can open.
+    """
     link.send(Hello(role=role, version=__version__, schema=schema, pid=os.getpid()))
     return await link.expect(Welcome)
 
 
-async def read_status(path: str, schema: int) -> Status:
-    """Return the status of the server at the path; raise Stuck, LinkLost or BadMessage."""
+async def read_status(path: str) -> Status:
+    """Return the status that the server at the path has; raise Stuck, LinkLost or BadMessage."""
     async with connected(path) as link:
         try:
             async with asyncio.timeout(STUCK_AFTER_S):
-                await introduce(link, "observer", schema)
+                await introduce(link, "observer", 0)
                 link.send(GetStatus())
                 return await link.expect(Status)
         except TimeoutError:

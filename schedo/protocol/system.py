@@ -23,17 +23,22 @@ class HealthResponse(Struct, forbid_unknown_fields=True):
 
 
 _SETTLE_US_MAX = 60 * SECOND
+# A standby answers no request, so every server that responds is the active one.
+ServerRole = Literal["active"]
 ReadyCode = Literal["ready", "late", "stopping", "store-failed"]
 
 
 class ReadyResponse(Struct, forbid_unknown_fields=True):
     """The readiness of the server, and why it is not ready as a code.
 
-    Clients that may read jobs also get the reasons as sentences, and further notes.
+    Clients that may read jobs also get the server's role and epoch, the reasons as sentences, and
+    further notes.
     """
 
     ready: bool
     code: ReadyCode
+    role: ServerRole | UnsetType = UNSET
+    epoch: int | UnsetType = UNSET
     reasons: list[str] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
 
@@ -130,9 +135,11 @@ class ClockResponse(Struct, forbid_unknown_fields=True):
 
 
 class InfoResponse(Struct, forbid_unknown_fields=True):
-    """Versions and limits."""
+    """Versions, the server's role and epoch, and limits. epoch: 0 while the store has failed."""
 
     version: str
+    role: ServerRole
+    epoch: int
     python: str
     sqlite: str
     tzdata: str

@@ -9,7 +9,7 @@ class Tenure(NamedTuple):
     """takeovers: of this store so far; takeover_us: how long this server's own one took."""
 
     takeovers: int = 0
-    takeover_us: int | None = None  # None: it found the store free
+    takeover_us: int = 0  # 0: it found the store free
 
 
 NO_TAKEOVER = Tenure()

@@ -36,6 +36,11 @@ class Server:
 
     def start(self) -> None:
         """Start the server; return once it has printed its address."""
+        self.launch()
+        self.wait_for_address()
+
+    def launch(self) -> None:
+        """Start the server, which may be a standby; return at once."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
         command = [*self.prefix, self.python, "-m", "schedo", "serve", "--port", "0"]
         with (self.directory / "server.log").open("a") as log:
@@ -47,6 +52,10 @@ class Server:
                 stderr=log,
                 text=True,
             )
+
+    def wait_for_address(self) -> None:
+        """Return once the server has printed its address."""
+        assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         found = re.search(r"http://[\d.:]+", line)

@@ -62,7 +62,7 @@ async def test_an_observer_gets_the_status_with_each_standby(served: Served) -> 
         await introduce(link, "standby", SCHEMA)
         link.send(make_status(is_warm=True, warmed_ms=12.5))
 
-        status = await read_status(served.control_path, SCHEMA)
+        status = await read_status(served.control_path)
 
     assert status.epoch == 3
     assert [(each.is_warm, each.warmed_ms) for each in status.standbys] == [(True, 12.5)]
@@ -141,7 +141,7 @@ async def test_what_is_no_introduction_is_refused(served: Served, data: bytes) -
 
     await refusal(sock)
 
-    assert (await read_status(served.control_path, SCHEMA)).epoch == 3
+    assert (await read_status(served.control_path)).epoch == 3
 
 
 async def test_a_message_that_is_too_long_is_refused(served: Served) -> None:
@@ -281,7 +281,7 @@ async def test_the_socket_of_a_dead_server_is_replaced(tmp_path: Path) -> None:
     left.close()
     with FakeActive() as active:
         async with serving(active, tmp_path / "jobs.db") as served:
-            assert (await read_status(served.control_path, SCHEMA)).epoch == 3
+            assert (await read_status(served.control_path)).epoch == 3
 
     assert os.listdir(tmp_path) == []
 
@@ -303,7 +303,7 @@ async def test_a_long_directory_is_no_obstacle(tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     with FakeActive() as active:
         async with serving(active, directory / "jobs.db") as served:
-            assert (await read_status(served.control_path, SCHEMA)).epoch == 3
+            assert (await read_status(served.control_path)).epoch == 3
 
 
 async def test_a_long_name_leaves_the_server_without_the_socket(
@@ -328,4 +328,4 @@ async def test_a_store_in_memory_has_no_control_socket() -> None:
 
 async def test_without_a_server_the_error_names_the_socket(tmp_path: Path) -> None:
     with pytest.raises(LinkLost, match=r"no server answers at .*jobs\.db\.ctl"):
-        await read_status(f"{tmp_path}/jobs.db.ctl", SCHEMA)
+        await read_status(f"{tmp_path}/jobs.db.ctl")

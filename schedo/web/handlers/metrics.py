@@ -35,6 +35,7 @@ from schedo.web.handlers.expectation_metrics import render_expectations
 from schedo.web.handlers.process_metrics import read_process
 from schedo.web.handlers.schedule_metrics import read_schedules, render_schedules
 from schedo.web.http import Request, Response
+from schedo.web.tenure import Tenure
 
 _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 
@@ -169,7 +170,7 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "scope",
             [(scope.value, int(scope in paused)) for scope in PauseScope],
         ),
-        _one("schedo_epoch", "How often the server started or recovered.", health.epoch),
+        *_render_tenure(context.tenure, health.epoch),
         _one(
             "schedo_loop_lag_recent_seconds",
             "The worst lag of the last second or two.",
@@ -214,6 +215,28 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
         _one("schedo_worker_slots", "Attempts they can run at once.", gauges.slots),
         _one("schedo_worker_slots_busy", "Attempts they run.", gauges.slots_busy),
         _one("schedo_store_bytes", "What the store takes on disk.", gauges.store_bytes),
+    ]
+
+
+def _render_tenure(tenure: Tenure, epoch: int) -> list[Family]:
+    return [
+        _each(
+            "schedo_role",
+            "Whether this server is the active one; a standby responds to no request.",
+            "role",
+            [("active", 1), ("standby", 0)],
+        ),
+        _one(
+            "schedo_takeovers_total",
+            "Take-overs of this store by standbys, in a row of servers.",
+            tenure.takeovers,
+        ),
+        _one(
+            "schedo_takeover_seconds",
+            "How long the take-over by this server took; 0: it found the store free.",
+            tenure.takeover_us / SECOND,
+        ),
+        _one("schedo_epoch", "How often the server started or recovered.", epoch),
     ]
 
 

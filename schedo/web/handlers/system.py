@@ -57,14 +57,16 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     pauses = context.engine.pauses()
     if pauses:
         notes.append(f"the server is paused: {describe_pauses(pauses)}; schedo resume ends that")
-    body = msgspec.json.encode(ReadyResponse(is_ready, code, reasons, notes or UNSET))
-    return Response(status, body)
+    body = ReadyResponse(is_ready, code, "active", health.epoch, reasons, notes or UNSET)
+    return Response(status, msgspec.json.encode(body))
 
 
 async def get_info(context: AppContext, request: Request) -> Response:
     clock = context.engine.clock
     info = InfoResponse(
         version=context.settings.version,
+        role="active",
+        epoch=context.engine.health().epoch,
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
         tzdata=_tzdata_version(),

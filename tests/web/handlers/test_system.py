@@ -20,6 +20,8 @@ async def test_a_server_is_ready_while_its_engine_works(world: World) -> None:
     assert (await world.get("/readyz")).json() == {
         "ready": True,
         "code": "ready",
+        "role": "active",
+        "epoch": 1,
         "reasons": [],
     }
 
@@ -36,13 +38,14 @@ async def test_a_server_whose_timers_were_late_is_not_ready_until_they_keep_time
     again = await world.get("/readyz")
 
     reasons = ["the timer loop was 2.0 s late just now"]
-    assert (late.status, late.json()) == (503, {"ready": False, "code": "late", "reasons": reasons})
+    assert (late.status, late.json()["code"], late.json()["reasons"]) == (503, "late", reasons)
     assert (again.status, again.json()["reasons"]) == (200, [])
 
 
 async def test_the_info_has_versions_and_limits(world: World) -> None:
     info = (await world.get("/v1/info")).json()
 
+    assert (info["role"], info["epoch"]) == ("active", 1)
     assert (info["shell"], info["limits"]["batch_jobs"]) == (True, 1_000)
     assert re.fullmatch(r"3\.\d+\.\d+.*", info["python"])
 

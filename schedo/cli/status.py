@@ -1,0 +1,100 @@
+"""`schedo status`: the active server of a store and its standbys, by the control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from schedo.cli.connection import as_json
+from schedo.cli.serve import config_file, load
+from schedo.cli.tables import print_facts, print_json
+from schedo.cli.times import read_now, render_time
+from schedo.errors import Exit, Unavailable
+
+if TYPE_CHECKING:
+    from schedo.handover.messages import LastTakeover, StandbyStatus, Status
+
+
+@click.command()
+@click.option("--store", metavar="FILE", help="The store, instead of the configuration's.")
+@click.option("--check", "is_check", is_flag=True, help="Exit with 1 unless the server is ready.")
+@config_file
+@as_json
+@click.pass_context
+def status(
+    context: click.Context, store: str | None, is_check: bool, path: str | None, is_json: bool
+) -> None:
+    """Show the active server of a store, its standbys and its last take-over.
+
+    This asks the server on this machine, by the control socket beside the store, as the same user.
+    A server that does not answer within 3 s is stuck: the exit code is 1 then, as without a server.
+    """
+    found = _read(load(path, {"store": store}).store)
+    if is_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        _print(found)
+    if is_check and not found.is_ready:
+        context.exit(Exit.REFUSED)
+
+
+def _read(store: str) -> Status:
+    from schedo.handover.client import read_status
+    from schedo.handover.link import LinkLost
+    from schedo.handover.socket_file import SUFFIX
+
+    path = os.path.realpath(store.removeprefix("sqlite://"))
+    try:
+        return asyncio.run(read_status(path + SUFFIX))
+    except LinkLost as error:
+        raise Unavailable(
+            f"{error}. There is no server, or it is starting, or a schedo without --standby"
+        ) from error
+
+
+def _print(found: Status) -> None:
+    now = read_now()
+    facts = [
+        ("active", f"{_describe(found.pid, found.version)}, since {render_time(found.since, now)}"),
+        ("epoch", str(found.epoch)),
+        ("store", found.store),
+        ("address", ", ".join(found.addresses)),
+        ("ready", "yes" if found.is_ready else f"NO: {'; '.join(found.reasons)}"),
+        ("take-overs", str(found.takeovers)),
+    ]
+    if found.last_takeover is not None:
+        facts.append(("last", _describe_takeover(found.last_takeover, now)))
+    facts += [("standby", _describe_standby(each, now)) for each in found.standbys]
+    if not found.standbys:
+        facts.append(("standby", "none"))
+    print_facts(facts)
+
+
+def _describe(pid: int, version: str) -> str:
+    return f"pid {pid}, schedo {version}"
+
+
+def _describe_takeover(takeover: LastTakeover, now: int) -> str:
+    steps = ", ".join(f"{name} {ms:.1f}" for name, ms in takeover.steps_ms.items())
+    before = "was killed" if takeover.was_killed else "ended in order"
+    return (
+        f"{render_time(takeover.at, now)}, {takeover.took_ms:.1f} ms from the lock to the first"
+        f" request ({steps}); the server before {before}"
+    )
+
+
+def _describe_standby(standby: StandbyStatus, now: int) -> str:
+    warmth = "not warm yet"
+    if standby.is_warm and standby.warmed_ms is not None:
+        warmth = f"warm (took {standby.warmed_ms:.0f} ms)"
+    kills = "" if standby.kill_stuck_s is None else f", kills after {standby.kill_stuck_s:g} s"
+    parts = [
+        f"{_describe(standby.pid, standby.version)}, {warmth}{kills},"
+        f" since {render_time(standby.since, now)}",
+        *standby.notes,
+    ]
+    return "; ".join(parts)

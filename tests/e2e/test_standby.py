@@ -1,0 +1,227 @@
+"""`schedo serve --standby`: real processes that take the place of each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.server import Server, eventually, serving
+
+
+def status(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
+    return subprocess.run(
+        [sys.executable, "-m", "schedo", "status", *options],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def read_status(directory: Path) -> dict[str, Any] | None:
+    """Return the status as `schedo status --json` has it; None without an active server."""
+    found = status(directory, "--json")
+    return None if found.returncode else dict(json.loads(found.stdout))
+
+
+def warm_pids(directory: Path) -> set[int]:
+    found = read_status(directory) or {"standbys": []}
+    return {each["pid"] for each in found["standbys"] if each["is_warm"]}
+
+
+@contextlib.contextmanager
+def standing_by(active: Server, *arguments: str) -> Iterator[Server]:
+    """Run a standby of the server during the block, from when it is warm."""
+    port = active.url.rpartition(":")[2]
+    standby = Server(active.directory, *arguments, "--standby", "--port", port)
+    standby.launch()
+    try:
+        eventually(lambda: standby.pid in warm_pids(active.directory), "a warm standby")
+        yield standby
+    finally:
+        if standby.is_running:
+            standby.kill()
+
+
+class Submitter(threading.Thread):
+    """Submits jobs all the time, and remembers those that were acknowledged."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+        self._is_stopped = threading.Event()
+        self.acknowledged: list[str] = []
+        self.refused = 0  # connections
+
+    def run(self) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                job = self._server.submit(task="shell", payload={"command": "true"})
+                self.acknowledged.append(job["id"])
+            except ConnectionRefusedError:
+                self.refused += 1
+            except OSError as error:  # a request that was in flight is reset
+                if "refused" in str(error):
+                    self.refused += 1
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        self.join()
+
+
+def test_a_standby_continues_at_the_address_of_a_server_that_was_killed(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--allow-shell") as active,
+        standing_by(active, "--allow-shell") as next_,
+    ):
+        submitter = Submitter(active)
+        submitter.start()
+        eventually(lambda: len(submitter.acknowledged) > 20, "load")
+        active.kill()
+        before = len(submitter.acknowledged)
+        eventually(lambda: len(submitter.acknowledged) > before + 20, "jobs after the kill")
+        submitter.stop()
+        states = {active.ended(job_id)["state"] for job_id in submitter.acknowledged}
+        found = read_status(tmp_path)
+        _, ready = active.ask("GET", "/readyz")
+        metrics = active_metrics(active)
+
+        assert states == {"completed"}
+        assert submitter.refused == 0
+        assert found is not None
+        assert (found["pid"], found["takeovers"]) == (next_.pid, 1)
+        assert found["last_takeover"]["was_killed"]
+        assert (ready["role"], ready["epoch"]) == ("active", 2)
+        assert "schedo_takeovers_total 1" in metrics
+        assert 'schedo_role{role="active"} 1' in metrics
+
+
+def active_metrics(server: Server) -> str:
+    with urllib.request.urlopen(server.url + "/metrics", timeout=10) as response:
+        return str(response.read().decode())
+
+
+def test_of_two_standbys_one_wins_and_the_other_waits_on(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path) as active,
+        standing_by(active) as first,
+        standing_by(active) as second,
+    ):
+        active.kill()
+        found = eventually(lambda: read_status(tmp_path), "a new active server")
+        winner, loser = (first, second) if found["pid"] == first.pid else (second, first)
+        assert found["pid"] == winner.pid
+        eventually(lambda: loser.pid in warm_pids(tmp_path), "the other at the new one")
+
+        winner.kill()
+        last = eventually(lambda: read_status(tmp_path), "the last active server")
+
+        assert (last["pid"], last["takeovers"]) == (loser.pid, 2)
+        assert active.ask("GET", "/readyz")[0] == 200
+
+
+def test_a_standby_that_finds_no_server_becomes_active(tmp_path: Path) -> None:
+    with serving(tmp_path, "--standby") as server:
+        found = read_status(tmp_path)
+
+        assert found is not None
+        assert (found["pid"], found["takeovers"], found["last_takeover"]) == (server.pid, 0, None)
+
+
+def test_a_standby_takes_over_from_a_server_that_is_stopped(tmp_path: Path) -> None:
+    with serving(tmp_path) as active, standing_by(active) as standby:
+        active.submit(task="later", delay=3600)
+        assert active.terminate() == 0
+        found = eventually(lambda: read_status(tmp_path), "the next active server")
+
+        assert found["pid"] == standby.pid
+        assert not found["last_takeover"]["was_killed"]
+        assert standby.terminate() == 0
+
+
+def test_a_standby_ends_at_once_on_sigterm(tmp_path: Path) -> None:
+    with serving(tmp_path) as active, standing_by(active) as standby:
+        assert standby.terminate() == 0
+
+        eventually(lambda: not warm_pids(tmp_path), "a server without standbys")
+        assert active.ask("GET", "/readyz")[0] == 200
+
+
+def test_a_stuck_server_is_reported_and_nothing_takes_its_place(tmp_path: Path) -> None:
+    with serving(tmp_path) as active, standing_by(active) as standby:
+        os.kill(active.pid, signal.SIGSTOP)
+        stuck = status(tmp_path, "--check")
+        eventually(lambda: "is stuck" in standby.log(), "a line in the log")
+        os.kill(active.pid, signal.SIGCONT)
+        eventually(lambda: "answers again" in standby.log(), "the end of it in the log")
+
+        assert stuck.returncode == 1
+        assert f"(pid {active.pid}) is stuck" in stuck.stderr
+        eventually(lambda: status(tmp_path, "--check").returncode == 0, "punctual timers")
+        assert (read_status(tmp_path) or {})["pid"] == active.pid
+
+
+def test_a_stuck_server_is_killed_if_the_standby_may(tmp_path: Path) -> None:
+    with serving(tmp_path) as active, standing_by(active, "--kill-stuck", "1s") as standby:
+        os.kill(active.pid, signal.SIGSTOP)
+        found = eventually(lambda: read_status(tmp_path), "the next active server")
+
+        assert found["pid"] == standby.pid
+        assert active.signal(signal.SIGKILL) == -signal.SIGKILL
+        assert f"killed the active server (pid {active.pid})" in standby.log()
+
+
+def test_a_standby_never_opens_the_database_for_writing(tmp_path: Path) -> None:
+    with serving(tmp_path) as active, standing_by(active) as standby:
+        assert writable(standby.pid, "schedo.db") == set()
+        assert writable(active.pid, "schedo.db") != set()
+
+
+def writable(pid: int, name: str) -> set[str]:
+    """Return the descriptors by which a process may write to the file with this name."""
+    found = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            flags = Path(f"/proc/{pid}/fdinfo/{each.name}").read_text().split("flags:")[1].split()
+            if Path(os.readlink(each)).name == name and int(flags[0], 8) & os.O_ACCMODE:
+                found.add(each.name)
+    return found
+
+
+@pytest.mark.parametrize("options", [["--store", ":memory:"], ["--kill-stuck", "10ms"]])
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, options: list[str]) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "schedo", "serve", "--standby", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert found.returncode == 2
+    assert "standby (flag --standby)" in found.stderr or "kill_stuck" in found.stderr
+
+
+def test_another_address_of_the_settings_is_reported(tmp_path: Path) -> None:
+    with serving(tmp_path) as active, standing_by(active, "--host", "127.0.0.2") as standby:
+        assert f"the active server listens on {active.url.removeprefix('http://')}" in standby.log()
+
+
+def test_without_a_server_the_status_says_so(tmp_path: Path) -> None:
+    found = status(tmp_path)
+
+    assert found.returncode == 1
+    assert "no server answers at" in found.stderr
