@@ -122,7 +122,7 @@ class Control:
         if hello.schema < welcome.schema:
             raise BadMessage(
                 f"schedo {hello.version} cannot open this store: it knows schema {hello.schema},"
-                f" and the store has {welcome.schema}"
+                f" and the store needs {welcome.schema}"
             )
         self._standbys[link] = None
         self._active.note_standbys(len(self._standbys))

@@ -34,6 +34,12 @@ class LinkLost(ConnectionError):
     """The connection has ended, or the peer does not read."""
 
 
+class LinkRefused(BadMessage):
+    """The server refuses this client, and will refuse it again."""
+
+    code = "refused"
+
+
 class Peer(NamedTuple):
     """The process at the other end when it connected or listened, as the kernel knows it."""
 
@@ -141,7 +147,7 @@ def close_all(descriptors: Iterable[int]) -> None:
 
 def _check_kind(message: Message, kind: type[M]) -> M:
     if isinstance(message, Refused):
-        raise BadMessage(message.reason)
+        raise LinkRefused(message.reason)
     if not isinstance(message, kind):
         raise BadMessage(f"a message {type(message).__name__} does not belong here")
     return message

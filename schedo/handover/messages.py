@@ -41,7 +41,10 @@ class Hello(_Message, frozen=True, kw_only=True):
 
 
 class Welcome(_Message, frozen=True, kw_only=True):
-    """The active server introduces itself; takeovers: of its store so far."""
+    """The active server introduces itself.
+
+    schema: the oldest one whose schedo may open the store. takeovers: of the store so far.
+    """
 
     protocol: int = PROTOCOL
     version: str

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from schedo.errors import SchedoError
 from schedo.handover.client import connected, introduce
 from schedo.handover.fencing import CannotFence, Fence
-from schedo.handover.link import Link, LinkLost
+from schedo.handover.link import Link, LinkLost, LinkRefused
 from schedo.handover.listeners import close_sockets, take_listeners
 from schedo.handover.messages import (
     BadMessage,
@@ -64,11 +64,16 @@ class Standby:
         self._report(replace(self._status, is_warm=True, warmed_ms=warmed_ms))
 
     async def run(self) -> None:
-        """Stay connected to the active server, until the task is cancelled."""
+        """Stay connected to the active server, until the task is cancelled.
+
+        Raise LinkRefused if that server refuses this standby, because its version is too old.
+        """
         while True:
             try:
                 async with connected(self._path + SUFFIX) as link:
                     await self._attend(link)
+            except LinkRefused:
+                raise
             except (LinkLost, SchedoError) as error:
                 self._note_problem(error)
             await asyncio.sleep(RETRY_S)
@@ -116,8 +121,8 @@ class Standby:
     def _note_problem(self, error: Exception) -> None:
         if str(error) != self._problem:  # the connection is tried again and again
             self._problem = str(error)
-            is_refused = isinstance(error, BadMessage)
-            log.log(logging.ERROR if is_refused else logging.INFO, "standby: %s", error)
+            level = logging.INFO if isinstance(error, LinkLost) else logging.ERROR
+            log.log(level, "standby: %s", error)
 
     # A stuck server.
 

@@ -12,7 +12,7 @@ import schedo
 from schedo.handover.listeners import describe_addresses
 from schedo.handover.messages import LastTakeover, StandbyStatus, Status, Welcome
 from schedo.protocol.times import render_instant
-from schedo.store.sqlite.schema import newest_schema
+from schedo.store.sqlite.schema import oldest_reader
 
 if TYPE_CHECKING:
     from schedo.server.server import Server
@@ -30,7 +30,7 @@ class ActiveServer:
     def welcome(self) -> Welcome:
         return Welcome(
             version=schedo.__version__,
-            schema=newest_schema(),
+            schema=oldest_reader(),
             pid=os.getpid(),
             epoch=self._server.engine.health().epoch,
             takeovers=self._server.app.context.tenure.takeovers,

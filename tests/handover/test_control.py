@@ -106,7 +106,7 @@ async def test_a_ping_is_answered_with_its_number(served: Served) -> None:
 
 
 async def test_a_standby_that_cannot_open_the_store_is_refused(served: Served) -> None:
-    with pytest.raises(BadMessage, match="it knows schema 6, and the store has 7"):
+    with pytest.raises(BadMessage, match="it knows schema 6, and the store needs 7"):
         async with connected(served.control_path) as link:
             await introduce(link, "standby", SCHEMA - 1)
 

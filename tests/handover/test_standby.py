@@ -16,7 +16,7 @@ import pytest
 from schedo.handover import socket_file
 from schedo.handover.client import read_status
 from schedo.handover.fencing import CannotFence, Fence
-from schedo.handover.link import Link
+from schedo.handover.link import Link, LinkRefused
 from schedo.handover.listeners import close_sockets
 from schedo.handover.standby import Standby
 from tests.handover.active import (
@@ -192,3 +192,10 @@ async def test_a_listener_of_a_family_without_ports_is_refused(served: Served) -
     async with standing_by(served.path) as standby:
         await until(lambda: 0 in served.active.counts)
         assert standby.listeners == []
+
+
+async def test_a_standby_that_is_refused_ends_with_the_reason(served: Served) -> None:
+    standby = Standby(served.path, SCHEMA - 1, make_status(), no_notes)
+
+    with pytest.raises(LinkRefused, match="the store needs 7"):
+        await standby.run()

@@ -124,6 +124,13 @@ def newest_schema() -> int:
     return len(list_migrations())
 
 
+def oldest_reader() -> int:
+    """Return the oldest schema whose schedo may open a file that this process has opened."""
+    newest = list_migrations()[-1]
+    mark = read_mark(newest)
+    return newest_schema() if mark is None else mark.reads_from
+
+
 def list_migrations(directory: Path = DIRECTORY) -> list[Path]:
     """Return the migrations in the order of their numbers, which start at 1 without gaps."""
     files = sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
