@@ -107,7 +107,7 @@ async def test_a_standby_registers_at_the_next_active_server_and_keeps_its_liste
     with FakeActive() as first, FakeActive() as second:
         async with standing_by(str(path)) as standby:
             async with serving(first, path):
-                await until(lambda: first.counts == [1])
+                await until(lambda: bool(standby.listeners))
             kept = [sock.getsockname() for sock in standby.listeners]
             assert kept == [first.sockets[0].getsockname()]
             async with serving(second, path):
