@@ -23,6 +23,11 @@ from schedo.core.limits import LOSSES_MAX, REQUEUE_BOOST_US
 from schedo.core.model import ONCE, Failure, Job, LeaseKey, Trigger
 from schedo.core.retry import delay_us
 from schedo.core.states import State
+from schedo.core.value_limits import MESSAGE_CHARACTERS_MAX
+
+# The ends of the messages of failures that are not retried although attempts are left.
+NEXT_RUN_FIRST = "; it is not retried, because the next run of its schedule comes first"
+PAST_UNTIL = "; it is not retried, because that would be after the end of its retries (until)"
 
 INVOKE_LOSSES_MAX = 2  # losses of any kind: an invoked job that may be repeated runs at most twice
 
@@ -125,10 +130,17 @@ def _failed(
     if delay is None:
         delay = delay_us(retry, failures, context.random)
     due_at = context.now + delay
-    for bound in (retry.until_at, context.retry_before):
+    bounds = ((retry.until_at, PAST_UNTIL), (context.retry_before, NEXT_RUN_FIRST))
+    for bound, reason in bounds:
         if bound is not None and due_at >= bound:
-            return give_up
+            failure = _add_reason(outcome.failure, reason)
+            return Transition(State.FAILED, evidence, failure, failures=1)
     return Transition(State.RETRYING, evidence, outcome.failure, due_at=due_at, failures=1)
+
+
+def _add_reason(failure: Failure, reason: str) -> Failure:
+    message = failure.message[: MESSAGE_CHARACTERS_MAX - len(reason)] + reason
+    return msgspec.structs.replace(failure, message=message)
 
 
 def _lost(job: Job, outcome: Lost) -> Transition:

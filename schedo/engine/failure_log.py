@@ -16,7 +16,7 @@ import orjson
 from schedo.core.ids import render_id
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import Failure
-from schedo.core.outcomes import FailedAttempt
+from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
 from schedo.core.states import State
 
 log = logging.getLogger("schedo.jobs")
@@ -99,7 +99,8 @@ def _sentence(failed: FailedAttempt, now: int) -> str:
 def _describe_next(failed: FailedAttempt, now: int) -> str:
     count = f"failure {failed.failures} of {failed.failures_max}"
     if failed.state is State.FAILED:
-        return f"it is not repeated ({count})"
+        reason = "" if failed.failure is None else _find_reason(failed.failure)
+        return f"{reason.removeprefix('; ') or 'it is not repeated'} ({count})"
     if failed.state is State.RETRYING:
         return f"it runs again in {_wait_s(failed, now):g} s ({count})"
     return "it runs again as soon as a worker has room"
@@ -138,9 +139,15 @@ def _describe_error(failed: FailedAttempt) -> str:
     return ": ".join(filter(None, parts))
 
 
+def _find_reason(failure: Failure) -> str:
+    """Return the end of the message that says why there is no retry, or nothing."""
+    reasons = (NEXT_RUN_FIRST, PAST_UNTIL)
+    return next((reason for reason in reasons if failure.message.endswith(reason)), "")
+
+
 def _redact(failure: Failure, payload: bytes | None) -> str:
     """Return the message without texts of the payload and without output of a command."""
-    message = failure.message
+    message = failure.message.removesuffix(_find_reason(failure))
     if failure.type in _WITH_OUTPUT:
         return message.partition(": ")[0]
     if payload is None:  # it is large, and not in memory

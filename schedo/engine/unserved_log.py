@@ -27,7 +27,7 @@ class UnservedLog:
             if now_s - since >= PATIENCE_S and task not in self._warned:
                 self._warned.add(task)
                 log.warning(
-                    "no connected worker can run task %s, and at least %d jobs of it are due;"
+                    "no connected worker can run task %s; its due jobs: at least %d;"
                     " schedo jobs why ID says what is missing",
                     task,
                     count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.core.leases import (
@@ -18,7 +19,7 @@ from schedo.core.leases import (
     StopReason,
 )
 from schedo.core.model import Failure, Job, Options, Trigger
-from schedo.core.outcomes import OutcomeContext, Transition, requeue_rank, settle
+from schedo.core.outcomes import PAST_UNTIL, OutcomeContext, Transition, requeue_rank, settle
 from schedo.core.states import State
 from tests.core.builders import DAY, MINUTE, SECOND, make_job, tries
 from tests.core.fake_store import OOPS
@@ -85,6 +86,22 @@ def test_a_job_is_not_retried_at_or_after_its_retry_deadline(until_at: int, stat
     job = running(options=Options(retry=tries(3, until_at=until_at)))
 
     assert settled(job, Failed(OOPS)).state is state
+
+
+def test_a_failure_that_is_not_retried_although_attempts_are_left_says_why() -> None:
+    late = running(options=Options(retry=tries(3, until_at=NOW)))
+    long = msgspec.structs.replace(OOPS, message="x" * 3_000)
+
+    at_fire = settled(running(), Failed(OOPS), retry_before=NOW).failure
+    past_end = settled(late, Failed(long)).failure
+
+    assert at_fire is not None
+    assert past_end is not None
+    assert at_fire.message == (
+        f"{OOPS.message}; it is not retried, because the next run of its schedule comes first"
+    )
+    assert past_end.message.endswith("x" + PAST_UNTIL)
+    assert len(past_end.message) == 2_048
 
 
 @pytest.mark.parametrize(

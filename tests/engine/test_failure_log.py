@@ -10,7 +10,7 @@ import pytest
 from schedo.core.ids import render_id
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import Failure
-from schedo.core.outcomes import FailedAttempt
+from schedo.core.outcomes import NEXT_RUN_FIRST, FailedAttempt
 from schedo.core.states import State
 from schedo.engine.failure_log import LINES_MAX, TASKS_MAX, FailureLog
 from schedo.log_format import JsonFormatter
@@ -126,6 +126,20 @@ def test_the_log_shows_no_output_of_a_command(caplog: pytest.LogCaptureFixture) 
     text = line(caplog, failed(failure=failure))
 
     assert "failed: exit-code: the command ended with exit code 4; it runs" in text
+
+
+def test_a_failure_that_is_not_retried_for_the_next_run_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    message = f"the command ended with exit code 4: hush{NEXT_RUN_FIRST}"
+    attempt = failed(failure=Failure("exit-code", message), state=State.FAILED, failures=1)
+
+    text = line(caplog, attempt)
+
+    assert text.endswith(
+        "exit-code: the command ended with exit code 4; it is not retried, because the next run"
+        " of its schedule comes first (failure 1 of 6)"
+    )
 
 
 def test_a_storm_of_failures_is_counted_after_some_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ def test_a_task_is_named_once_when_its_jobs_have_waited_for_some_seconds(
     unserved.note({"mial": 4}, 100.0 + PATIENCE_S)
     unserved.note({"mial": 5}, 100.0 + PATIENCE_S + 1)
     assert caplog.messages == [
-        "no connected worker can run task mial, and at least 4 jobs of it are due;"
+        "no connected worker can run task mial; its due jobs: at least 4;"
         " schedo jobs why ID says what is missing"
     ]
 
