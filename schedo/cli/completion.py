@@ -12,6 +12,8 @@ from click.shell_completion import get_completion_class
 def completion(context: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
+    The shell also completes names of schedules, queues, workers and tasks, and ids of recent jobs.
+
     bash: add  eval "$(schedo completion bash)"  to ~/.bashrc; zsh: the same in ~/.zshrc;
     fish: schedo completion fish > ~/.config/fish/completions/schedo.fish
     """

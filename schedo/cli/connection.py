@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from schedo.cli.names import suggest_name
 from schedo.client.tokens import read_token
-from schedo.errors import Invalid
+from schedo.errors import Invalid, NotFound
 
 C = TypeVar("C")
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -51,7 +52,12 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
             for parent in ("", "/where")
         }
         with make_client(Client, url, token_file) as client:
-            function(client, *args, **options)
+            try:
+                function(client, *args, **options)
+            except NotFound as error:
+                if hint := suggest_name(context, client):
+                    raise NotFound(f"{error}{hint}") from error
+                raise
 
     return command
 

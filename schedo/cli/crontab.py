@@ -19,8 +19,7 @@ from schedo.errors import Invalid
 
 _DEFAULT_SHELL = "/bin/sh"
 _SOURCE_CHARACTERS_MAX = 20
-_READABLE_CHARACTERS_MAX = 40
-_COMMAND_CHARACTERS_MIN = 19
+_COMMAND_CHARACTERS_MAX = 19
 _FIELDS = 5
 _SETTING = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)""")
 _QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*\Z""")
@@ -29,6 +28,7 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?\Z")
 # A period in days or a macro, a delay in minutes, and an identifier that cannot be a day of month.
 _ANACRON = re.compile(r"(?:[0-9]+|@[a-z]+)\s+[0-9]+\s+(?![0-9*,/?#LWH()-]+\s)[^\s=]+\s+\S", re.I)
 _RUN_PARTS = re.compile(r"\brun-parts\b.* (/etc/cron\.(?:hourly|daily|weekly|monthly))\b")
+_REDIRECTION = re.compile(r"\s*[0-9&]?[<>]")
 _NO_UTF8 = re.compile("[\ud800-\udfff]")  # surrogateescape decodes invalid bytes to these
 _TO_PERCENT = re.compile(r"(?:[^\\%]|\\.|\\\Z)*")
 
@@ -222,9 +222,7 @@ class _Reader:
     def _choose_name(self, identity: str, command: str) -> str:
         """Return a unique name, made of the file's name, the command and a hash."""
         digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:8]
-        length = max(_READABLE_CHARACTERS_MAX - len(self._source) - 1, _COMMAND_CHARACTERS_MIN)
-        slug = _slug(command, length)
-        name = first = f"{self._source}.{slug}-{digest}"
+        name = first = f"{self._source}.{_slug_command(command)}-{digest}"
         count = 1
         while name in self.file.names:
             count += 1
@@ -242,6 +240,19 @@ def _check_characters(line: str) -> None:
 
 def _slug(text: str, characters_max: int) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", text)[:characters_max].strip("-.") or "crontab"
+
+
+def _slug_command(command: str) -> str:
+    """Return the command without folders and redirections; of a long one the first and last word.
+
+    The last one tells the lines apart that run different scripts in the same way.
+    """
+    words = [word.rstrip("/").rsplit("/", 1)[-1] for word in _REDIRECTION.split(command)[0].split()]
+    words = [word for word in words if re.search(r"[A-Za-z0-9]", word)]
+    names = [word for word in words if not word.startswith("-")]
+    if len(" ".join(words)) > _COMMAND_CHARACTERS_MAX and len(names) > 1:
+        words = [names[0][: _COMMAND_CHARACTERS_MAX // 2], names[-1]]
+    return _slug(" ".join(words), _COMMAND_CHARACTERS_MAX)
 
 
 def _split_times(line: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import expect_options, given
 from schedo.cli.job_text import render_fact
+from schedo.cli.names import EXPECTATION
 from schedo.cli.schedules import render_rule
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
@@ -51,7 +52,7 @@ def list_(client: Client, is_json: bool) -> None:
 
 
 @expectations.command()
-@click.argument("name")
+@click.argument("name", type=EXPECTATION)
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
@@ -65,7 +66,7 @@ def show(client: Client, name: str, is_json: bool) -> None:
 
 
 @expectations.command()
-@click.argument("name")
+@click.argument("name", type=EXPECTATION)
 @click.option("--every", metavar="DURATION", help="A beat is expected this long after the last.")
 @click.option("--cron", metavar="EXPR", help="A beat is expected at each instant of the rule.")
 @click.option("--tz", help="Time zone of --cron.  [default: UTC]")
@@ -86,7 +87,7 @@ def put(client: Client, name: str, is_json: bool, **options: Any) -> None:
 
 
 @expectations.command()
-@click.argument("name")
+@click.argument("name", type=EXPECTATION)
 @as_json
 @connected
 def beat(client: Client, name: str, is_json: bool) -> None:
@@ -95,7 +96,7 @@ def beat(client: Client, name: str, is_json: bool) -> None:
 
 
 @expectations.command()
-@click.argument("name")
+@click.argument("name", type=EXPECTATION)
 @as_json
 @connected
 def rm(client: Client, name: str, is_json: bool) -> None:

@@ -13,6 +13,7 @@ from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.job_filters import given_filters
 from schedo.cli.job_text import describe_state
+from schedo.cli.names import JOB
 from schedo.cli.tables import print_json
 from schedo.cli.times import read_future
 from schedo.client import operations
@@ -26,7 +27,7 @@ def _command(name: str, change: Callable[[str], Operation[Any]], text: str) -> c
     """Return a command that changes the jobs with these ids, or all jobs that match filters."""
 
     @click.command(name, help=text + "\n\n" + _TWO_FORMS)
-    @click.argument("job_ids", nargs=-1, metavar="[ID]...")
+    @click.argument("job_ids", nargs=-1, metavar="[ID]...", type=JOB)
     @takes_many
     @as_json
     @connected
@@ -60,7 +61,7 @@ delete = _command("delete", operations.delete_job, "Delete ended jobs with their
 
 
 @click.command("set")
-@click.argument("job_ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("job_ids", nargs=-1, required=True, metavar="ID...", type=JOB)
 @click.option("--in", "delay", metavar="DURATION", help="Run the job after this time: 5s, 1h30m.")
 @click.option(
     "--at", metavar="TIME", help='Run the job at this time: "18:30", "2026-11-20 18:30", RFC 3339.'

@@ -15,6 +15,7 @@ from schedo.cli.job_filters import takes_filters
 from schedo.cli.job_options import given
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_error, describe_work, render_fact
+from schedo.cli.names import JOB
 from schedo.cli.submission import wait_and_print
 from schedo.cli.tables import print_facts, print_json, print_table, print_text
 from schedo.cli.times import (
@@ -97,7 +98,7 @@ def _key_time(job: Record) -> str | None:
 
 
 @jobs.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", type=JOB)
 @as_json
 @connected
 def show(client: Client, job_id: str, is_json: bool) -> None:
@@ -110,6 +111,8 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
     now = read_now()
     traceback = (record.get("error") or {}).get("traceback")
     facts = [(name, render_fact(name, value, now)) for name, value in record.items()]
+    if record.get("started_at"):
+        facts.append(("took", _render_run_time(record, now)))
     if not is_final(record):
         facts.append(("why", str(client.send(operations.why_job(job_id)).get("why", ""))))
     print_facts(facts)
@@ -122,7 +125,7 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
 
 
 @jobs.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", type=JOB)
 @as_json
 @connected
 def why(client: Client, job_id: str, is_json: bool) -> None:
@@ -132,7 +135,7 @@ def why(client: Client, job_id: str, is_json: bool) -> None:
 
 
 @jobs.command("attempts")
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", type=JOB)
 @as_json
 @connected
 def list_attempts(client: Client, job_id: str, is_json: bool) -> None:
@@ -159,7 +162,7 @@ def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
 
 
 @jobs.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", type=JOB)
 @as_json
 @connected
 def progress(client: Client, job_id: str, is_json: bool) -> None:
@@ -184,7 +187,7 @@ def progress(client: Client, job_id: str, is_json: bool) -> None:
 
 
 @jobs.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", type=JOB)
 @click.option("--stream", type=click.Choice(["stdout", "stderr", "body"]), help="Only this stream.")
 @click.option("--attempt", type=click.IntRange(1), help="Number of the attempt.  [default: last]")
 @click.option(
@@ -224,7 +227,7 @@ def output(
 
 
 @jobs.command()
-@click.argument("job_id", metavar="ID")
+@click.argument("job_id", metavar="ID", type=JOB)
 @as_json
 @connected
 def wait(client: Client, job_id: str, is_json: bool) -> None:

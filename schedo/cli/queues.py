@@ -10,6 +10,7 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.job_options import KeepValue
+from schedo.cli.names import QUEUE
 from schedo.cli.pauses import takes_note_and_end
 from schedo.cli.tables import print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
@@ -81,7 +82,7 @@ def _read_concurrency(
 
 
 @queues.command("set")
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @click.option(
     "--concurrency",
     callback=_read_concurrency,
@@ -120,7 +121,7 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @takes_note_and_end
 @as_json
 @connected
@@ -139,7 +140,7 @@ def pause(client: Client, name: str, is_json: bool, **options: Any) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @as_json
 @connected
 def resume(client: Client, name: str, is_json: bool) -> None:

@@ -15,6 +15,7 @@ from schedo.cli.escapes import escape
 from schedo.cli.job_options import expect_options, given, shared_options
 from schedo.cli.job_text import describe_effect, describe_schedule, render_fact
 from schedo.cli.json_text import parse_json
+from schedo.cli.names import SCHEDULE
 from schedo.cli.run_history import (
     describe_last_run,
     failed_in_row,
@@ -90,7 +91,7 @@ def render_rule(schedule: Mapping[str, Any]) -> str:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
@@ -134,7 +135,7 @@ def _render_field(field: str, value: Any, now: int) -> str:
 
 
 @schedules.command(cls=ArgvCommand)
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.argument("command", nargs=-1)
 @click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily etc.")
 @click.option("--every", metavar="DURATION", help="Fixed interval: 90s, 1h30m.")
@@ -233,7 +234,7 @@ def announce(schedule: Record, what: str, *, is_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @as_json
 @connected
 def rm(client: Client, name: str, is_json: bool) -> None:
@@ -246,7 +247,7 @@ def rm(client: Client, name: str, is_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @as_json
 @connected
 def reset(client: Client, name: str, is_json: bool) -> None:
@@ -257,7 +258,7 @@ def reset(client: Client, name: str, is_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.option("--note", help="Reason, shown with the schedule.")
 @as_json
 @connected
@@ -267,7 +268,7 @@ def pause(client: Client, name: str, note: str | None, is_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.option(
     "--from", "start", metavar="TIME", help="Treat instants since this time as missed runs."
 )
@@ -280,7 +281,7 @@ def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.option("--overlap", metavar="POLICY", help="Overlap policy instead of the schedule's own.")
 @as_json
 @connected

@@ -26,7 +26,7 @@ def config() -> None:
 @as_json
 @setting_options
 def show(path: str | None, is_json: bool, **flags: Any) -> None:
-    """Print every setting with its value and its source; secrets are masked."""
+    """Print the settings that a server started here would use, and their sources."""
     loaded = load(path, flags)
     settings = list(describe_config(loaded))
     if is_json:

@@ -10,6 +10,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.job_options import JsonValue, job_options
+from schedo.cli.names import TASK
 from schedo.cli.submission import check_times, submit_job, wait_option
 from schedo.client.sync import Client
 
@@ -28,7 +29,7 @@ def task_and_payload(function: Callable[..., None]) -> Callable[..., None]:
             help="The whole payload as JSON, instead of KEY=VALUE.",
         ),
         click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]..."),
-        click.argument("task"),
+        click.argument("task", type=TASK),
     ):
         function = decorate(function)
     return function

@@ -71,7 +71,9 @@ def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
         if is_json:
             print_json(figures.plain())
         else:
-            frame = render_frame(figures, client.url, read_now(), is_coloured=has_colors())
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            now, is_coloured = read_now(), has_colors()
+            frame = render_frame(figures, client.url, now, width=width, is_coloured=is_coloured)
             print_text("\n".join(frame))
         return
     with _terminal() as keys, contextlib.suppress(KeyboardInterrupt):

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, connected
+from schedo.cli.names import WORKER
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.client.messages import Record
@@ -65,7 +66,7 @@ def list_(client: Client, is_json: bool) -> None:
 
 
 @workers.command()
-@click.argument("name")
+@click.argument("name", type=WORKER)
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
@@ -89,7 +90,7 @@ def _acting(name: str, help_text: str, act: Callable[[Client, str], Record]) -> 
     """Add a command that changes one worker and shows it."""
 
     @workers.command(name, help=help_text)
-    @click.argument("name")
+    @click.argument("name", type=WORKER)
     @as_json
     @connected
     def command(client: Client, name: str, is_json: bool) -> None:

@@ -159,3 +159,23 @@ def test_an_ambiguous_format_is_an_error(server: FakeServer, schedo: Call, tmp_p
     assert "(nobody)" in result.stderr
     assert "--user-format" in result.stderr
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("command", "readable"),
+    [
+        ("test -x /usr/sbin/anacron || { cd / && run-parts /etc/cron.daily; }", "test-cron.daily"),
+        ("cd / && run-parts --report /etc/cron.hourly", "cd-cron.hourly"),
+        ("/usr/local/bin/backup --all >> /var/log/backup 2>&1", "backup-all"),
+        ("pg_dump -Fc shop > /backups/shop.dump", "pg_dump-Fc-shop"),
+        ("[ -x /usr/lib/php/clean ] && /usr/lib/php/clean --older-than 9", "clean-9"),
+        ("x" * 30, "x" * 19),
+        ("|| :", "crontab"),
+    ],
+)
+def test_a_schedule_is_named_after_the_words_that_tell_its_command(
+    command: str, readable: str
+) -> None:
+    (entry,) = parse_crontab(f"0 3 * * * {command}\n", system=False, source="web1").entries
+
+    assert entry.name.rpartition("-")[0] == f"web1.{readable}"

@@ -87,7 +87,9 @@ def test_show_lists_failed_attempts_below_the_job(server: FakeServer, schedo: Ca
 def test_show_ends_with_the_traceback_of_the_error(server: FakeServer, schedo: Call) -> None:
     traceback = 'Traceback (most recent call last):\n  File "shop.py", line 25\nKeyError: "exif"\n'
     error = {"type": "KeyError", "message": "'exif'", "traceback": traceback}
-    server.on("GET", JOB, 200, job_record(state="failed", failed_at=DONE, error=error))
+    started_at = "2019-12-31T23:59:58.500000Z"
+    record = job_record(state="failed", started_at=started_at, failed_at=DONE, error=error)
+    server.on("GET", JOB, 200, record)
     server.on("GET", f"{JOB}/attempts", 200, {"items": [ATTEMPT]})
 
     lines = schedo("jobs", "show", JOB_ID).stdout.splitlines()
@@ -95,6 +97,7 @@ def test_show_ends_with_the_traceback_of_the_error(server: FakeServer, schedo: C
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("error ")] == [
         "KeyError: 'exif'"
     ]
+    assert [line.split()[1] for line in lines if line.startswith("took ")] == ["1s"]
     assert lines[-4:] == ["", *traceback.splitlines()]
 
 
