@@ -10,8 +10,11 @@ import msgspec
 from schedo.cli.connection import as_json
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import read_now, read_time, render_full
+from schedo.errors import Invalid
 from schedo.protocol.cron import CronRequest, CronResponse
 from schedo.protocol.times import parse_instant
+
+_PLACES = {"/cron": "EXPR", "/tz": "--tz", "/name": "--name"}
 
 
 @click.group()
@@ -35,7 +38,11 @@ def explain_(
 
     A fire that a change to or from daylight-saving time moves or repeats is marked.
     """
-    when = CronRequest(expression, tz, name).read()
+    try:
+        when = CronRequest(expression, tz, name).read()
+    except Invalid as error:
+        place = error.problems[0]
+        raise click.BadParameter(place.detail, param_hint=_PLACES.get(place.pointer)) from error
     start = read_now() if after is None else parse_instant(read_time(after, "--after"))
     response = CronResponse.of(when, start, count)
     if is_json:

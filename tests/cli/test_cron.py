@@ -64,12 +64,12 @@ def test_an_interval_is_explained() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["61 * * * *"], "/cron: minute '61': 61 is not between 0 and 59"),
-        (["0 0 * * *", "--tz", "Mars/Olympus"], "/tz: "),
+        (["61 * * * *"], "for EXPR: minute '61': 61 is not between 0 and 59"),
+        (["0 0 * * *", "--tz", "Mars/Olympus"], "for --tz: "),
     ],
 )
-def test_a_wrong_expression_names_the_field(args: list[str], message: str) -> None:
+def test_a_wrong_expression_names_the_argument(args: list[str], message: str) -> None:
     result = explain(*args)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert message in result.stderr
