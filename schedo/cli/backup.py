@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from schedo.cli.connection import as_json, make_client, server_options
+from schedo.cli.connection import as_json, server_options
 from schedo.cli.errors import on_files
 from schedo.cli.escapes import escape
+from schedo.cli.make_client import make_client
 from schedo.cli.new_file import new_file
 from schedo.cli.tables import print_json
 from schedo.client.sync import Client

@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
-from schedo.cli.connection import as_json, make_client, server_options
+from schedo.cli.connection import as_json, server_options
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.json_text import parse_json
 from schedo.cli.latency import count_buckets, render_histogram, render_us, summarize
 from schedo.cli.load import LoadPlan, LoadResult, Progress, run_load
+from schedo.cli.make_client import make_client
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.tables import print_json, print_table, print_text
 from schedo.client.aio import AsyncClient

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from schedo.cli.make_client import make_client
 from schedo.cli.names import suggest_name
-from schedo.client.tokens import read_token
-from schedo.errors import Invalid, NotFound
+from schedo.errors import NotFound
 
-C = TypeVar("C")
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
@@ -60,15 +58,6 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
                 raise
 
     return command
-
-
-def make_client(kind: Callable[[str, str | None], C], url: str, token_file: str | None) -> C:
-    """Return a client; raise UsageError if the URL or the token is not valid."""
-    try:
-        token = read_token(token_file) if token_file else os.environ.get("SCHEDO_TOKEN") or None
-        return kind(url, token)
-    except Invalid as error:
-        raise click.UsageError(str(error)) from error
 
 
 _JSON = "schedo.json"

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
+from schedo.cli.make_client import make_client
 from schedo.client.expectation_operations import list_expectations
 from schedo.errors import SchedoError
 from schedo.suggestions import suggest
@@ -36,7 +37,6 @@ class ServerName(StringParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that begin so; none if the server cannot be reached."""
-        from schedo.cli.connection import make_client
         from schedo.client.sync import Client
 
         def connect(url: str, token: str | None) -> Client:
