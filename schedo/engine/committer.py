@@ -25,7 +25,9 @@ from schedo.store.base import Retention, Store
 
 # For how long changes that nothing waits for wait for others. It bounds what a crash repeats
 # (docs/adr/0021).
-COMMIT_DELAY_S = 0.010
+COMMIT_DELAY_S = 0.012
+# An attempt that ends so shortly before takes the commit with it, and saves the timer's wake-up.
+COMMIT_SLACK_S = 0.003
 
 
 @dataclass(slots=True)
@@ -71,14 +73,17 @@ class Committer:
         """Start a round: there is something to commit, to release, to prune or to load."""
         self._wake.set()
 
-    def wake_later(self) -> None:
+    def wake_later(self, *, has_ended: bool = False) -> None:
         """Start a round within COMMIT_DELAY_S: nothing waits for the changes.
 
         So the start and the end of a short attempt share one commit, and so do their neighbours.
+        has_ended: attempts have just ended, and none has begun.
         """
+        loop = asyncio.get_running_loop()
         if self._timer is None:
-            loop = asyncio.get_running_loop()
             self._timer = loop.call_later(COMMIT_DELAY_S, self.wake)
+        elif has_ended and self._timer.when() - loop.time() < COMMIT_SLACK_S:
+            self.wake()
 
     async def prune(self, retention: Retention) -> int:
         """Delete all jobs and idempotency records past their retention, a few after some commits.

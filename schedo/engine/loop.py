@@ -151,7 +151,7 @@ class EngineLoop(CommandQueue):
             self.fail_and_recover(error)
             return
         self._inbox.put_back(items)
-        self._wake_committer(self.scheduler)
+        self._wake_committer(self.scheduler, has_ended=only_ends)
 
     def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
         """Apply the items and remove them from the list; return whether they only free slots."""
@@ -187,7 +187,7 @@ class EngineLoop(CommandQueue):
         else:
             self.clock.arm(at)
 
-    def _wake_committer(self, scheduler: Scheduler) -> None:
+    def _wake_committer(self, scheduler: Scheduler, *, has_ended: bool) -> None:
         """Commit now what something waits for, and starts and ends a moment later."""
         if (
             self._unanswered
@@ -197,7 +197,7 @@ class EngineLoop(CommandQueue):
         ):
             self._committer.wake()
         elif scheduler.has_changes:
-            self._committer.wake_later()
+            self._committer.wake_later(has_ended=has_ended)
 
     def _apply_now(self, command: Command[None]) -> None:
         """Apply a command of a transport: within a turn at once, else in the next one."""

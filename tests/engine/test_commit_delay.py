@@ -7,7 +7,7 @@ import asyncio
 from schedo.core.limits import SECOND
 from schedo.core.model import Job, JobSpec, Options
 from schedo.core.states import State
-from schedo.engine.committer import COMMIT_DELAY_S
+from schedo.engine.committer import COMMIT_DELAY_S, COMMIT_SLACK_S
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import Disk, Server, live, submitted
 from tests.engine.world import T0, HandWorker
@@ -79,6 +79,37 @@ def test_later_changes_do_not_extend_the_delay() -> None:
         await loop.pass_time(3 * COMMIT_S)
 
         assert await lonely.stored(job) is State.COMPLETED
+
+    live(run)
+
+
+def test_an_end_shortly_before_the_commit_takes_it_along() -> None:
+    async def run(loop: VirtualLoop) -> None:
+        lonely = Lonely(loop)
+        job = await lonely.start()
+        before = lonely.disk.commits
+        await loop.pass_time(COMMIT_DELAY_S - COMMIT_SLACK_S + COMMIT_S / 2)
+        lonely.worker.end()
+        await loop.pass_time(1.5 * COMMIT_S)  # before the delay is over
+
+        assert lonely.disk.commits == before + 1
+        assert await lonely.stored(job) is State.COMPLETED
+        await loop.pass_time(1.0)
+        assert lonely.disk.commits == before + 1
+
+    live(run)
+
+
+def test_an_end_long_before_the_commit_waits_for_it() -> None:
+    async def run(loop: VirtualLoop) -> None:
+        lonely = Lonely(loop)
+        await lonely.start()
+        before = lonely.disk.commits
+        await loop.pass_time(COMMIT_DELAY_S - 2 * COMMIT_SLACK_S)
+        lonely.worker.end()
+        await loop.pass_time(COMMIT_SLACK_S)
+
+        assert lonely.disk.commits == before
 
     live(run)
 
