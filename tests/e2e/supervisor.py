@@ -31,7 +31,9 @@ _MESSAGE_BYTES = 4_096
 class Supervisor:
     """Holds a listener and a descriptor store, and starts programs; it restarts nothing."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_store: bool = True) -> None:
+        """has_store: it keeps the sockets that a service sends for its descriptor store."""
+        self._has_store = has_store
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=4_096)
         self.port: int = self.listener.getsockname()[1]
         self.stored: list[socket.socket] = []
@@ -88,6 +90,8 @@ class Supervisor:
                 if "FDSTOREREMOVE" in fields:
                     self._drop_stored()
                 self.stored += [socket.socket(fileno=fd) for fd in fds]
+                if not self._has_store:
+                    self._drop_stored()
                 self._messages.append(fields)
 
     def _drop_stored(self) -> None:

@@ -14,8 +14,23 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def test_a_server_that_a_supervisor_restarts_keeps_every_promise(tmp_path: Path) -> None:
-    plan = Plan(kills=5, seed=1, standby=False, pause_s=0.5)
+    plan = Plan(kills=3, seed=1, standby=False, pause_s=0.5)
     outcome = asyncio.run(run(tmp_path, plan))
 
     assert outcome.findings.violations == [], describe(outcome)
-    assert outcome.findings.counts["kills"] == 5
+    assert outcome.findings.counts["kill, active"] == 3
+
+
+def test_a_standby_takes_over_and_keeps_every_promise(tmp_path: Path) -> None:
+    plan = Plan(kills=12, seed=2, standby=True, pause_s=0.4)
+    outcome = asyncio.run(run(tmp_path, plan))
+
+    assert outcome.findings.violations == [], describe(outcome)
+    assert outcome.findings.counts["kill, active"] == 6
+
+
+def test_processes_that_die_at_points_of_a_takeover_break_no_promise(tmp_path: Path) -> None:
+    plan = Plan(kills=5, seed=3, standby=True, failpoints=True, pause_s=0.5)
+    outcome = asyncio.run(run(tmp_path, plan))
+
+    assert outcome.findings.violations == [], describe(outcome)

@@ -17,14 +17,30 @@ def main() -> int:
     """Run what the command line says; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="tests.e2e.takeover", description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="how many processes are killed")
+    parser.add_argument("--upgrades", type=int, default=0, help="how many upgrades, without kills")
+    parser.add_argument("--quiet", type=float, default=0.0, help="s without either, at the end")
+    parser.add_argument(
+        "--rate", type=int, default=500, help="new connections a second beside them"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the instants and of the clients")
     parser.add_argument("--standby", action="store_true", help="a standby takes over")
+    parser.add_argument("--failpoints", action="store_true", help="die at points of the code, too")
     parser.add_argument("--pause", type=float, default=1.0, help="longest pause between kills, s")
     parser.add_argument("--pace", type=float, default=0.05, help="mean pause of each client, s")
     parser.add_argument("--keep", action="store_true", help="keep the files of the run")
     given = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="schedo-takeover-"))
-    plan = Plan(given.kills, given.seed, given.standby, given.pause, given.pace)
+    plan = Plan(
+        kills=0 if given.upgrades else given.kills,
+        upgrades=given.upgrades,
+        seed=given.seed,
+        standby=given.standby,
+        failpoints=given.failpoints,
+        pause_s=given.pause,
+        quiet_s=given.quiet,
+        pace_s=given.pace,
+        rate=given.rate,
+    )
     outcome = asyncio.run(run(directory, plan))
     print(describe(outcome))
     if given.keep or outcome.findings.violations:
@@ -43,15 +59,21 @@ def describe(outcome: Outcome) -> str:
         f"  {log.requests:8} requests: {log.refused} refused, {log.broken} broken,"
         f" {log.unfinished} unfinished, errors {log.server_errors}"
     )
-    if findings.first_fires_s:
-        p50, p99 = (percentile(findings.first_fires_s, part) * 1000 for part in (0.5, 0.99))
-        lines.append(
-            f"  kill to first fire: p50 {p50:.1f} ms, p99 {p99:.1f} ms,"
-            f" n {len(findings.first_fires_s)}"
-        )
+    lines += [f"  {count:8} {what}" for what, count in sorted(outcome.traffic.items())]
+    lines += describe_times("kill to first fire", findings.first_fires_s)
+    lines += describe_times("lateness of timers", findings.lateness_s)
     lines.append(f"  RSS of the active {outcome.rss_mb:.0f} MB, load average {outcome.load:.1f}")
     lines += [f"  VIOLATION {text}" for text in findings.violations]
     return "\n".join(lines if findings.violations else [*lines, "  no violation"])
+
+
+def describe_times(what: str, times_s: list[float]) -> list[str]:
+    """Return a line with the distribution, if there is one."""
+    if not times_s:
+        return []
+    p50, p99 = (percentile(times_s, part) * 1000 for part in (0.5, 0.99))
+    worst, count = max(times_s) * 1000, len(times_s)
+    return [f"  {what}: p50 {p50:.1f} ms, p99 {p99:.1f} ms, worst {worst:.1f} ms, n {count}"]
 
 
 if __name__ == "__main__":

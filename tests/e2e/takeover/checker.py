@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from tests.e2e.takeover.evidence import ClientLog, Kill, Line, Row, Submission
+from tests.e2e.takeover.evidence import TRAFFIC, ClientLog, Kill, Line, Row, Submission
 
 ENDED = {"completed", "failed", "cancelled", "expired"}
 SECOND_US = 1_000_000
@@ -28,6 +28,7 @@ class Findings:
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     first_fires_s: list[float] = field(default_factory=list)  # from the kill of the active
+    lateness_s: list[float] = field(default_factory=list)  # of the timers
 
     def fault(self, kind: str, what: str) -> None:
         """Note a violation; of each kind, the first ones are described."""
@@ -36,8 +37,18 @@ class Findings:
             self.violations.append(f"{kind}: {what}")
 
 
-def check(log: ClientLog, lines: list[Line], rows: list[Row], until: float) -> Findings:
-    """Return the findings. until: the Unix second up to which schedules must have fired."""
+def check(
+    log: ClientLog,
+    lines: list[Line],
+    rows: list[Row],
+    until: float,
+    *,
+    may_repeat: bool = True,
+) -> Findings:
+    """Return the findings.
+
+    until: the Unix second up to which schedules must have fired. may_repeat: a process was killed.
+    """
     findings = Findings()
     for text in log.wrong:
         findings.fault("response", text)
@@ -48,6 +59,9 @@ def check(log: ClientLog, lines: list[Line], rows: list[Row], until: float) -> F
     _check_submissions(findings, log.submissions, by_job, stored)
     _check_repeats(findings, by_job, {each.token: each for each in log.submissions})
     _check_tokens(findings, log, lines)
+    for what, count in list(findings.counts.items()):
+        if not may_repeat and what.startswith(("redone", "repeated", "at_most_once, lost")):
+            findings.fault("run twice", f"{count} {what}, and no process was killed")
     for name, since in log.schedules.items():
         _check_instants(findings, name, since, until, rows)
         _check_runs(findings, name, since, until, lines)
@@ -132,7 +146,7 @@ def _check_tokens(findings: Findings, log: ClientLog, lines: list[Line]) -> None
         jobs[line.token].add(line.job)
     known = {each.token: each for each in log.submissions}
     for token, ids in jobs.items():
-        if token in log.schedules:
+        if token in log.schedules or token == TRAFFIC:
             continue
         if token not in known:
             findings.fault("ghost", f"{token} was never submitted")
@@ -196,6 +210,15 @@ def find_first_fires(kills: list[Kill], lines: list[Line]) -> list[float]:
         if after:
             found.append(min(after) - kill.at)
     return found
+
+
+def find_lateness(lines: list[Line], offset_s: float) -> list[float]:
+    """Return how late each timer started, in s. offset_s: of the wall clock to CLOCK_MONOTONIC."""
+    return [
+        line.at + offset_s - datetime.fromisoformat(line.due).timestamp()
+        for line in lines
+        if line.what == "start" and line.token.startswith("timer-")
+    ]
 
 
 def percentile(values: list[float], part: float) -> float:

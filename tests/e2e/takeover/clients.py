@@ -30,8 +30,11 @@ class Clients:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
 
-    async def start(self) -> None:
-        """Put the schedules, and begin with everything else."""
+    async def start(self, *, long: bool = False) -> None:
+        """Put the schedules, and begin with everything else.
+
+        long: there are attempts of some seconds, too, each of which must end with its own output.
+        """
         client = Client(self._port, self.log)
         for name, place in SCHEDULES.items():
             job = self._job(name, place, 0)
@@ -39,7 +42,7 @@ class Clients:
             self.log.schedules[name] = time.time()
         client.close()
         works = (self._one, self._batch, self._keyed, self._unique, self._cancel, self._wait)
-        for work in (*works, self._timers, self._connect):
+        for work in (*works, self._timers, self._connect, *[self._long] * (6 * long)):
             self._tasks.append(asyncio.create_task(self._repeat(work)))
 
     async def _put(self, client: Client, name: str, body: object) -> None:
@@ -59,12 +62,14 @@ class Clients:
             await asyncio.sleep(self._random.expovariate(1 / self._pace))
         client.close()
 
-    def _submission(self, kind: str) -> tuple[Submission, dict[str, object]]:
+    def _submission(self, kind: str, ms: int = -1) -> tuple[Submission, dict[str, object]]:
         """Return a new submission with the body of its request."""
         token = f"{kind}-{next(self._numbers)}"
         place = self._random.choice(PLACES)
         delivery = self._random.choice(["at_least_once"] * 4 + ["at_most_once"])
-        job = self._job(token, place, self._random.choice([0, 0, 0, 20, 100, 400]))
+        if ms < 0:
+            ms = self._random.choice([0, 0, 0, 20, 100, 400])
+        job = self._job(token, place, ms)
         if delivery == "at_most_once":
             job["delivery"] = delivery
         submission = Submission(token, place, delivery)
@@ -80,7 +85,7 @@ class Clients:
 
     def _note(self, submission: Submission, reply: Reply) -> None:
         """Note the response to a submit of one job."""
-        if reply.status in (200, 201):
+        if reply.status in (200, 201, 202):
             job = reply.body["id"]
             if submission.job not in (None, job):
                 self.log.wrong.append(f"{submission} was acknowledged as {job}, too")
@@ -166,6 +171,21 @@ class Clients:
                 self.log.wrong.append(f"{submission} is not found: {reply}")
             if reply.status < 500:
                 return
+
+    async def _long(self, client: Client) -> None:
+        """Run for some seconds; the first attempt ends with its own output or result."""
+        submission, job = self._submission("long", ms=self._random.randint(500, 4_000))
+        try:
+            waited = await client.ask("POST", "/v1/jobs?wait=25s", job)
+            self._note(submission, waited)
+            reply = await client.ask("GET", f"/v1/jobs/{submission.job}")
+            output = await client.ask("GET", f"/v1/jobs/{submission.job}/output")
+        except Broken:
+            return
+        texts = [item["text"].strip() for item in output.body["items"]]
+        found = texts if submission.place.endswith("shell") else [reply.body.get("result")]
+        if reply.body["attempt"] != 1 or found != [submission.token]:
+            self.log.wrong.append(f"{submission} ended with {found}: {waited}, then {reply}")
 
     async def _timers(self, client: Client) -> None:
         """Submit jobs that are due each 10 ms during the next second but one."""

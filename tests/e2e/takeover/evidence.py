@@ -17,6 +17,9 @@ _LINE = (
 )
 
 
+TRAFFIC = "traffic"  # the token of jobs that only make load
+
+
 class Line(NamedTuple):
     """One line of a handler. at: seconds of CLOCK_MONOTONIC; due: RFC 3339."""
 
@@ -80,7 +83,8 @@ def command(token: str, runs: Path, place: str, ms: int) -> str:
     start, end = (
         _LINE.format(what=what, token=token, place=place, runs=runs) for what in ("start", "end")
     )
-    return f"{start}sleep {ms / 1000}; {end}" if ms else start + end
+    # The output that the attempt must have is written at its end.
+    return f"{start}sleep {ms / 1000}; {end}" + f"echo {token}"
 
 
 def read_lines(path: Path) -> list[Line]:

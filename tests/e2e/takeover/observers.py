@@ -6,6 +6,7 @@ the number of tries, and CLOCK_MONOTONIC of each time that it got the lock.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -16,9 +17,45 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tests.e2e.takeover.checker import Findings
+from tests.e2e.takeover.processes import Servers
 from tests.sources import ROOT
 
 TRY_S = 0.005
+LOOK_S = 0.2
+
+
+class Observers:
+    """Both observers of one run."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._lock = LockObserver(servers.store.with_name("schedo.db.lock"))
+        self._children = ChildObserver(servers.store, servers.port)
+        self._looking = asyncio.create_task(self._look())
+        self._tries = 0
+        self._taken: list[float] = []
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.to_thread(self._children.look, self._servers.pids)
+            await asyncio.sleep(LOOK_S)
+
+    def stop(self) -> None:
+        """End both; the servers still run."""
+        self._looking.cancel()
+        self._tries, self._taken = self._lock.stop()
+
+    def check(self, findings: Findings) -> None:
+        """No other process gets the lock while a server is active, and no child a descriptor."""
+        findings.counts["tries of the lock"] = self._tries
+        findings.counts["children looked at"] = len(self._children.children)
+        kills = [kill for kill in self._servers.kills if kill.what != "standby"]
+        for at in self._taken:
+            if not any(kill.at <= at <= kill.ready_at for kill in kills):
+                findings.fault("lock", f"a third process got it at {at}")
+        for finding in self._children.findings:
+            findings.fault("descriptor in a child", finding)
 
 
 class LockObserver:
@@ -36,7 +73,7 @@ class LockObserver:
         """End the process; return how often it tried, and when it got the lock."""
         self._process.terminate()
         output, _ = self._process.communicate()
-        tries, *taken = output.split()
+        tries, *taken = output.split() or ["0"]
         return int(tries), [float(text) for text in taken]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,26 +16,53 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+from schedo.handover.client import read_status
+from schedo.handover.link import LinkLost
+from schedo.handover.messages import BadMessage
 from tests.e2e.supervisor import Supervisor
 from tests.e2e.takeover.evidence import Kill
 from tests.sources import ROOT
 
 DEADLINE_S = 60.0
+DEATH_S = 2.0  # within which a death at a point of the code is noticed, and the next one is active
 APPLICATION = "tests.e2e.takeover.app:app"
 
 
-class Servers:
-    """Keeps the processes alive, and kills them."""
+FAILPOINTS = [
+    f"{when} {place}"
+    for when in ("before", "after")
+    for place in (
+        "schedo.server.server Server.open 1",
+        "schedo.server.server Server.attach 1",
+        "schedo.server.server Server.listen 1",
+        "schedo.store.sqlite.store SqliteStore.snapshot 1",
+        "schedo.store.sqlite.store SqliteStore.commit 1",
+        "schedo.store.sqlite.store SqliteStore.commit 7",
+        "schedo.store.sqlite.store SqliteStore._checkpoint 1",
+        "schedo.web.server HttpServer.listen 1",
+    )
+]
 
-    def __init__(self, directory: Path, *, standby: bool) -> None:
-        self._directory = directory
-        self._supervisor = Supervisor(directory)
+
+class Servers:
+    """Keeps the processes alive, and kills them.
+
+    failpoints: there is a second standby, and now and then a process dies at a point of its code.
+    """
+
+    def __init__(
+        self, directory: Path, *, standby: bool, failpoints: random.Random | None = None
+    ) -> None:
+        self._failpoints = failpoints
+        self._doomed: dict[int, str] = {}  # processes that die at a point of their code
+        self._supervisor = Supervisor(directory, has_store=False)
+        self._sockets = () if standby else [self._supervisor.listener]
         self.store = directory / "schedo.db"
         self.runs = directory / "runs.log"
         self.runs.touch()
-        self.port = self._supervisor.port
+        self.port = _find_port() if standby else self._supervisor.port
         self._has_standby = standby
-        self._count = 2 if standby else 1
+        self._count = 1 + standby + (failpoints is not None)
         self.members: list[subprocess.Popen[str]] = []
         self.kills: list[Kill] = []
         self._is_stopping = False
@@ -47,18 +76,42 @@ class Servers:
     async def _keep(self) -> None:
         """Start a process for each one that has ended."""
         while not self._is_stopping:
-            self.members = [each for each in self.members if each.poll() is None]
+            self._supervisor.read()
+            self._remove_ended()
             while len(self.members) < self._count:
                 self.members.append(self._spawn())
             await asyncio.sleep(0.005)
 
+    def _remove_ended(self) -> None:
+        now = time.monotonic()
+        for each in [each for each in self.members if each.poll() is not None]:
+            self.members.remove(each)
+            point = self._doomed.pop(each.pid, None)
+            if point and each.pid not in [kill.pid for kill in self.kills]:
+                self.kills.append(Kill(point, each.pid, now - DEATH_S, now + DEATH_S))
+
+    def _choose_failpoint(self) -> str:
+        """Return a point for a new process, at most for one at a time, or nothing."""
+        if self._failpoints is None or self._doomed or self._failpoints.random() < 0.3:
+            return ""
+        return self._failpoints.choice(FAILPOINTS)
+
     def _spawn(self) -> subprocess.Popen[str]:
+        point = self._choose_failpoint()
+        process = self._spawn_with(point)
+        if point:
+            self._doomed[process.pid] = point
+        return process
+
+    def _spawn_with(self, point: str) -> subprocess.Popen[str]:
         options = ["--store", str(self.store), "--port", str(self.port), "--allow-shell"]
         options += ["--processes", "1", "--concurrency", "32", *(["--standby"] * self._has_standby)]
         return self._supervisor.start(
             *("-m", "schedo", "serve", *options, APPLICATION),
+            sockets=self._sockets,
             TAKEOVER_RUNS=str(self.runs),
-            PYTHONPATH=str(ROOT),
+            PYTHONPATH=f"{ROOT / 'tests/e2e/takeover/failpoints'}:{ROOT}" if point else str(ROOT),
+            TAKEOVER_FAILPOINT=point,
         )
 
     @property
@@ -70,6 +123,16 @@ class Servers:
                 if found and each.pid == int(found[1]) and each.poll() is None:
                     return each
         return None
+
+    @property
+    def active_pid(self) -> int | None:
+        """The process that serves, if there is one."""
+        return self.active.pid if self.active is not None else None
+
+    @property
+    def pids(self) -> list[int]:
+        """All server processes."""
+        return [each.pid for each in self.members]
 
     @property
     def standby(self) -> subprocess.Popen[str] | None:
@@ -86,6 +149,20 @@ class Servers:
                 return time.monotonic()
             await asyncio.sleep(0.005)
         raise RuntimeError(f"no server was ready within {DEADLINE_S:g} s: {self.log()[-4000:]}")
+
+    async def wait_standby(self, *, warm: bool) -> None:
+        """Wait until a standby has the listener, and is warm if that is wanted."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self._has_standby and time.monotonic() < deadline:
+            with suppress(LinkLost, BadMessage):
+                status = await read_status(f"{self.store}.ctl")
+                if any(standby.is_warm or not warm for standby in status.standbys):
+                    return
+            await asyncio.sleep(0.02)
+        if self._has_standby:
+            raise RuntimeError(
+                f"no standby was there within {DEADLINE_S:g} s: {self.log()[-4000:]}"
+            )
 
     async def kill(self, what: str) -> None:
         """Kill the active or the standby with SIGKILL; return when requests are answered again."""
@@ -106,16 +183,26 @@ class Servers:
         codes = []
         for each in sorted(self.members, key=lambda member: member is not standby):
             each.terminate()
-            try:
-                codes.append(await asyncio.to_thread(each.wait, DEADLINE_S))
-            finally:
-                each.kill()
+            codes.append(await asyncio.to_thread(each.wait, DEADLINE_S))
         self._supervisor.__exit__(None, None, None)
         return codes
 
     def log(self) -> str:
         """Return the log of all processes."""
         return self._supervisor.log()
+
+
+def _find_port() -> int:
+    """Return a free port that the kernel gives no client.
+
+    While no server listens, clients connect again and again. If the kernel may give them the port
+    as their own, one of them connects to itself at last, and the port is in use.
+    """
+    clients_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10_000, clients_from), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("there is no free port")
 
 
 def start_worker(directory: Path, port: int, runs: Path) -> subprocess.Popen[str]:

@@ -9,26 +9,36 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.takeover.checker import Findings, check, find_first_fires
+from tests.e2e.takeover.checker import Findings, check, find_first_fires, find_lateness
 from tests.e2e.takeover.clients import Clients
 from tests.e2e.takeover.evidence import ClientLog, read_lines, read_store
-from tests.e2e.takeover.observers import ChildObserver, LockObserver
+from tests.e2e.takeover.observers import Observers
 from tests.e2e.takeover.processes import Servers, start_worker
 from tests.e2e.takeover.raw_http import Broken, Client
+from tests.e2e.takeover.traffic import TrafficProcess
+from tests.e2e.takeover.upgraded import UpgradedServer
 
 IDLE_S = 60.0
-LOOK_S = 0.2
+WARM_PART = 0.9  # of the kills wait for a warm standby; the others for one that has connected
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does. pause_s: the longest pause between two kills; pace_s: see Clients."""
+    """What a run does: kills, or upgrades.
 
-    kills: int
-    seed: int
-    standby: bool
+    pause_s: the longest pause between two of them. quiet_s: the time without them at the end.
+    pace_s: see Clients. rate: of new connections, in a second, if there are no kills.
+    """
+
+    kills: int = 0
+    upgrades: int = 0
+    seed: int = 0
+    standby: bool = False
+    failpoints: bool = False
     pause_s: float = 1.0
+    quiet_s: float = 0.0
     pace_s: float = 0.05
+    rate: int = 500
 
 
 @dataclass
@@ -38,69 +48,88 @@ class Outcome:
     plan: Plan
     findings: Findings
     log: ClientLog
+    traffic: dict[str, int]
     rss_mb: float
     load: float
     elapsed_s: float
 
 
 async def run(directory: Path, plan: Plan) -> Outcome:
-    """Kill the servers as planned, then let everything end, and check it."""
+    """Kill or upgrade the servers as planned, then let everything end, and check it."""
     began = time.monotonic()
-    servers = Servers(directory, standby=plan.standby)
+    servers = _make_servers(directory, plan)
     await servers.start()
-    lock = LockObserver(directory / "schedo.db.lock")
+    observers = Observers(servers)
     worker = start_worker(directory, servers.port, servers.runs)
-    children = ChildObserver(servers.store, servers.port)
-    looking = asyncio.create_task(_look(children, servers))
     clients = Clients(servers.port, servers.runs, plan.seed, plan.pace_s)
+    traffic = TrafficProcess(servers.port, plan.rate) if not plan.kills else None
+    counts: dict[str, int] = {}
     rss_mb = 0.0
     try:
-        await clients.start()
-        await _kill(servers, plan)
+        await clients.start(long=not plan.kills)
+        await _carry_out(servers, plan)
         until = time.time() - 1
         await clients.stop()
+        if traffic is not None:
+            counts = await asyncio.to_thread(traffic.stop)
         await _wait_idle(servers.port, clients.log)
-        rss_mb = _read_rss_mb(servers.active.pid) if servers.active else 0.0
+        rss_mb = _read_rss_mb(servers.active_pid or os.getpid())
     finally:
-        looking.cancel()
+        observers.stop()
+        codes = await servers.stop()
         worker.terminate()
         worker.wait()
-        tries, taken = lock.stop()
-        codes = await servers.stop()
-    findings = _check(clients.log, servers, until)
-    findings.counts["tries of the lock"] = tries
-    _check_processes(findings, servers, taken, codes)
-    findings.counts["children looked at"] = len(children.children)
-    for finding in children.findings:
-        findings.fault("descriptor in a child", finding)
+    findings = _check(plan, clients.log, servers, until)
+    observers.check(findings)
+    _check_ends(findings, codes, counts)
     elapsed_s = time.monotonic() - began
-    return Outcome(plan, findings, clients.log, rss_mb, os.getloadavg()[0], elapsed_s)
+    return Outcome(plan, findings, clients.log, counts, rss_mb, os.getloadavg()[0], elapsed_s)
 
 
-def _check(log: ClientLog, servers: Servers, until: float) -> Findings:
+def _make_servers(directory: Path, plan: Plan) -> Servers:
+    if not plan.kills:
+        return UpgradedServer(directory)
+    failpoints = random.Random(plan.seed) if plan.failpoints else None
+    return Servers(directory, standby=plan.standby, failpoints=failpoints)
+
+
+def _check(plan: Plan, log: ClientLog, servers: Servers, until: float) -> Findings:
     rows, integrity = read_store(servers.store)
     lines = read_lines(servers.runs)
-    findings = check(log, lines, rows, until)
+    findings = check(log, lines, rows, until, may_repeat=plan.kills > 0)
     findings.first_fires_s = find_first_fires(servers.kills, lines)
-    findings.counts["kills"] = len(servers.kills)
+    findings.lateness_s = find_lateness(lines, time.time() - time.monotonic())
+    findings.counts.update(f"kill, {kill.what}" for kill in servers.kills)
+    findings.counts["tracebacks"] = servers.log().count("Traceback")
     if integrity != "ok":
         findings.fault("integrity_check", integrity)
-    if log.refused:
+    if log.refused and not plan.failpoints:  # they may kill all that have the listener
         findings.fault("refused", f"{log.refused} connects")
     return findings
 
 
-async def _kill(servers: Servers, plan: Plan) -> None:
+def _check_ends(findings: Findings, codes: list[int], traffic: dict[str, int]) -> None:
+    """All servers end in order, and all requests are answered."""
+    if any(codes):
+        findings.fault("exit code", str(codes))
+    for what, count in traffic.items():
+        if what.startswith("failed"):
+            findings.fault("request", f"{count} {what}")
+
+
+async def _carry_out(servers: Servers, plan: Plan) -> None:
     pauses = random.Random(plan.seed)
     for number in range(plan.kills):
+        await servers.wait_standby(warm=pauses.random() < WARM_PART)
         await asyncio.sleep(pauses.uniform(0, plan.pause_s))
         await servers.kill("standby" if plan.standby and number % 2 else "active")
-
-
-async def _look(children: ChildObserver, servers: Servers) -> None:
-    while True:
-        await asyncio.to_thread(children.look, [each.pid for each in servers.members])
-        await asyncio.sleep(LOOK_S)
+    for _ in range(plan.upgrades):
+        await asyncio.sleep(pauses.uniform(0, plan.pause_s))
+        assert isinstance(servers, UpgradedServer), "the plan has no kills"
+        upgrade = await servers.upgrade()
+        if upgrade.code:
+            raise RuntimeError(f"{upgrade}; the log: {servers.log()[-4000:]}")
+    await asyncio.sleep(plan.quiet_s)
 
 
 async def _wait_idle(port: int, log: ClientLog) -> None:
@@ -121,21 +150,6 @@ async def _wait_idle(port: int, log: ClientLog) -> None:
             break
         await asyncio.sleep(0.1)
     client.close()
-
-
-def _check_processes(
-    findings: Findings, servers: Servers, taken: list[float], codes: list[int]
-) -> None:
-    """No other process gets the lock while a server is active, and all servers end in order."""
-    for at in taken:
-        if not any(
-            kill.what == "active" and kill.at <= at <= kill.ready_at for kill in servers.kills
-        ):
-            findings.fault("lock", f"a third process got it at {at}")
-    if any(codes):
-        findings.fault("exit code", f"{codes}: {servers.log()[-2000:]}")
-    text = servers.log()
-    findings.counts["tracebacks"] = text.count("Traceback")
 
 
 def _read_rss_mb(pid: int) -> float:

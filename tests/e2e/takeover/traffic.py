@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
+from tests.e2e.takeover.evidence import TRAFFIC as TOKEN
 from tests.sources import ROOT
 
 RESPONSE_S = 30.0
@@ -69,6 +70,10 @@ class Connection:
 
     async def receive(self) -> bytes:
         """Return the body of the next response; raise Failed if it is none or an error."""
+        async with asyncio.timeout(RESPONSE_S):
+            return await self._receive()
+
+    async def _receive(self) -> bytes:
         head = await self._reader.readuntil(b"\r\n\r\n")
         found, length = HEAD.match(head), LENGTH.search(head)
         if found is None or length is None:
@@ -128,9 +133,8 @@ class Traffic:
     async def _note(self, name: str, kind: Callable[[], Awaitable[int]]) -> None:
         """Run one exchange, which returns the number of responses; count how it ended."""
         try:
-            async with asyncio.timeout(RESPONSE_S):
-                answered = await kind()
-                self.counts[f"answered {name}"] += answered
+            answered = await kind()
+            self.counts[f"answered {name}"] += answered
         except Failed as error:
             self.counts[f"failed {name}: {error}"] += 1
         except ConnectionRefusedError:
@@ -203,7 +207,7 @@ class Traffic:
         answered = 0
         try:
             while not connection.is_closing and not self._is_stopping and answered < 500:
-                job = {"task": "mark", "payload": {"token": "traffic"}}
+                job = {"task": "mark", "payload": {"token": TOKEN}}
                 connection.send(request("POST", "/v1/jobs", job))
                 await connection.receive()
                 answered += 1
