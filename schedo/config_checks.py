@@ -8,7 +8,7 @@ from schedo.config import Config
 from schedo.core import limits
 from schedo.errors import Invalid
 
-_IN_MEMORY = (":memory:", "memory:")
+IN_MEMORY = (":memory:", "memory:")
 
 
 def check_config(config: Config) -> None:
@@ -19,7 +19,7 @@ def check_config(config: Config) -> None:
     if 0 < config.kill_stuck_us < limits.SECOND:
         source = config.sources.get("kill_stuck", "default")
         raise Invalid(f"kill_stuck ({source}): it must be at least 1s, or 0s for never")
-    if config.standby and config.store in _IN_MEMORY:
+    if config.standby and config.store in IN_MEMORY:
         source = config.sources.get("standby", "default")
         raise Invalid(
             f"standby ({source}): only one process can have a store that is kept in memory; give a"

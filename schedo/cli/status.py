@@ -10,9 +10,11 @@ import click
 import msgspec
 
 from schedo.cli.connection import as_json
+from schedo.cli.errors import BadConfiguration
 from schedo.cli.serve import config_file, load
 from schedo.cli.tables import print_facts, print_json
 from schedo.cli.times import read_now, render_time
+from schedo.config_checks import IN_MEMORY
 from schedo.errors import Exit, Unavailable
 
 if TYPE_CHECKING:
@@ -46,14 +48,17 @@ def _read(store: str) -> Status:
     from schedo.handover.client import read_status
     from schedo.handover.link import LinkLost
     from schedo.handover.socket_file import SUFFIX
+    from schedo.store.sqlite.lock import read_holder
 
+    if store in IN_MEMORY:
+        raise BadConfiguration("a store in memory has no status; give a file with --store")
     path = os.path.realpath(store.removeprefix("sqlite://"))
     try:
         return asyncio.run(read_status(path + SUFFIX))
     except LinkLost as error:
-        raise Unavailable(
-            f"{error}. There is no server, or it is starting, or a schedo without --standby"
-        ) from error
+        holder = read_holder(path + ".lock")
+        last = "" if holder is None else f"; the last holder of the store was pid {holder}"
+        raise Unavailable(f"{error}{last}") from error
 
 
 def _print(found: Status) -> None:

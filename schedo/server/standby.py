@@ -109,9 +109,12 @@ def _compare(config: Config, found: Sequence[str]) -> list[str]:
     """Return, as sentences, how the addresses of the active server differ from the settings."""
     if config.port == 0:
         return []
-    infos = socket.getaddrinfo(
-        config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    try:
+        infos = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        return [f"the host {config.host!r} of the settings has no address now: {error.strerror}"]
     wanted = {describe_address(family, address) for family, _, _, _, address in infos}
     if wanted == set(found):
         return []

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.server import Server, eventually, serving
+from tests.sources import ROOT
 
 
 def status(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +47,8 @@ def warm_pids(directory: Path) -> set[int]:
 def standing_by(active: Server, *arguments: str) -> Iterator[Server]:
     """Run a standby of the server during the block, from when it is warm."""
     port = active.url.rpartition(":")[2]
-    standby = Server(active.directory, *arguments, "--standby", "--port", port)
+    options = (*arguments, "--standby", "--port", port)
+    standby = Server(active.directory, *options, environment={"PYTHONPATH": str(ROOT)})
     standby.launch()
     try:
         eventually(lambda: standby.pid in warm_pids(active.directory), "a warm standby")
@@ -188,6 +190,49 @@ def test_a_standby_never_opens_the_database_for_writing(tmp_path: Path) -> None:
     with serving(tmp_path) as active, standing_by(active) as standby:
         assert writable(standby.pid, "schedo.db") == set()
         assert writable(active.pid, "schedo.db") != set()
+
+
+def test_the_children_of_a_standby_are_warm_and_run_the_next_job(tmp_path: Path) -> None:
+    app = ("tests.e2e.small_app:app", "--processes", "1")
+    with (
+        serving(tmp_path, *app, PYTHONPATH=str(ROOT)) as active,
+        standing_by(active, *app) as next_,
+    ):
+        children = children_of(next_.pid)
+        active.kill()
+        job = eventually(lambda: submitted(active), "a job at the next server")
+        ran_in = int(active.ended(job["id"])["result"])
+
+        assert ran_in in children
+        kept = {Path(each).name for child in children for each in links(child)}
+        assert not {each for each in kept if each.startswith("schedo.db")}
+        assert not sockets_of(next_.pid) & {each for child in children for each in links(child)}
+
+
+def submitted(server: Server) -> dict[str, Any] | None:
+    try:
+        return server.submit(task="pid")
+    except OSError:
+        return None
+
+
+def children_of(pid: int) -> set[int]:
+    listing = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return {int(each) for each in listing.split()}
+
+
+def links(pid: int) -> set[str]:
+    """Return what the descriptors of a process are open on."""
+    found = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(each))
+    return found
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Return the sockets of a server: those on which it listens, and its connections."""
+    return {each for each in links(pid) if each.startswith("socket:")}
 
 
 def writable(pid: int, name: str) -> set[str]:

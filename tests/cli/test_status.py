@@ -1,0 +1,106 @@
+"""`schedo status`: how the active server and its standbys are shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from schedo.cli.main import cli
+from schedo.handover.messages import LastTakeover, StandbyStatus, Status
+
+SINCE = "2026-11-20T11:04:05Z"
+STANDBY = StandbyStatus(pid=43, version="1.1", since=SINCE, is_warm=True, warmed_ms=183.4)
+
+
+def make_status(**changes: object) -> Status:
+    fields: dict[str, object] = {
+        "pid": 42,
+        "version": "1.0",
+        "epoch": 7,
+        "since": SINCE,
+        "store": "/jobs.db",
+        "addresses": ["127.0.0.1:8080", "[::1]:8080"],
+        "is_ready": True,
+        "reasons": [],
+        "takeovers": 0,
+        "last_takeover": None,
+        "standbys": [],
+    }
+    return Status(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def show(
+    monkeypatch: pytest.MonkeyPatch, status: Status, *options: str
+) -> tuple[int, dict[str, list[str]]]:
+    """Return the exit code, and the values that the command prints, by name."""
+    monkeypatch.setattr("schedo.cli.status._read", lambda store: status)
+    result = CliRunner().invoke(cli, ["status", *options])
+    found: dict[str, list[str]] = {}
+    for line in result.stdout.splitlines():
+        name, _, value = line.partition(" ")
+        found.setdefault(name, []).append(value.strip())
+    return result.exit_code, found
+
+
+def test_a_server_without_standbys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, found = show(monkeypatch, make_status())
+
+    assert code == 0
+    assert found["active"][0].startswith("pid 42, schedo 1.0, since 2026-11-20")
+    assert found["address"] == ["127.0.0.1:8080, [::1]:8080"]
+    assert (found["epoch"], found["ready"], found["standby"]) == (["7"], ["yes"], ["none"])
+
+
+def test_each_standby_has_a_line_with_its_warmth_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cold = StandbyStatus(
+        pid=44, version="1.0", since=SINCE, is_warm=False, kill_stuck_s=5.0, notes=["a note"]
+    )
+    _, found = show(monkeypatch, make_status(standbys=[STANDBY, cold]))
+
+    warm, other = found["standby"]
+    assert warm.startswith("pid 43, schedo 1.1, warm (took 183 ms), since")
+    assert other.startswith("pid 44, schedo 1.0, not warm yet, kills after 5 s, since")
+    assert other.endswith("; a note")
+
+
+@pytest.mark.parametrize(
+    ("was_killed", "ending"),
+    [(True, "the server before was killed"), (False, "the server before ended in order")],
+)
+def test_the_last_take_over_has_its_steps(
+    monkeypatch: pytest.MonkeyPatch, was_killed: bool, ending: str
+) -> None:
+    last = LastTakeover(
+        at=SINCE, was_killed=was_killed, took_ms=6.83, steps_ms={"wake": 0.24, "open": 6.59}
+    )
+    _, found = show(monkeypatch, make_status(takeovers=3, last_takeover=last))
+
+    assert found["take-overs"] == ["3"]
+    assert "6.8 ms from the lock to the first request (wake 0.2, open 6.6)" in found["last"][0]
+    assert found["last"][0].endswith(ending)
+
+
+def test_the_check_fails_for_a_server_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = make_status(is_ready=False, reasons=["the timers are late", "a commit hangs"])
+
+    assert show(monkeypatch, late)[0] == 0
+    code, found = show(monkeypatch, late, "--check")
+    assert (code, found["ready"]) == (1, ["NO: the timers are late; a commit hangs"])
+    assert show(monkeypatch, make_status(), "--check")[0] == 0
+
+
+def test_programs_get_the_status_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedo.cli.status._read", lambda store: make_status(standbys=[STANDBY]))
+
+    found = json.loads(CliRunner().invoke(cli, ["status", "--json"]).stdout)
+
+    assert (found["pid"], found["standbys"][0]["pid"]) == (42, 43)
+
+
+def test_a_store_in_memory_has_no_status() -> None:
+    result = CliRunner().invoke(cli, ["status", "--store", ":memory:"])
+
+    assert result.exit_code == 2
+    assert "a store in memory has no status" in result.stderr
