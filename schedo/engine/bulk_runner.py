@@ -108,15 +108,22 @@ class BulkRunner:
         """Return how many operations run."""
         return len(self._active()) if self._loop.failure is None else 0
 
-    async def count(self, which: JobFilter) -> int:
-        """Return how many jobs match the filter now."""
+    async def count(self, which: JobFilter, before: int | None = None) -> int:
+        """Return how many jobs match the filter now; before: only those with smaller ids.
+
+        It takes half of the time at most, because its searches compete with other work for the
+        processor.
+        """
+        loop = asyncio.get_running_loop()
         await self._store.settle()
-        total, before = 0, None
+        total = 0
         while True:
+            began_s = loop.time()
             ids, before = await self._store.find_job_ids(which, before, _FOUND_AT_ONCE)
             total += len(ids)
             if before is None:
                 return total
+            await asyncio.sleep(loop.time() - began_s)
 
     # The work.
 
@@ -178,13 +185,7 @@ class BulkRunner:
 
     async def _count(self, operation: BulkOperation) -> None:
         """Count its jobs. From now on each search finds the jobs that match before it began."""
-        which = operation.which
-        await self._store.settle()
-        total, before = 0, operation.before
-        at: int | None = before
-        while at is not None:
-            ids, at = await self._store.find_job_ids(which, at, _FOUND_AT_ONCE)
-            total += len(ids)
+        total = await self.count(operation.which, operation.before)
         operation = await self._apply(CountedBulk(operation.id, total))
         if not operation.is_active:
             _log_end(operation)
