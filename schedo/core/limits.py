@@ -112,6 +112,7 @@ BULK_ENDED_KEPT = 100
 BULK_ERRORS_KEPT = 10  # of each operation
 BULK_FAILURES_MAX = 5  # failed steps in a row, until the operation has failed
 BULK_STEP_JOBS = 50  # that change in one commit
+BULK_STEP_JOBS_MAX = 200  # on a busy machine
 
 # A requeued job goes ahead of all others of its ready key. No priority reaches this far.
 REQUEUE_BOOST_US = 366 * DAY

@@ -2,8 +2,7 @@
 
 The operations take turns. A search looks at some hundreds of jobs beside the commits, and each step
 is a command that waits for its commit, so a busy store slows the operations down. A step is short,
-because the commits of other work wait for it. While there is such work, the next step begins only
-after a period, so that few commits meet a step.
+because the commits of other work wait for it (BulkPace in pacing.py).
 
 If a step fails as a whole, the other operations go on and this one waits longer each time; its
 record counts the failures. The pauses are so long that an operation that meets a bug in each step
@@ -28,8 +27,8 @@ from schedo.core.bulk_commands import (
 )
 from schedo.core.ids import render_id
 from schedo.core.job_filter import JobFilter
-from schedo.core.limits import BULK_STEP_JOBS
 from schedo.engine.loop import EngineLoop
+from schedo.engine.pacing import BulkPace
 from schedo.errors import NotFound, Overloaded, SchedoError, StoreFull, Unavailable
 from schedo.store.base import Store
 
@@ -37,8 +36,6 @@ log = logging.getLogger("schedo.engine")
 
 _FOUND_AT_ONCE = 500  # jobs of one search
 _EMPTY_SEARCHES_MAX = 20  # without a job, until their progress is made durable
-_PAUSE_S = 0.002  # after each step
-_PERIOD_S = 0.010  # beside other work, from one step to the next: 5,000 jobs a second
 _RETRY_S = (1.0, 5.0, 15.0, 60.0)  # after each failure of a step
 _CLOSED_S = 1.0  # while the engine takes no commands
 _ERROR_CHARACTERS_MAX = 1_000
@@ -62,7 +59,7 @@ class BulkRunner:
         self._last = 0  # the operation that had the last turn
         self._failed: dict[int, str] = {}  # the errors that its records do not have yet, by id
         self._retry_at: dict[int, float] = {}  # of operations whose last step failed
-        self._committed = 0  # jobs of all commits up to the last step
+        self._pace = BulkPace()
         self._task: asyncio.Task[None] | None = None
         # The jobs of all operations since the start, by action and what became of them.
         self.jobs: Counter[tuple[BulkAction, str]] = Counter()
@@ -194,25 +191,23 @@ class BulkRunner:
         """Search once, and change the jobs that are found."""
         loop = asyncio.get_running_loop()
         ids, end = await self._search(operation)
-        for at in range(0, max(1, len(ids)), BULK_STEP_JOBS):
+        at = 0
+        while at < max(1, len(ids)):
             began_s = loop.time()
-            step = tuple(ids[at : at + BULK_STEP_JOBS])
-            before = step[-1] if at + BULK_STEP_JOBS < len(ids) else end
+            step = tuple(ids[at : at + self._pace.find_jobs(began_s)])
+            at += max(1, len(step))
+            before = step[-1] if at < len(ids) else end
             changed = await self._apply(StepBulk(operation.id, operation.before, step, before))
             for outcome in OUTCOMES:
                 count = getattr(changed, outcome) - getattr(operation, outcome)
                 self.jobs[operation.action, outcome] += count
-            has_others = self._has_others(changed.done - operation.done)
+            committed = self._loop.monitor.metrics.commit_jobs.total
+            self._pace.stepped(began_s, changed.done - operation.done, committed)
             operation = changed
             if not operation.is_active:
                 _log_end(operation)
                 return
-            await asyncio.sleep(find_pause_s(loop.time() - began_s, has_others=has_others))
-
-    def _has_others(self, own: int) -> bool:
-        """Return whether jobs besides these were committed since the last step."""
-        before, self._committed = self._committed, self._loop.monitor.metrics.commit_jobs.total
-        return self._committed - before > own
+            await asyncio.sleep(self._pace.find_pause_s(loop.time()))
 
     async def _search(self, operation: BulkOperation) -> tuple[list[int], int | None]:
         ids: list[int] = []
@@ -226,11 +221,6 @@ class BulkRunner:
     async def _apply(self, command: BulkCommand) -> BulkOperation:
         operation: BulkOperation = await self._loop.try_enqueue(command)
         return operation
-
-
-def find_pause_s(took_s: float, *, has_others: bool) -> float:
-    """Return the pause after a step that took this time; has_others: there is other work."""
-    return max(_PAUSE_S, _PERIOD_S - took_s) if has_others else _PAUSE_S
 
 
 def _describe(operation: BulkOperation) -> tuple[str, str]:

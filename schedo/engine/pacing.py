@@ -1,11 +1,17 @@
-"""What delays commits beside commits: the sizes of long steps, and the pace of pruning."""
+"""What delays commits beside commits: the sizes of long steps, and the pace of two kinds."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
 
-from schedo.core.limits import PRUNED_MAX, PRUNED_MIN, PRUNING_US
+from schedo.core.limits import (
+    BULK_STEP_JOBS,
+    BULK_STEP_JOBS_MAX,
+    PRUNED_MAX,
+    PRUNED_MIN,
+    PRUNING_US,
+)
 from schedo.store.base import Retention
 
 # A store without commits for this time is idle: steps of pruning follow each other with a pause.
@@ -15,6 +21,9 @@ PRUNE_PAUSE_S = 0.02
 # deletes more jobs than it adds, and this number in a second, so that it ends under any load.
 ROWS_PER_END = 1.25
 ROWS_PER_S = 1_000
+# Operations on many jobs pause after each step. Beside commits their jobs are earned by time.
+BULK_PAUSE_S = 0.002
+BULK_JOBS_PER_S = 5_000
 
 
 @dataclass(slots=True)
@@ -74,3 +83,34 @@ class PrunePace:
         self._earned = max(0.0, self._earned - self.size.rows)
         self._stepped_at = now
         self.size.adapt(took_us)
+
+
+@dataclass(slots=True)
+class BulkPace:
+    """How many jobs a step of an operation changes, and how long the pause behind it is.
+
+    Beside other work, steps are a period apart, so that few commits meet one. If the machine is so
+    busy that they take longer, they have more jobs. Instants are those of the event loop.
+    """
+
+    _began_s: float = 0.0  # the last step
+    _committed: int = 0  # jobs of all commits up to it
+    _has_others: bool = False  # some of them were of other work
+
+    def find_jobs(self, now_s: float) -> int:
+        """Return how many jobs a step that begins now may change."""
+        if not self._has_others:
+            return BULK_STEP_JOBS
+        earned = int((now_s - self._began_s) * BULK_JOBS_PER_S)
+        return min(max(earned, BULK_STEP_JOBS), BULK_STEP_JOBS_MAX)
+
+    def stepped(self, began_s: float, own: int, committed: int) -> None:
+        """Note a step; own: its jobs, committed: those of all commits since the start."""
+        self._has_others = committed - self._committed > own
+        self._began_s, self._committed = began_s, committed
+
+    def find_pause_s(self, now_s: float) -> float:
+        """Return the pause until the next step, after one that has just ended."""
+        if not self._has_others:
+            return BULK_PAUSE_S
+        return max(BULK_PAUSE_S, self._began_s + BULK_STEP_JOBS / BULK_JOBS_PER_S - now_s)

@@ -15,11 +15,12 @@ from schedo.core.ids import render_id
 from schedo.core.job_commands import JobCommands
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed
-from schedo.core.limits import BULK_FAILURES_MAX, HOUR
+from schedo.core.limits import BULK_FAILURES_MAX, BULK_STEP_JOBS, BULK_STEP_JOBS_MAX, HOUR
 from schedo.core.model import Failure
 from schedo.core.states import State
-from schedo.engine import bulk_runner
+from schedo.engine import bulk_runner, pacing
 from schedo.engine import failures as engine_failures
+from schedo.engine.pacing import BULK_JOBS_PER_S, BULK_PAUSE_S, BulkPace
 from schedo.errors import NotFound, StoreError, StoreFull
 from tests.engine.world import World, running, spec
 from tests.store.steps import all_jobs
@@ -79,7 +80,7 @@ async def test_all_jobs_that_match_are_changed_and_no_others(
 async def test_jobs_that_are_submitted_meanwhile_are_not_touched(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_runner, "BULK_STEP_JOBS", 10)
+    monkeypatch.setattr(pacing, "BULK_STEP_JOBS", 10)
     async with running(path) as world:
         await submit(world, 100, delay_us=HOUR)
 
@@ -91,21 +92,23 @@ async def test_jobs_that_are_submitted_meanwhile_are_not_touched(
         assert min(map(min, later)) > operation.id
 
 
-async def test_beside_other_work_steps_are_a_period_apart(
+async def test_jobs_that_others_submit_meanwhile_slow_an_operation_down(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[bool] = []
+    monkeypatch.setattr(bulk_runner, "_FOUND_AT_ONCE", 50)
+    pauses: list[float] = []
+    find_pause_s = BulkPace.find_pause_s
 
-    def find_pause_s(took_s: float, *, has_others: bool) -> float:
-        seen.append(has_others)
+    def note_pause(pace: BulkPace, now_s: float) -> float:
+        pauses.append(find_pause_s(pace, pace._began_s))
         return 0.0
 
-    monkeypatch.setattr(bulk_runner, "find_pause_s", find_pause_s)
-    monkeypatch.setattr(bulk_runner, "_FOUND_AT_ONCE", 50)
+    monkeypatch.setattr(BulkPace, "find_pause_s", note_pause)
     async with running(path) as world:
         await submit(world, 200, delay_us=HOUR)
         await ended(world, (await begin(world, CANCEL, task="work")).id)
-        alone = seen.copy()
+        alone = pauses.copy()
+        pauses.clear()
         await submit(world, 200, delay_us=HOUR)
         find = world.store.find_job_ids
 
@@ -116,14 +119,27 @@ async def test_beside_other_work_steps_are_a_period_apart(
         monkeypatch.setattr(world.store, "find_job_ids", find_and_submit)
         await ended(world, (await begin(world, CANCEL, task="work")).id)
 
-    assert alone[1:] == [False] * (len(alone) - 1)
-    assert seen[len(alone) :] == [True] * (len(seen) - len(alone))
+    assert set(alone[1:]) == {BULK_PAUSE_S}  # before the first one, the jobs were submitted
+    assert pauses == pytest.approx([BULK_STEP_JOBS / BULK_JOBS_PER_S] * len(pauses))
 
 
-def test_a_step_beside_other_work_has_a_longer_pause_unless_it_was_long() -> None:
-    assert bulk_runner.find_pause_s(0.003, has_others=False) == 0.002
-    assert bulk_runner.find_pause_s(0.003, has_others=True) == pytest.approx(0.007)
-    assert bulk_runner.find_pause_s(0.500, has_others=True) == 0.002
+def test_alone_steps_are_short_and_follow_each_other() -> None:
+    pace = BulkPace()
+    pace.stepped(1.0, own=50, committed=50)
+
+    assert pace.find_pause_s(1.003) == BULK_PAUSE_S
+    assert pace.find_jobs(9.0) == BULK_STEP_JOBS
+
+
+def test_beside_other_work_the_jobs_of_a_step_are_earned_by_time() -> None:
+    pace = BulkPace()
+    pace.stepped(1.0, own=50, committed=51)
+
+    assert pace.find_pause_s(1.003) == pytest.approx(0.007)
+    assert pace.find_jobs(1.010) == pytest.approx(50, abs=1)
+    assert pace.find_pause_s(1.030) == BULK_PAUSE_S
+    assert pace.find_jobs(1.032) == pytest.approx(160, abs=1)
+    assert pace.find_jobs(2.0) == BULK_STEP_JOBS_MAX
 
 
 async def test_operations_take_turns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +163,7 @@ async def test_operations_take_turns(path: Path, monkeypatch: pytest.MonkeyPatch
 async def test_the_next_server_continues_where_the_last_one_was_killed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_runner, "BULK_STEP_JOBS", 10)
+    monkeypatch.setattr(pacing, "BULK_STEP_JOBS", 10)
     async with running(path) as world:
         await submit(world, 300, delay_us=HOUR)
         operation = await begin(world, CANCEL, task="work")
