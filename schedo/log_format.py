@@ -15,7 +15,7 @@ import orjson
 
 LogFormat = Literal["text", "json"]
 # The debug messages of these libraries contain SQL values, requests and addresses.
-_LIBRARIES = ("aiosqlite", "asyncio", "concurrent", "httptools", "uvloop")
+_LIBRARIES = ("aiosqlite", "asyncio", "concurrent", "httptools", "uvicorn", "uvloop")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Awaitable
+
+from starlette.types import Receive, Scope, Send
 
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.web.asgi import Receive, Scope, Send
 from schedo.web.auth import AccessMiddleware
 from schedo.web.context import AppContext, Handler
 from schedo.web.endpoint import Endpoint
@@ -34,6 +34,7 @@ from schedo.web.handlers import (
     workers,
 )
 from schedo.web.settings import WebSettings
+from schedo.web.slim_imports import Route, Router
 
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
@@ -110,24 +111,21 @@ class WebApp:
 
     def __init__(self, engine: Engine, settings: WebSettings) -> None:
         self.context = AppContext(engine, settings)
-        self._fixed, self._patterns = _make_routes(self.context)
+        routes = _make_routes(self.context)
+        self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
+        self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
         self._guarded = AccessMiddleware(self._route, settings)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return self._guarded(scope, receive, send)
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        path: str = scope["path"]
+        """Look fixed paths up directly; the router would try one pattern after the other."""
+        fixed = self._fixed.get(scope["path"])
+        if fixed is None:
+            return self._router(scope, receive, send)
         scope["path_params"] = {}
-        endpoint = self._fixed.get(path)
-        if endpoint is not None:
-            return endpoint(scope, receive, send)
-        for pattern, endpoint in self._patterns:
-            found = pattern.fullmatch(path)
-            if found is not None:
-                scope["path_params"] = found.groupdict()
-                return endpoint(scope, receive, send)
-        raise NotFound(f"there is nothing at {path[:100]!a}")
+        return fixed(scope, receive, send)
 
     def use(self, settings: WebSettings) -> None:
         """Use these settings for the requests that follow."""
@@ -144,23 +142,14 @@ def build_app(engine: Engine, settings: WebSettings) -> WebApp:
     return WebApp(engine, settings)
 
 
-def _make_routes(
-    context: AppContext,
-) -> tuple[dict[str, Endpoint], list[tuple[re.Pattern[str], Endpoint]]]:
-    """Return the endpoints of the paths without parameters, and those with some, in order."""
+def _make_routes(context: AppContext) -> list[Route]:
     methods: dict[str, dict[str, tuple[Operation, Handler]]] = defaultdict(dict)
     for operation in OPERATIONS:
         methods[operation.path][operation.method] = (operation, HANDLERS[operation.name])
-    endpoints = {path: Endpoint(context, found) for path, found in methods.items()}
-    fixed = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
     # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
-    others = sorted(endpoints.keys() - fixed.keys(), key=lambda path: ("}:" not in path, path))
-    return fixed, [(_compile(path), endpoints[path]) for path in others]
+    paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
+    return [Route(path, Endpoint(context, methods[path])) for path in paths]
 
 
-def _compile(path: str) -> re.Pattern[str]:
-    """Return the pattern of a path such as /v1/jobs/{id}:cancel."""
-    texts = re.split(r"{([a-z]+)}", path)
-    for place, text in enumerate(texts):
-        texts[place] = f"(?P<{text}>[^/]+)" if place % 2 else re.escape(text)
-    return re.compile("".join(texts))
+async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound(f"there is nothing at {scope['path'][:100]!a}")

@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from schedo.errors import (
     BadRequest,
     CrossSite,
@@ -27,7 +29,6 @@ from schedo.errors import (
     Unavailable,
 )
 from schedo.protocol.operations import OPERATIONS
-from schedo.web.asgi import ASGIApp, Receive, Scope, Send
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle

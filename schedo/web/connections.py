@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from starlette.types import ASGIApp
+
 from schedo.engine.sharing import LoopShare
-from schedo.web.asgi import ASGIApp
 from schedo.web.bytes_in_flight import BytesInFlight
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import logging
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from schedo.web.asgi import ASGIApp
+from starlette.types import ASGIApp
+
 from schedo.web.auth import ClientGone
 from schedo.web.light_event import LightEvent
 

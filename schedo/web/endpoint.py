@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from starlette.types import Message, Receive, Scope, Send
+
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.errors import BadRequest, MethodNotAllowed, Overloaded, TooLarge, UnsupportedMedia
 from schedo.protocol.operation import LINES_TYPE, Operation
 from schedo.protocol.query import parse_query
 from schedo.protocol.schedules import EmptyRequest
-from schedo.web.asgi import Message, Receive, Scope, Send
 from schedo.web.auth import ClientGone
 from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler

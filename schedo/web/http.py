@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from msgspec import Struct
+from starlette.types import Scope, Send
 
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.engine.sharing import in_steps
@@ -18,7 +19,6 @@ from schedo.protocol.decode import decode_request
 from schedo.protocol.problems import PROBLEM_TYPE, problem_headers, render_problem
 from schedo.protocol.query import Values
 from schedo.protocol.reading import read_request
-from schedo.web.asgi import Scope, Send
 from schedo.web.bytes_in_flight import SENDING, Claim
 from schedo.web.permissions import TokenPermission
 

@@ -1,6 +1,8 @@
 """The HTTP server: listens, enforces deadlines, and shuts down without dropping a request.
 
-A connection is an object of our own class (docs/adr/0009), which calls the application by ASGI.
+uvicorn serves the application, with the class of its connections replaced by ours (its `http`
+setting, see docs/adr/0009). Its own main loop does not run: it would take over the signals, wake
+ten times a second and, at shutdown, close connections that were accepted but not yet read.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ import select
 import socket
 from collections.abc import Sequence
 from email.utils import formatdate
-from functools import partial
 
 from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
 from schedo.web.connection import Connection
 from schedo.web.connections import Connections
+from schedo.web.slim_imports import uvicorn
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
@@ -55,10 +57,9 @@ class HttpServer:
         self._app = self._state.app = app
         self._state.loop, self._state.share = loop, loop_share()
         self._state.in_flight = app.context.in_flight
-        self._listeners = [
-            await loop.create_server(partial(Connection, self._state), sock=sock, backlog=_BACKLOG)
-            for sock in sockets
-        ]
+        server = _make_server(app, self._state)
+        await server.startup(list(sockets))
+        self._listeners = server.servers
         self.sockets = sockets
         self._set_date()
         self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
@@ -110,8 +111,34 @@ class HttpServer:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
 
+def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
+    """Return a uvicorn server that uses our Connection class."""
+
+    def connect(**_: object) -> Connection:
+        return Connection(state)
+
+    config = uvicorn.Config(
+        app,
+        http=connect,  # type: ignore[arg-type]  # it is called, never used as a class
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        proxy_headers=False,  # clients could forge their address
+        backlog=_BACKLOG,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    return server
+
+
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of the host; raise OSError if one is not available."""
+    """Return a socket for each address of the host; raise OSError if one is not available.
+
+    uvicorn would end the process instead of raising.
+    """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     with contextlib.ExitStack() as opened:
