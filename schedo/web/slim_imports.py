@@ -1,8 +1,8 @@
-"""uvicorn and the router of starlette, without modules that they import and the server never uses.
+"""uvicorn and the router of Starlette, without modules that they import and the server never uses.
 
-uvicorn's supervisors import multiprocessing (1.1 MB), and starlette's form parsers import tempfile,
-shutil and the compression libraries (0.7 MB). An empty module takes the place of each, unless the
-program has imported the real one before. The server reads no forms, and it is one process.
+These modules would take 2 MB of each server: they start processes, parse forms and cookies, and
+run handlers in threads. A stand-in takes the place of each while the two are imported, unless the
+program has imported the real module before. Later imports get the real one.
 """
 
 from __future__ import annotations
@@ -10,18 +10,33 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-_UNUSED = {
-    "uvicorn.supervisors": ("Multiprocess", "ChangeReload"),
-    "starlette.formparsers": ("FormParser", "MultiPartException", "MultiPartParser"),
-}
+_UNUSED = (
+    "http.client",
+    "starlette._exception_handler",
+    "starlette.concurrency",
+    "starlette.formparsers",
+    "starlette.middleware.body_limit",
+    "starlette.requests",
+    "starlette.responses",
+    "starlette.websockets",
+    "uvicorn.supervisors",
+)
 
-for _name, _members in _UNUSED.items():
-    if _name not in sys.modules:
-        _empty = ModuleType(_name)
-        vars(_empty).update(dict.fromkeys(_members))
-        sys.modules[_name] = _empty
 
-import uvicorn  # noqa: E402  # after the empty modules are in place
-from starlette.routing import Route, Router  # noqa: E402
+class _StandIn(ModuleType):
+    """A module in which every name is None."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+_stand_ins = {name: _StandIn(name) for name in _UNUSED if name not in sys.modules}
+sys.modules.update(_stand_ins)
+try:
+    import uvicorn
+    from starlette.routing import Route, Router
+finally:
+    for _name in _stand_ins:
+        del sys.modules[_name]
 
 __all__ = ["Route", "Router", "uvicorn"]

@@ -27,7 +27,7 @@ HEAVY = {
     *("aiohttp", "alembic", "asyncpg", "cryptography", "fastapi", "grpc", "httpx", "httpx2"),
     *("jinja2", "nats", "opentelemetry", "prometheus_client", "psycopg", "pydantic", "rich"),
     *("sqlalchemy", "websockets", "yaml", "importlib.metadata", "multiprocessing"),
-    *("tempfile", "shutil", "bz2", "lzma"),
+    *("tempfile", "shutil", "bz2", "lzma", "http.client"),
     *("schedo.client.sync", "schedo.worker.process.pool"),
 }
 
