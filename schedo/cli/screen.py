@@ -55,6 +55,18 @@ def render_frame(
     return lines
 
 
+def fit_height(lines: list[str], height: int) -> list[str]:
+    """Return the first lines, without the headers of a table whose rows all lie below them."""
+    if len(lines) <= height:
+        return lines
+    kept = lines[:height]
+    if lines[height - 2 : height - 1] == [""]:
+        kept.pop()  # headers
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
+
+
 def mark_stale(
     lines: list[str], reason: str, age_s: float, *, width: int, is_coloured: bool = False
 ) -> list[str]:

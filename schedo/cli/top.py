@@ -18,7 +18,7 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.errors import explain
 from schedo.cli.numbers import FiniteRange
-from schedo.cli.screen import mark_stale, render_frame
+from schedo.cli.screen import fit_height, mark_stale, render_frame
 from schedo.cli.stats import (
     FAILING_MAX,
     SCHEDULES_MAX,
@@ -156,7 +156,7 @@ def _draw(figures: Figures, url: str, problem: SchedoError | None, age_s: float)
     lines = render_frame(figures, url, read_now(), width=width, is_coloured=is_coloured)
     if problem is not None:
         lines = mark_stale(lines, explain(problem), age_s, width=width, is_coloured=is_coloured)
-    frame = [make_printable(line) + _LINE_END for line in lines[: size.lines - 1]]
+    frame = [make_printable(line) + _LINE_END for line in fit_height(lines, size.lines - 1)]
     click.echo(_HOME + "\r\n".join(frame) + _SCREEN_END, nl=False, color=True)
 
 

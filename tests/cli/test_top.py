@@ -10,7 +10,7 @@ import click
 import pytest
 
 from schedo.cli.escapes import measure
-from schedo.cli.screen import mark_stale, render_frame
+from schedo.cli.screen import fit_height, mark_stale, render_frame
 from schedo.cli.stats import Figures, Lists, Reading, compute_figures, reading_at_start
 from schedo.client.messages import Record
 from schedo.client.metrics import parse_metrics
@@ -207,6 +207,15 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
 
     assert max(measure(click.unstyle(line)) for line in lines) <= width
     assert ("\x1b[33mpaused\x1b[0m" in "".join(lines)) == (width >= 40)
+
+
+@pytest.mark.parametrize(
+    ("height", "kept"), [(9, 7), (7, 7), (6, 6), (5, 3), (4, 3), (3, 3), (2, 2)]
+)
+def test_a_low_terminal_shows_no_headers_without_rows(height: int, kept: int) -> None:
+    lines = ["a", "b", "c", "", "NEXT FIRE", "nightly", "weekly"]
+
+    assert fit_height(lines, height) == lines[:kept]
 
 
 def test_stale_figures_are_marked_with_their_age() -> None:
