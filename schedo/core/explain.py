@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from schedo.core.instants import render_instant
 from schedo.core.job_table import JobTable
 from schedo.core.model import Job, Location, Pause, PauseScope, ReadyKey
 from schedo.core.pauses import describe_pause
@@ -109,10 +110,12 @@ _SUSPECT = "its last worker died with several jobs"
 
 
 _SENTENCES: dict[State, Callable[[Job], str]] = {
-    State.SCHEDULED: lambda job: "it is not due yet",
+    State.SCHEDULED: lambda job: f"it is not due before {render_instant(job.due_at)}",
     State.BLOCKED: lambda job: "an earlier run of its schedule is not finished",
     State.RUNNING: lambda job: f"attempt {job.attempt} is running on {job.worker}",
-    State.RETRYING: lambda job: f"attempt {job.attempt} failed; it waits for the next one",
+    State.RETRYING: lambda job: (
+        f"attempt {job.attempt} failed; the next one is due at {render_instant(job.due_at)}"
+    ),
     State.COMPLETED: lambda job: "it is completed",
     State.FAILED: lambda job: job.failure.message if job.failure is not None else "it has failed",
     State.CANCELLED: lambda job: "it was cancelled",

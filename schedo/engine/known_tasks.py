@@ -32,5 +32,9 @@ class KnownTasks:
 
     def describe_unknown(self, task: str, consequence: str = "") -> str:
         """Return in one sentence that the task is unknown, with a similar name if there is one."""
-        hint = suggest(task, self._names)
+        hint = self.suggest(task)
         return f"no application and no worker has a task {task!r}{consequence}{hint}"
+
+    def suggest(self, task: str) -> str:
+        """Return the hint at a similar task, or nothing if the task is known."""
+        return "" if task in self else suggest(task, self._names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schedo.core.instants import render_instant
 from schedo.core.leases import Blame, Lost
 from schedo.core.model import Failure, Job, JobSpec, Options, Queue
 from schedo.core.requirements import Requirements
@@ -19,12 +20,15 @@ def why(server: Server, job: Job) -> str:
 @pytest.mark.parametrize(
     ("job", "sentence"),
     [
-        (make_job(state=State.SCHEDULED), "it is not due yet"),
+        (
+            make_job(state=State.SCHEDULED, due_at=HOUR),
+            "it is not due before 1970-01-01T01:00:00.000000Z",
+        ),
         (make_job(state=State.BLOCKED), "an earlier run of its schedule is not finished"),
         (make_job(state=State.RUNNING, attempt=2, worker="w"), "attempt 2 is running on w"),
         (
-            make_job(state=State.RETRYING, attempt=1),
-            "attempt 1 failed; it waits for the next one",
+            make_job(state=State.RETRYING, attempt=1, due_at=HOUR),
+            "attempt 1 failed; the next one is due at 1970-01-01T01:00:00.000000Z",
         ),
         (make_job(state=State.COMPLETED), "it is completed"),
         (make_job(state=State.FAILED), "it has failed"),
@@ -70,7 +74,8 @@ def test_all_obstacles_are_named_and_the_permanent_ones_come_first() -> None:
     unoffered = "no worker offers task mail on queue q"
 
     assert server.scheduler.explain(server.job(queued.id)) == [unoffered, "queue q is paused"]
-    assert server.scheduler.explain(server.job(later.id)) == [unoffered, "it is not due yet"]
+    due = f"it is not due before {render_instant(later.due_at)}"
+    assert server.scheduler.explain(server.job(later.id)) == [unoffered, due]
 
 
 def test_a_paused_queue_whose_slots_are_taken_names_both() -> None:

@@ -148,6 +148,8 @@ async def respond_when_ended(
 async def explain_job(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
     reasons = context.engine.why(job)
+    if not job.is_final:  # of an unknown task, the first reason is that no worker offers it
+        reasons[0] += context.engine.tasks.suggest(job.task)
     response = WhyResponse(render_id(job.id), job.state, "; ".join(reasons), reasons)
     return Response(200, msgspec.json.encode(response))
 

@@ -50,6 +50,19 @@ async def test_a_submit_is_accepted_with_a_warning(world: World) -> None:
     assert "warnings" not in (await world.get(f"/v1/jobs/{unknown.json()['id']}")).json()
 
 
+async def test_why_names_a_similar_task(world: World) -> None:
+    unknown, known = [await world.post("/v1/jobs", job) for job in (JOB, {"task": "report"})]
+
+    answers = [
+        (await world.get(f"/v1/jobs/{job.json()['id']}/why")).json() for job in (unknown, known)
+    ]
+
+    assert [answer["why"] for answer in answers] == [
+        "no worker offers task reprot on queue default; did you mean report?",
+        "no worker offers task report on queue default",
+    ]
+
+
 async def test_an_unknown_event_job_is_warned_of(world: World) -> None:
     reply = await world.post("/v1/jobs", {"task": "report", "on_failure": "reprot"})
 
