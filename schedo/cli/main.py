@@ -47,6 +47,9 @@ COMMANDS = {
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
     "status": _Entry("schedo.cli.status:status", "Show the active server and its standbys."),
+    "summary": _Entry(
+        "schedo.cli.summary:summary", "Say in one sentence whether jobs start on time."
+    ),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
     "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),

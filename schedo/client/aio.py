@@ -8,11 +8,16 @@ async with AsyncClient("http://127.0.0.1:8080") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
-from schedo.client import expectation_operations, operations, schedule_operations
+from schedo.client import (
+    expectation_operations,
+    monitoring_operations,
+    operations,
+    schedule_operations,
+)
 from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation, AsyncTriggered
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
@@ -266,6 +271,21 @@ class AsyncClient:
     async def resume_queue(self, name: str) -> Record:
         """Resume a paused queue."""
         return await self.send(operations.resume_queue(name))
+
+    async def get_summary(self) -> Record:
+        """Return the verdict on the server, in one sentence, and its main figures."""
+        return await self.send(monitoring_operations.get_summary())
+
+    async def get_timeseries(
+        self,
+        window: str = "15m",
+        *,
+        names: Sequence[str] | None = None,
+        queue: str | None = None,
+        points: int | None = None,
+    ) -> Record:
+        """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
+        return await self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
     async def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""

@@ -8,11 +8,16 @@ with Client("http://127.0.0.1:8080") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO, Unpack
 
-from schedo.client import expectation_operations, operations, schedule_operations
+from schedo.client import (
+    expectation_operations,
+    monitoring_operations,
+    operations,
+    schedule_operations,
+)
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
 from schedo.client.operations import INVOKE_WAIT_S, JobFilters
 from schedo.client.options import (
@@ -262,6 +267,21 @@ class Client:
     def resume_queue(self, name: str) -> Record:
         """Resume a paused queue."""
         return self.send(operations.resume_queue(name))
+
+    def get_summary(self) -> Record:
+        """Return the verdict on the server, in one sentence, and its main figures."""
+        return self.send(monitoring_operations.get_summary())
+
+    def get_timeseries(
+        self,
+        window: str = "15m",
+        *,
+        names: Sequence[str] | None = None,
+        queue: str | None = None,
+        points: int | None = None,
+    ) -> Record:
+        """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
+        return self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
     def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""

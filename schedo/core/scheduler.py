@@ -10,7 +10,7 @@ must load (`take_loads`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -325,9 +325,9 @@ class Scheduler:
         """Return the limits of a queue, and how many of its jobs run."""
         return figures.read_queue(name, self._jobs)
 
-    def queue_names(self) -> list[str]:
-        """Return the names of the queues that are in memory: with limits, or with active jobs."""
-        return [state.queue.name for state in self._jobs.ready_queues.queue_states()]
+    def queue_names(self) -> Iterator[str]:
+        """Yield the names of the queues that are in memory: with limits, or with active jobs."""
+        return (state.queue.name for state in self._jobs.ready_queues.queue_states())
 
     def delays(self, now: int) -> figures.Delays:
         """Return what is due first, and for how long the backlogs have been due."""

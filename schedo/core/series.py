@@ -99,11 +99,13 @@ def _add(one: int, other: int) -> int:
 class Ring:
     """The rows of the last seconds or minutes, oldest first, and the sums of their counts."""
 
-    def __init__(self, length: int) -> None:
-        """length: for how many seconds or minutes a row is kept."""
+    def __init__(self, length: int, recent: int = 0) -> None:
+        """length: for how many seconds or minutes a row is kept; recent: how many have own sums."""
         self.length = length
         self._rows: deque[bytes] = deque()
         self.sums = [0] * SUMMED
+        self.recent_sums = [0] * SUMMED
+        self._recent, self._recent_rows = recent, 0
 
     def add(self, row: Row) -> Row:
         """Add a row and drop those that are too old; merge it with an earlier row of its number.
@@ -112,21 +114,29 @@ class Ring:
         it is in the ring now.
         """
         while self._rows and _number(self._rows[-1]) > row.number:
-            self._drop(self._rows.pop())
+            self._drop_newest()
         if self._rows and _number(self._rows[-1]) == row.number:
-            known = _unpack(self._rows.pop())
-            self._drop(_pack(known))
-            row = Row(row.number, merge(known.figures, row.figures))
+            row = Row(row.number, merge(self._drop_newest().figures, row.figures))
         self._rows.append(_pack(row))
-        for place, count in enumerate(row.counts):
-            self.sums[place] += count
+        _change(self.sums, row, 1)
+        _change(self.recent_sums, row, 1)
+        self._recent_rows += 1
+        while self._recent_rows and (
+            _number(oldest := self._rows[-self._recent_rows]) <= row.number - self._recent
+        ):
+            _change(self.recent_sums, _unpack(oldest), -1)
+            self._recent_rows -= 1
         while _number(self._rows[0]) <= row.number - self.length:
-            self._drop(self._rows.popleft())
+            _change(self.sums, _unpack(self._rows.popleft()), -1)
         return row
 
-    def _drop(self, row: bytes) -> None:
-        for place, count in enumerate(_unpack(row).counts):
-            self.sums[place] -= count
+    def _drop_newest(self) -> Row:
+        row = _unpack(self._rows.pop())
+        _change(self.sums, row, -1)
+        if self._recent_rows:
+            _change(self.recent_sums, row, -1)
+            self._recent_rows -= 1
+        return row
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -163,6 +173,11 @@ class Ring:
             if count % _ROWS_IN_A_STEP == 0:
                 yield
         return found
+
+
+def _change(sums: list[int], row: Row, sign: int) -> None:
+    for place, count in enumerate(row.counts):
+        sums[place] += sign * count
 
 
 def _number(row: bytes) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
+
 from schedo.core.commands import (
     AttachWorker,
     CloseWorker,
@@ -96,12 +98,16 @@ class WorkerCommands:
         """Return the status of one worker; raise NotFound."""
         return status(self._find(name), self._table.by_name.get(name), now)
 
-    def statuses(self, now: int) -> list[WorkerStatus]:
-        """Return the attached workers, then the disconnected ones that still have a session."""
+    def statuses(self, now: int, limit: int | None = None) -> list[WorkerStatus]:
+        """Return the attached workers, then the disconnected ones that still have a session.
+
+        limit: how many at most; None: all.
+        """
         sessions = self._table.by_name
-        away = [Worker(each.spec) for name, each in sessions.items() if name not in self._workers]
+        away = (Worker(each.spec) for name, each in sessions.items() if name not in self._workers)
         return [
-            status(worker, sessions.get(worker.spec.id), now) for worker in (*self._workers, *away)
+            status(worker, sessions.get(worker.spec.id), now)
+            for worker in islice(chain(self._workers, away), limit)
         ]
 
     def held_by(self, name: str) -> list[Lease]:

@@ -54,6 +54,7 @@ from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
 from schedo.engine.pausing import Pausing
 from schedo.engine.settling import Settling
+from schedo.engine.summary import Summary, read_summary
 from schedo.engine.waiters import wait_for_end
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
@@ -164,6 +165,10 @@ class Engine:
         epoch = self._loop.scheduler.epoch if self._loop.failure is None else 0
         behind = behind_us(self._scheduler, self.clock)
         return Health(not reasons, reasons, epoch, self._loop.monitor.lag_us, behind)
+
+    def summary(self, objective_us: int) -> Summary:
+        """Return the verdict and the main figures, from memory; the objective is for lateness."""
+        return read_summary(self._loop, self.series, objective_us)
 
     async def gauges(self) -> Gauges:
         """Return the engine's gauges for monitoring."""

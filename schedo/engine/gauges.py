@@ -67,17 +67,18 @@ async def list_queue_statuses(loop: EngineLoop, store: Store) -> Iterator[QueueS
     """Return the status of every queue with limits or unfinished jobs, by name; made one by one."""
     waiting = await count_waiting(loop, store)
     names = sorted(waiting.keys() | set(loop.scheduler.queue_names()))
-    return (_queue_status(loop, name, waiting) for name in names)
+    return (describe_queue(loop, name, waiting) for name in names)
 
 
 async def read_queue_status(loop: EngineLoop, store: Store, name: str) -> QueueStatus:
     """Return the status of a queue, also of one that has neither limits nor jobs."""
-    return _queue_status(loop, name, await count_waiting(loop, store))
+    return describe_queue(loop, name, await count_waiting(loop, store))
 
 
-def _queue_status(
+def describe_queue(
     loop: EngineLoop, name: str, waiting: Mapping[str, Mapping[State, int]]
 ) -> QueueStatus:
+    """Return the status of a queue; `waiting`: the numbers of waiting jobs of all queues."""
     by_state = {state.value: count for state, count in waiting.get(name, {}).items()}
     return QueueStatus(*loop.scheduler.queue(name), by_state, loop.clock.now())
 

@@ -39,6 +39,7 @@ from schedo.store.base import Store
 log = logging.getLogger("schedo.engine")
 
 SECONDS_KEPT = 900
+RECENT_SECONDS = 300
 MINUTES_KEPT = 1_440
 _SECONDS_IN_A_MINUTE = 60
 _ENDED = (State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED)  # as in COUNTS
@@ -61,13 +62,14 @@ class Recorder:
         self._loop = loop
         self._store = store
         self._metrics = loop.monitor.metrics
-        self.seconds, self.minutes = Ring(SECONDS_KEPT), Ring(MINUTES_KEPT)
+        self.seconds, self.minutes = Ring(SECONDS_KEPT, RECENT_SECONDS), Ring(MINUTES_KEPT)
         self.queues: list[str] = []  # those that are measured by name, and "other"; they stay
         self._before = [0] * SUMMED  # the counters at the end of the last second
         self._commits_before: Sequence[int] = self._metrics.commit_time.counts.copy()
         self._queues_before: dict[str, tuple[int, list[int]]] = {}  # at the end of the last minute
         self._minute: Row | None = None  # the part of the present minute that has passed
         self._is_loaded = False
+        self.store_bytes = 0  # as of the last minute
         self._saving: asyncio.Task[None] | None = None
         self._counting: asyncio.Task[None] | None = None
 
@@ -101,6 +103,7 @@ class Recorder:
         now = self._loop.clock.now()
         try:
             found = await self._store.load_minutes(now - DAY)
+            self.store_bytes = await self._store.size_bytes()
         except SchedoError as error:
             log.warning("the series of the last day cannot be read: %s", error)
             return
@@ -126,6 +129,7 @@ class Recorder:
     async def _save(self, row: Row) -> None:
         try:
             await self._store.save_minute(row.number * MINUTE, self._encode(row), DAY)
+            self.store_bytes = await self._store.size_bytes()
         except SchedoError as error:
             log.debug("a minute of the series was not saved: %s", error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedo.protocol import expectations, timeseries
+from schedo.protocol import expectations, summary, timeseries
 from schedo.protocol.cron import CronRequest, CronResponse
 from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
@@ -248,6 +248,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=("task_id",),
     ),
     *expectations.OPERATIONS,
+    *summary.OPERATIONS,
     *timeseries.OPERATIONS,
     Operation(
         "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}

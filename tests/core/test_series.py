@@ -57,6 +57,23 @@ def test_rows_that_are_too_old_leave_the_ring_and_its_sums() -> None:
     assert sum(last.lateness("submit")) == 0
 
 
+def test_the_most_recent_rows_have_sums_of_their_own() -> None:
+    ring = Ring(10, recent=2)
+    for number in (1, 2, 3):
+        ring.add(row(number, started=number))
+    assert ring.recent_sums[COUNTS.index("started")] == 2 + 3
+
+    ring.add(row(3, started=10))
+    assert ring.recent_sums[COUNTS.index("started")] == 2 + 13
+
+    ring.add(row(1, started=20))  # the clock was set back
+    assert ring.recent_sums[COUNTS.index("started")] == 21
+    assert ring.sums[COUNTS.index("started")] == 21
+
+    ring.add(row(9))
+    assert ring.recent_sums[COUNTS.index("started")] == 0
+
+
 def test_intervals_without_rows_are_gaps() -> None:
     ring = Ring(100)
     assert ring.last is None

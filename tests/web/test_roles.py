@@ -27,7 +27,8 @@ TABLE = {
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_workers get_worker list_operations get_operation
         list_schedules get_schedule list_decisions explain_cron list_queues
-        list_expectations get_expectation short_status get_metrics get_timeseries get_info
+        list_expectations get_expectation short_status get_metrics get_info
+        get_summary get_timeseries
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation

@@ -24,6 +24,13 @@ def read_process() -> list[Family]:
     return families
 
 
+def read_resident_bytes() -> int:
+    """Return the memory that the process has in use; 0 without /proc."""
+    with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
 def _read_stat() -> list[Family]:
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()

@@ -1,0 +1,61 @@
+"""`schedo summary`: whether jobs start on time, in one sentence, and the main figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.escapes import escape
+from schedo.cli.latency import render_us
+from schedo.cli.tables import has_colors, print_facts, print_json
+from schedo.client import monitoring_operations
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+_COLORS = {"ok": "green", "warning": "yellow", "critical": "red"}
+_KINDS = {"timer": "timed jobs", "submit": "due at once"}
+
+
+@click.command()
+@as_json
+@connected
+def summary(client: Client, is_json: bool) -> None:
+    """Show in one sentence whether jobs start on time, or what is wrong; and the main figures."""
+    found = client.send(monitoring_operations.get_summary())
+    if is_json:
+        print_json(found)
+        return
+    verdict = found["verdict"]
+    text = escape(verdict["text"])
+    click.echo(
+        click.style(text, fg=_COLORS.get(verdict["level"]), bold=True) if has_colors() else text
+    )
+    for other in verdict["others"]:
+        click.echo(escape(other))
+    click.echo()
+    print_facts(_list_facts(found))
+
+
+def _list_facts(found: Record) -> Iterator[tuple[str, str]]:
+    for kind, title in _KINDS.items():
+        yield title, _describe(found["lateness"][kind])
+    yield "5 minutes", _render(found["recent"], ("submitted", "started", "completed", "failed"))
+    yield "24 hours", _render(found["day"], ("submitted", "started", "completed", "failed"))
+    states = found["states"]
+    yield "jobs", "still counted" if states is None else _render(states, states)
+    yield "slots", f"{found['running']:,} of {found['slots']:,} busy"
+
+
+def _describe(lateness: Record) -> str:
+    day = lateness["day"]
+    p50, p99 = (
+        "-" if lateness[name] is None else render_us(lateness[name])
+        for name in ("p50_us", "p99_us")
+    )
+    return f"p50 {p50}   p99 {p99}   error budget of the day left {day['budget_left']:.0%}"
+
+
+def _render(counts: Mapping[str, int], names: Mapping[str, int] | tuple[str, ...]) -> str:
+    return "   ".join(f"{name} {counts.get(name, 0):,}" for name in names)

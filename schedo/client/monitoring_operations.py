@@ -1,0 +1,26 @@
+"""The calls of the HTTP API that show how a server is doing, as Operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedo.client.messages import Operation, Record
+from schedo.client.rest import get, read_record, render_query
+
+
+def get_summary() -> Operation[Record]:
+    """Return the verdict on the server and its main figures."""
+    return get("/v1/summary", read_record)
+
+
+def get_timeseries(
+    window: str, names: Sequence[str] | None, queue: str | None, points: int | None
+) -> Operation[Record]:
+    """Return figures over the last "15m" or "24h"."""
+    query = {
+        "window": window,
+        "names": None if names is None else ",".join(names),
+        "queue": queue,
+        "points": points,
+    }
+    return get(f"/v1/timeseries{render_query(query)}", read_record)

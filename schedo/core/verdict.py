@@ -1,0 +1,121 @@
+"""The verdict on a server: in one sentence, whether jobs start on time or what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from schedo.core.lateness import Budget
+from schedo.core.limits import MILLISECOND, SECOND
+
+Level = Literal["ok", "warning", "critical"]
+
+_STARTS = {"timer": "timed jobs", "submit": "jobs that were due at once"}
+
+
+class Situation(NamedTuple):
+    """What the verdict is about."""
+
+    reasons: Sequence[str]  # why jobs would not start on time, as sentences
+    pauses: str  # of the whole server; empty: there are none
+    objective_us: int
+    recent: Mapping[str, Budget]  # the starts of the last five minutes, by kind
+    unserved: Mapping[str, int]  # due jobs that no worker can run, by task
+    due: int  # jobs that are due and wait
+    slots: int
+    running: int
+    failed: int  # jobs that failed in the last 15 minutes
+
+
+class Verdict(NamedTuple):
+    """The sentence of the greatest weight, and the others in their order."""
+
+    level: Level
+    text: str
+    others: list[str]
+
+
+def judge(situation: Situation) -> Verdict:
+    """Return the verdict."""
+    late = _describe_late(situation)
+    problems = [
+        *_describe_readiness(situation),
+        *late,
+        *_describe_waiting(situation),
+        *_describe_failures(situation),
+    ]
+    text, *others = problems if late else [*problems, _describe_starts(situation)]
+    level: Level = "warning" if problems else "ok"
+    return Verdict("critical" if situation.reasons else level, text, others)
+
+
+def _describe_readiness(situation: Situation) -> list[str]:
+    found = []
+    if situation.reasons:
+        found.append(f"Jobs may not start on time: {'; '.join(situation.reasons)}.")
+    if situation.pauses:
+        found.append(f"The server is paused: {situation.pauses}.")
+    return found
+
+
+def _describe_late(situation: Situation) -> list[str]:
+    within = render_span(situation.objective_us)
+    return [
+        f"Jobs start late. Only {_percent(budget)} of the {budget.starts:,} {_STARTS[kind]} of the"
+        f" last 5 minutes started within {within}."
+        for kind, budget in situation.recent.items()
+        if not budget.is_met
+    ]
+
+
+def _describe_waiting(situation: Situation) -> list[str]:
+    found = [
+        f"{_jobs(count)} of the task {task} {_wait(count)} for a worker that can run it."
+        for task, count in situation.unserved.items()
+    ]
+    waiting = situation.due - sum(situation.unserved.values())
+    if waiting > 0 and 0 < situation.slots <= situation.running:
+        wait = f"{_jobs(waiting)} {_wait(waiting)}"
+        found.append(f"All {situation.slots:,} slots are busy, and {wait} for one.")
+    return found
+
+
+def _describe_failures(situation: Situation) -> list[str]:
+    if not situation.failed:
+        return []
+    jobs = "job" if situation.failed == 1 else "jobs"
+    return [f"{situation.failed:,} {jobs} failed in the last 15 minutes."]
+
+
+def _describe_starts(situation: Situation) -> str:
+    budgets = situation.recent.values()
+    budget = Budget(sum(b.starts for b in budgets), sum(b.within for b in budgets))
+    if not budget.starts:
+        return "Jobs start on time. None was due in the last 5 minutes."
+    within = f"within {render_span(situation.objective_us)}"
+    if budget.starts == 1:
+        return f"Jobs start on time. The only start of the last 5 minutes was {within}."
+    share = "All" if budget.within == budget.starts else f"{_percent(budget)} of the"
+    return (
+        f"Jobs start on time. {share} {budget.starts:,} starts of the last 5 minutes were {within}."
+    )
+
+
+def _percent(budget: Budget) -> str:
+    """Return the share of the starts within the objective, rounded down."""
+    return f"{10_000 * budget.within // budget.starts / 100:.2f} %"
+
+
+def _jobs(count: int) -> str:
+    return "1 due job" if count == 1 else f"{count:,} due jobs"
+
+
+def _wait(count: int) -> str:
+    return "waits" if count == 1 else "wait"
+
+
+def render_span(us: int) -> str:
+    """Return a bound of the histograms as a text such as "10 ms"."""
+    if us < MILLISECOND:
+        return f"{us} µs"
+    return f"{us // MILLISECOND} ms" if us < SECOND else f"{us // SECOND} s"

@@ -1,0 +1,53 @@
+"""`schedo summary`: the verdict and the main figures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer
+
+BUDGET = {"starts": 1_000, "within": 1_000, "share": 1.0, "budget_left": 0.75}
+
+
+def summary(**fields: Any) -> dict[str, Any]:
+    counts = {"submitted": 1_234, "started": 1_200, "completed": 1_190, "failed": 5}
+    lateness = {"p50_us": 230, "p99_us": None, "recent": BUDGET, "day": BUDGET}
+    found = {
+        "verdict": {"level": "warning", "text": "5 jobs failed.", "others": ["Jobs\x1b start."]},
+        "lateness": {"timer": lateness, "submit": lateness},
+        "recent": counts,
+        "day": {name: 10 * count for name, count in counts.items()},
+        "states": {"queued": 2, "running": 4},
+        "running": 4,
+        "slots": 20,
+    }
+    return {**found, **fields}
+
+
+def test_the_verdict_comes_first(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/summary", 200, summary())
+
+    lines = schedo("summary").stdout.splitlines()
+
+    assert lines[0] == "5 jobs failed."
+    assert "\x1b" not in lines[1]
+    text = " ".join(" ".join(lines).split())
+    assert "timed jobs p50 230µs p99 - error budget of the day left 75%" in text
+    assert "5 minutes submitted 1,234 started 1,200 completed 1,190 failed 5" in text
+    assert "24 hours submitted 12,340" in text
+    assert "jobs queued 2 running 4" in text
+    assert "slots 4 of 20 busy" in text
+
+
+def test_jobs_that_are_still_counted_are_no_number(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/summary", 200, summary(states=None))
+
+    assert "still counted" in schedo("summary").stdout
+
+
+def test_the_summary_is_printed_as_json(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/summary", 200, summary())
+
+    assert json.loads(schedo("summary", "--json").stdout) == summary()

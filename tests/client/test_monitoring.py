@@ -1,0 +1,44 @@
+"""The summary and the series with both clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo import AsyncClient, Client
+from tests.client.server import FakeServer
+
+SUMMARY = {"verdict": {"level": "ok"}}
+SERIES = {"window": "24h", "figures": {}}
+TARGETS = [
+    "/v1/summary",
+    "/v1/timeseries?window=15m",
+    "/v1/timeseries?window=24h&names=due%2Cstarted&queue=mail&points=24",
+]
+
+
+@pytest.fixture
+def monitored(server: FakeServer) -> FakeServer:
+    server.on("GET", "/v1/summary", 200, SUMMARY)
+    server.on("GET", "/v1/timeseries", 200, SERIES)
+    return server
+
+
+def test_the_summary_and_the_series_are_read(monitored: FakeServer) -> None:
+    with Client(monitored.url) as client:
+        assert client.get_summary() == SUMMARY
+        client.get_timeseries()
+        found = client.get_timeseries("24h", names=["due", "started"], queue="mail", points=24)
+
+    assert found == SERIES
+    assert [request.target for request in monitored.requests] == TARGETS
+
+
+async def test_the_summary_and_the_series_are_read_with_asyncio(monitored: FakeServer) -> None:
+    async with AsyncClient(monitored.url) as client:
+        assert await client.get_summary() == SUMMARY
+        await client.get_timeseries()
+        names = ["due", "started"]
+        found = await client.get_timeseries("24h", names=names, queue="mail", points=24)
+
+    assert found == SERIES
+    assert [request.target for request in monitored.requests] == TARGETS

@@ -1,0 +1,82 @@
+"""The verdict: what it says first, and how it says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.lateness import Budget
+from schedo.core.verdict import Situation, judge, render_span
+
+WELL = Situation(
+    reasons=(),
+    pauses="",
+    objective_us=10_000,
+    recent={"timer": Budget(4_000, 3_999), "submit": Budget(137, 137)},
+    unserved={},
+    due=0,
+    slots=16,
+    running=3,
+    failed=0,
+)
+ON_TIME = "Jobs start on time. 99.97 % of the 4,137 starts of the last 5 minutes were within 10 ms."
+
+
+def test_a_server_is_well_when_its_jobs_start_on_time() -> None:
+    assert judge(WELL) == ("ok", ON_TIME, [])
+
+
+def test_no_late_start_is_said_without_a_percentage() -> None:
+    all_within = WELL._replace(recent={"timer": Budget(12, 12)})
+    assert judge(all_within).text == (
+        "Jobs start on time. All 12 starts of the last 5 minutes were within 10 ms."
+    )
+    one = WELL._replace(recent={"timer": Budget(1, 1)})
+    assert judge(one).text == (
+        "Jobs start on time. The only start of the last 5 minutes was within 10 ms."
+    )
+    nothing = WELL._replace(recent={"timer": Budget(0, 0)})
+    assert judge(nothing).text == "Jobs start on time. None was due in the last 5 minutes."
+
+
+def test_what_is_wrong_comes_in_the_order_of_its_weight() -> None:
+    found = judge(
+        WELL._replace(
+            reasons=["the store has not answered for 6.0 s"],
+            pauses="starts",
+            recent={"timer": Budget(1_000, 930), "submit": Budget(5, 5)},
+            unserved={"train": 1, "resize": 1_200},
+            due=1_203,
+            running=16,
+            failed=1,
+        )
+    )
+
+    assert found.level == "critical"
+    assert [found.text, *found.others] == [
+        "Jobs may not start on time: the store has not answered for 6.0 s.",
+        "The server is paused: starts.",
+        "Jobs start late. Only 93.00 % of the 1,000 timed jobs of the last 5 minutes started"
+        " within 10 ms.",
+        "1 due job of the task train waits for a worker that can run it.",
+        "1,200 due jobs of the task resize wait for a worker that can run it.",
+        "All 16 slots are busy, and 2 due jobs wait for one.",
+        "1 job failed in the last 15 minutes.",
+    ]
+
+
+def test_failures_do_not_hide_that_jobs_start_on_time() -> None:
+    found = judge(WELL._replace(failed=5))
+
+    assert found == ("warning", "5 jobs failed in the last 15 minutes.", [ON_TIME])
+
+
+@pytest.mark.parametrize(("due", "slots", "running"), [(0, 2, 2), (9, 3, 2), (9, 0, 0)])
+def test_jobs_that_wait_are_a_problem_if_all_slots_are_busy(
+    due: int, slots: int, running: int
+) -> None:
+    assert judge(WELL._replace(due=due, slots=slots, running=running)).level == "ok"
+
+
+@pytest.mark.parametrize(("us", "text"), [(50, "50 µs"), (10_000, "10 ms"), (2_000_000, "2 s")])
+def test_the_objective_is_said_in_its_unit(us: int, text: str) -> None:
+    assert render_span(us) == text
