@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from schedo.core.changes import Changes
 from schedo.core.lateness import DURATION_BOUNDS_US, START_KINDS
@@ -88,6 +88,7 @@ class Metrics:
         self.ended = dict.fromkeys(sorted(FINAL), 0)  # the scheduler counts here
         self.unsuccessful = dict.fromkeys(_UNSUCCESSFUL, 0)  # attempts by outcome
         self.decisions = {decision.value: 0 for decision in Decision}
+        self.listeners: list[Callable[[Changes], None]] = []  # get the changes of each commit
 
     def name_queue(self, queue: str) -> str:
         """Return the name under which the queue is measured."""
@@ -153,3 +154,5 @@ class Metrics:
             self.unsuccessful[attempt.outcome] = self.unsuccessful.get(attempt.outcome, 0) + 1
         for decision in changes.decisions:
             self.decisions[decision.decision.value] += decision.count
+        for listen in self.listeners:
+            listen(changes)

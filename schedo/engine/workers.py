@@ -35,9 +35,12 @@ class Workers:
         """Return the status of one worker; raise NotFound."""
         return self._loop.scheduler.worker_status(name, self._loop.clock.now())
 
-    def list(self) -> list[WorkerStatus]:
-        """Return the attached workers, then the disconnected ones that still have a session."""
-        return self._loop.scheduler.worker_statuses(self._loop.clock.now())
+    def list(self, limit: int | None = None) -> list[WorkerStatus]:
+        """Return the attached workers, then the disconnected ones that still have a session.
+
+        limit: how many at most; None: all.
+        """
+        return self._loop.scheduler.worker_statuses(self._loop.clock.now(), limit)
 
     def has_suspects_for(self, spec: WorkerSpec) -> bool:
         """Whether poison suspects wait that a worker of this spec could run."""

@@ -140,6 +140,8 @@ PARAMETERS = _by_name(
         maximum=POINTS_MAX,
         default=POINTS_MAX,
     ),
+    _query("topics", "The topics, with commas between them; default all."),
+    _query("job", "Only changes of this job.", type="string", pattern=_ID_PATTERN),
     _query("names", "The names of the figures, with commas between them; default all."),
     _query("wait", "Wait this long for the job's end, at most 5m.", **_WAIT),
     _query("timeout", "How long to wait, at most 5m; default 30s.", **_WAIT),

@@ -48,6 +48,7 @@ class Operation(NamedTuple):
     is_large: bool = False  # its body may have the size of a batch
     needs_body: bool = False  # even though all fields are optional
     may_wait: bool = False  # the request may have a `wait`
+    is_stream: bool = False  # the response has no end; HEAD is refused
 
     @property
     def method(self) -> str:

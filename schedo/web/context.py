@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from schedo.core.built_in import may_run
 from schedo.core.limits import SECOND
@@ -20,6 +20,9 @@ from schedo.web.http import Request, Response
 from schedo.web.limiter import WeightedSemaphore
 from schedo.web.settings import WebSettings
 from schedo.web.tenure import NO_TAKEOVER, Tenure
+
+if TYPE_CHECKING:
+    from schedo.web.events import EventHub
 
 T = TypeVar("T")
 
@@ -57,6 +60,7 @@ class AppContext:
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
     tenure: Tenure = NO_TAKEOVER
+    events: EventHub | None = None  # made for the first stream
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
 
     def check_work(
@@ -195,6 +199,9 @@ class AppContext:
     def drain(self) -> None:
         """End all open polls and waits: the server shuts down."""
         self.draining.set()
+        if self.events is not None:
+            self.events.close()
+            self.events = None
         for leave in list(self.polls):
             leave()
 

@@ -33,7 +33,8 @@ class Endpoint:
     ) -> None:
         self._context = context
         self._methods = methods
-        names = set(methods) | ({"HEAD"} if "GET" in methods else set())
+        has_head = "GET" in methods and not methods["GET"][0].is_stream
+        names = set(methods) | ({"HEAD"} if has_head else set())
         self._allow = ", ".join(sorted(names))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +64,7 @@ class Endpoint:
         """Return the operation and its handler, if the request may have it."""
         method: str = scope["method"]
         found = self._methods.get("GET" if method == "HEAD" else method)
-        if found is None:
+        if found is None or (method == "HEAD" and found[0].is_stream):
             raise MethodNotAllowed(
                 f"{scope['path'][:100]!a} takes {self._allow}, not {method[:20]!a}", self._allow
             )

@@ -5,8 +5,9 @@ Smaller than Starlette's classes: a handler gets the whole body and responds in 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -89,6 +90,14 @@ class Request(NamedTuple):
         return b"link", f'<{self.path}?{urlencode(pairs)}>; rel="next"'.encode()
 
 
+class Pieces(Protocol):
+    """The parts of a body, such as an asynchronous generator; it is closed in any case."""
+
+    def __aiter__(self) -> AsyncIterator[bytes | memoryview]: ...
+
+    def aclose(self) -> Awaitable[None]: ...
+
+
 class Response(NamedTuple):
     """A whole response."""
 
@@ -96,7 +105,7 @@ class Response(NamedTuple):
     body: bytes
     headers: tuple[Header, ...] = ()
     content_type: bytes = JSON_TYPE
-    pieces: AsyncIterator[bytes] | None = None  # a body that is never in memory as a whole
+    pieces: Pieces | None = None  # a body that is never in memory as a whole
 
     def with_headers(self, *headers: Header) -> Response:
         """Return the same response with more headers."""
@@ -124,14 +133,15 @@ async def send_response(
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     last = response.body
     if claim is not None and (response.pieces is not None or len(last) > PIECE_BYTES):
-        pieces, last = response.pieces or _cut(response.body), b""
-        async for piece in pieces:
-            async with claim.moving(SENDING):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        last = b""
+        async with aclosing(response.pieces or _cut(response.body)) as pieces:
+            async for piece in pieces:
+                async with claim.moving(SENDING):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": last})
 
 
-async def _cut(body: bytes) -> AsyncIterator[memoryview]:
+async def _cut(body: bytes) -> AsyncGenerator[memoryview, None]:
     """Yield the body in pieces, without copies of them."""
     view = memoryview(body)
     for at in range(0, len(body), PIECE_BYTES):

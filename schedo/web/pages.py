@@ -7,7 +7,7 @@ between the pieces, and the next one is rendered when the client has received th
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -55,7 +55,7 @@ def _encode(item: Any) -> bytes:
     return msgspec.json.encode(item) if isinstance(item, msgspec.Struct) else orjson.dumps(item)
 
 
-async def _render_rest(begin: bytes, texts: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _render_rest(begin: bytes, texts: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
     piece, has_more = begin, True
     while has_more:
         yield piece

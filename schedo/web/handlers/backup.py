@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import BinaryIO
 
 from schedo.errors import Unavailable
@@ -35,7 +35,7 @@ async def create_backup(context: AppContext, request: Request) -> Response:
     return Response(200, b"", headers, content_type=SQLITE_TYPE.encode(), pieces=_read_pieces(file))
 
 
-async def _read_pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+async def _read_pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:
     with file:
         while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
             yield piece

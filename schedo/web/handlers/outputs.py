@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import Literal, Protocol
 
 import orjson
@@ -33,7 +33,7 @@ _PARTS: tuple[Literal["head"], Literal["tail"]] = ("head", "tail")
 
 async def render_outputs(
     source: OutputSource, job_id: int, sizes: Sequence[OutputSize]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield the page of a job's outputs as JSON; an output that was pruned meanwhile is empty."""
     yield b'{"items":['
     before = b""
@@ -85,7 +85,9 @@ class _Utf8Check:
         return not self._is_broken
 
 
-async def _encode(source: OutputSource, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
+async def _encode(
+    source: OutputSource, job_id: int, size: OutputSize
+) -> AsyncGenerator[bytes, None]:
     rest = b""
     async for part in read_output(source, job_id, size):
         data = rest + part
@@ -95,7 +97,9 @@ async def _encode(source: OutputSource, job_id: int, size: OutputSize) -> AsyncI
     yield base64.b64encode(rest)
 
 
-async def read_output(source: OutputSource, job_id: int, size: OutputSize) -> AsyncIterator[bytes]:
+async def read_output(
+    source: OutputSource, job_id: int, size: OutputSize
+) -> AsyncGenerator[bytes, None]:
     """Yield the kept bytes of a stream, with a line of text where bytes are missing."""
     for part in _PARTS:
         length = size.head if part == "head" else size.tail
