@@ -85,7 +85,7 @@ sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0]
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JOBS),--jobs $(JOBS))) $(ARGS)
 
-takeover: $(VENV)/.dev  ## kill servers under load, and check what clients and handlers saw [N=20] [SEED=0] [ARGS=--standby]
+takeover: $(VENV)/.dev  ## kill servers under load, and check what clients and handlers saw [N=20] [SEED=0] [ARGS="--failpoints"]
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.takeover --kills $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \

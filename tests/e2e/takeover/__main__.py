@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -23,7 +24,7 @@ def main() -> int:
         "--rate", type=int, default=500, help="new connections a second beside them"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the instants and of the clients")
-    parser.add_argument("--standby", action="store_true", help="a standby takes over")
+    parser.add_argument("--restart", action="store_true", help="no standby: a supervisor restarts")
     parser.add_argument("--failpoints", action="store_true", help="die at points of the code, too")
     parser.add_argument("--pause", type=float, default=1.0, help="longest pause between kills, s")
     parser.add_argument("--pace", type=float, default=0.05, help="mean pause of each client, s")
@@ -34,7 +35,7 @@ def main() -> int:
         kills=0 if given.upgrades else given.kills,
         upgrades=given.upgrades,
         seed=given.seed,
-        standby=given.standby,
+        standby=not given.restart,
         failpoints=given.failpoints,
         pause_s=given.pause,
         quiet_s=given.quiet,
@@ -60,9 +61,12 @@ def describe(outcome: Outcome) -> str:
         f" {log.unfinished} unfinished, errors {log.server_errors}"
     )
     lines += [f"  {count:8} {what}" for what, count in sorted(outcome.traffic.items())]
+    lines += [f"  {text}" for text in outcome.upgrades]
     lines += describe_times("kill to first fire", findings.first_fires_s)
     lines += describe_times("lateness of timers", findings.lateness_s)
-    lines.append(f"  RSS of the active {outcome.rss_mb:.0f} MB, load average {outcome.load:.1f}")
+    lines.append(
+        f"  RSS of the active {outcome.rss_mb:.0f} MB, load average {os.getloadavg()[0]:.1f}"
+    )
     lines += [f"  VIOLATION {text}" for text in findings.violations]
     return "\n".join(lines if findings.violations else [*lines, "  no violation"])
 

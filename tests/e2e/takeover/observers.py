@@ -117,7 +117,7 @@ class ChildObserver:
         secret = set(self._listening())
         seen = set()
         for server in servers:
-            for child in _descendants(server):
+            for child in set(_descendants(server)) - set(servers):  # an upgrade starts a server
                 self.children.add(child)
                 for target in _descriptors(child):
                     if target.startswith(str(self._store)) or target in secret:

@@ -49,8 +49,8 @@ class Outcome:
     findings: Findings
     log: ClientLog
     traffic: dict[str, int]
+    upgrades: list[str]
     rss_mb: float
-    load: float
     elapsed_s: float
 
 
@@ -83,7 +83,8 @@ async def run(directory: Path, plan: Plan) -> Outcome:
     observers.check(findings)
     _check_ends(findings, codes, counts)
     elapsed_s = time.monotonic() - began
-    return Outcome(plan, findings, clients.log, counts, rss_mb, os.getloadavg()[0], elapsed_s)
+    made = [upgrade.output.strip() for upgrade in getattr(servers, "upgrades", [])]
+    return Outcome(plan, findings, clients.log, counts, made, rss_mb, elapsed_s)
 
 
 def _make_servers(directory: Path, plan: Plan) -> Servers:
