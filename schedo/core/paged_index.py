@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schedo.core.limits import PAGE_ENTRIES_MAX, WINDOW_ENTRIES
+from schedo.core.limits import FIRST_PAGE_ENTRIES, PAGE_ENTRIES_MAX, WINDOW_ENTRIES
 from schedo.core.timers import Timers
 
 Pair = tuple[int, int]
@@ -136,7 +136,8 @@ class PagedIndex:
     @property
     def page_size(self) -> int:
         """The number of entries per page. It is small, because commits wait for the read."""
-        return min(self.size.capacity, PAGE_ENTRIES_MAX)
+        most = FIRST_PAGE_ENTRIES if self.horizon == START else PAGE_ENTRIES_MAX
+        return min(self.size.capacity, most)
 
     def needs_page(self) -> bool:
         """Whether the store has more entries, few are in memory, and no page is loading."""
