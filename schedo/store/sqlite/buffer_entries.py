@@ -152,12 +152,13 @@ def replay(connection: sqlite3.Connection) -> None:
     ((table,),) = connection.execute(_TABLES).fetchall()
     bodies = connection.execute(_ENTRIES.format(table)).fetchall()
     layout = _find_layout(connection, table, bodies)
+    merge = layout.merger()
     new: dict[int, Row] = {}
     known: dict[int, Row] = {}
     for entry, body in bodies:
         try:
             jobs = _read(body, layout, is_numbered=table == "journal")
-            merge_entry(new, known, jobs, layout.merger())
+            merge_entry(new, known, jobs, merge)
         except ValueError as error:  # msgspec's errors are ValueErrors too
             log.error("entry %d of the write buffer is unreadable and skipped: %s", entry, error)
     _drop_unkept(connection, layout, new, known)
