@@ -50,6 +50,9 @@ COMMANDS = {
     "summary": _Entry(
         "schedo.cli.summary:summary", "Say in one sentence whether jobs start on time."
     ),
+    "failures": _Entry(
+        "schedo.cli.failures:failures", "List what fails, in groups of the same task and error."
+    ),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
     "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),

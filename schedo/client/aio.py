@@ -287,6 +287,10 @@ class AsyncClient:
         """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
         return await self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
+    async def list_failures(self) -> Record:
+        """Return what has failed since the server started, in groups of the same task and error."""
+        return await self.send(monitoring_operations.list_failures())
+
     async def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""
         return await self.send(operations.list_workers())

@@ -13,6 +13,11 @@ def get_summary() -> Operation[Record]:
     return get("/v1/summary", read_record)
 
 
+def list_failures() -> Operation[Record]:
+    """Return the groups of failed attempts since the server started."""
+    return get("/v1/failures", read_record)
+
+
 def get_timeseries(
     window: str, names: Sequence[str] | None, queue: str | None, points: int | None
 ) -> Operation[Record]:

@@ -283,6 +283,10 @@ class Client:
         """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
         return self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
+    def list_failures(self) -> Record:
+        """Return what has failed since the server started, in groups of the same task and error."""
+        return self.send(monitoring_operations.list_failures())
+
     def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""
         return self.send(operations.list_workers())

@@ -101,7 +101,7 @@ class Engine:
         pausing = Pausing(self._loop)
         self.pause, self.resume, self.pauses = pausing.pause, pausing.resume, pausing.list
         self.flush, self.report = self._loop.flush, self._loop.report
-        self.note_progress = self._loop.note_progress
+        self.note_progress, self.failures = self._loop.note_progress, self._loop.notes.failures
         # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
         self.expect_end, self.dropped = self._loop.waiters.expect, self._loop.waiters.dropped
         self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from schedo.core.failure_groups import FailureGroups
 from schedo.core.scheduler import Scheduler
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failure_log import FailureLog
@@ -21,6 +22,7 @@ class TurnNotes:
         self._dispatcher = dispatcher
         self.progress = ProgressLog()
         self.failure_log = FailureLog()
+        self.failures = FailureGroups()
         self.decisions = Decisions()
 
     def take(self, scheduler: Scheduler, now: int) -> None:
@@ -40,3 +42,5 @@ class TurnNotes:
         for warning in warnings:
             log.warning("%s", warning)
         self.failure_log.note(failed, now)
+        for attempt in failed:
+            self.failures.note(attempt, now)
