@@ -21,7 +21,8 @@ _HEAD = b"HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @pytest.fixture
-async def served(world: World) -> AsyncIterator[Served]:
+async def served(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    monkeypatch.setattr(events, "FRAME_S", 3_600.0)  # only the test renders
     server = HttpServer()
     port = await server.start(world.app, "127.0.0.1", 0)
     yield world, server, port
@@ -145,10 +146,9 @@ async def test_streams_end_at_the_drain(served: Served, subscribe: Subscriber) -
 
 
 async def test_hundreds_of_readers_that_never_read_harm_no_other(
-    served: Served, subscribe: Subscriber, monkeypatch: pytest.MonkeyPatch
+    served: Served, subscribe: Subscriber
 ) -> None:
     world, server, port = served
-    monkeypatch.setattr(events, "FRAME_S", 3_600.0)  # only this test renders
     sockets = [await _connect_deaf(port) for _ in range(READERS)]
     async with asyncio.timeout(30):
         while (hub := world.app.context.events) is None or hub.streams < STREAMS_MAX:

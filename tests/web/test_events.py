@@ -36,7 +36,8 @@ def parse(text: bytes) -> list[Event]:
 
 
 @pytest.fixture
-async def hub(world: World) -> AsyncIterator[EventHub]:
+async def hub(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EventHub]:
+    monkeypatch.setattr(events, "FRAME_S", 3_600.0)  # only the test renders
     hub = EventHub(world.engine, lambda: {"n": 1})
     yield hub
     hub.close()
@@ -311,6 +312,7 @@ async def test_the_hub_stops_some_time_after_the_last_stream(
 
 async def test_a_quiet_stream_has_comments(hub: EventHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "COMMENT_S", 0.0)
+    hub.render(with_tick=True)
     stream = hub.open({"queues"}, None)
     assert await anext(stream) == RETRY
 
