@@ -12,6 +12,7 @@ import click
 from schedo.cli.argv import ArgvCommand, read_command
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
+from schedo.cli.fires import fires
 from schedo.cli.job_options import expect_options, given, shared_options
 from schedo.cli.job_text import describe_effect, describe_schedule, render_fact
 from schedo.cli.json_text import parse_json
@@ -41,6 +42,9 @@ _READ_ONLY = {*ScheduleResponse.__struct_fields__, "decisions"} - {
 @click.group()
 def schedules() -> None:
     """List and change schedules."""
+
+
+schedules.add_command(fires)
 
 
 @schedules.command("ls")

@@ -252,6 +252,12 @@ class AsyncClient:
             AsyncJobHandle(self, job) if job else None, triggered.get("blocking_job")
         )
 
+    async def list_schedule_fires(
+        self, name: str, *, start: Instant | None = None, end: Instant | None = None
+    ) -> Record:
+        """Return when the schedule fires: by default in the next 24 hours."""
+        return await self.send(schedule_operations.list_fires(name, start, end))
+
     async def beat(self, expectation: str) -> Record:
         """Note that the work of a named expectation has been done; return the expectation."""
         return await self.send(expectation_operations.beat(expectation))

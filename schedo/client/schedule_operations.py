@@ -69,6 +69,11 @@ def list_decisions(name: str) -> Operation[list[Record]]:
     return get(f"{_schedule(name)}/decisions", read_items)
 
 
+def list_fires(name: str, start: Instant | None, end: Instant | None) -> Operation[Record]:
+    """Return when the schedule fires from an instant to another one."""
+    return get(f"{_schedule(name)}/fires{render_query({'from': start, 'to': end})}", read_record)
+
+
 def delete_schedule(name: str) -> Operation[None]:
     """Delete the schedule; its jobs stay. It is not repeatable: a second request gets a 404."""
     return Operation("DELETE", _schedule(name), read_nothing)

@@ -248,6 +248,12 @@ class Client:
         job = triggered.get("job")
         return Triggered(SyncJobHandle(self, job) if job else None, triggered.get("blocking_job"))
 
+    def list_schedule_fires(
+        self, name: str, *, start: Instant | None = None, end: Instant | None = None
+    ) -> Record:
+        """Return when the schedule fires: by default in the next 24 hours."""
+        return self.send(schedule_operations.list_fires(name, start, end))
+
     def beat(self, expectation: str) -> Record:
         """Note that the work of a named expectation has been done; return the expectation."""
         return self.send(expectation_operations.beat(expectation))

@@ -58,6 +58,7 @@ EXPECTATIONS_MAX = 1_000
 EARLY_RUNS_KEPT = 100  # completed runs after an instant that still waits for its own
 QUEUE_CONCURRENCY_MAX = 100_000
 FIRES_SHOWN = 5
+FIRES_LISTED_MAX = 500  # of a range of time
 
 # A schedule that fires again within this time stays in memory.
 FREQUENT_US = 10 * SECOND

@@ -69,7 +69,13 @@ def jitter_for(schedule_id: int, scheduled_for: int, rule: Rule) -> int:
     """
     if rule.jitter_us == 0:
         return 0
-    following = next_after(rule, scheduled_for)
+    return jitter_before(schedule_id, scheduled_for, rule, next_after(rule, scheduled_for))
+
+
+def jitter_before(schedule_id: int, scheduled_for: int, rule: Rule, following: int | None) -> int:
+    """Return what jitter_for does; following: the next instant of the rule."""
+    if rule.jitter_us == 0:
+        return 0
     room = rule.jitter_us + 1
     if following is not None:
         room = min(room, following - scheduled_for)

@@ -140,6 +140,8 @@ PARAMETERS = _by_name(
         maximum=POINTS_MAX,
         default=POINTS_MAX,
     ),
+    _query("from", "The first instant; default now.", type="string", **INSTANT_SCHEMA),
+    _query("to", "The last instant; default a day later.", type="string", **INSTANT_SCHEMA),
     _query("topics", "The topics, with commas between them; default all."),
     _query("job", "Only changes of this job.", type="string", pattern=_ID_PATTERN),
     _query("names", "The names of the figures, with commas between them; default all."),

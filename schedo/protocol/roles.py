@@ -23,7 +23,8 @@ _OPERATIONS: dict[Role | None, str] = {
         list_schedules get_schedule list_decisions list_expectations get_expectation
         explain_cron list_queues
         list_workers get_worker list_operations get_operation
-        get_metrics get_summary get_timeseries get_events list_failures get_info short_status
+        get_metrics get_info short_status
+        get_summary get_timeseries get_events list_failures list_schedule_fires
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job
