@@ -214,3 +214,13 @@ def test_a_declaration_that_its_check_refuses_changes_nothing() -> None:
     assert [type(each) for each in refusals] == [Forbidden]
     [kept] = declare(server, make_schedule_spec(name="a"), removed=("new",))
     assert kept.effect is PutEffect.UNCHANGED
+
+
+def test_a_declaration_that_its_check_accepts_is_carried_out() -> None:
+    server = Server()
+    declare(server, make_schedule_spec(name="old"))
+
+    specs = [make_schedule_spec(name="new")]
+    done = send(server, DeclareSchedules(CODE, specs, ["old"], check=lambda verb, schedule: None))
+
+    assert effects(done) == [PutEffect.CREATED, PutEffect.REMOVED]
