@@ -66,7 +66,7 @@ BOUNDED_ROWS_MAX = 1_024
 # With more than this part of the rows, those of ended jobs are flushed after each commit. So a fast
 # stream writes them while it runs, and a close has little left to do.
 ENDED_PART = 4
-# The rows of one flush: it takes a few milliseconds, and commits wait meanwhile.
+# The rows of one flush: it takes a millisecond or two, and commits wait meanwhile.
 FLUSH_ROWS = 250
 # A job that has not ended is flushed after this number of calls of flush_old.
 PERIODS_MAX = 10
@@ -249,10 +249,11 @@ class WriteBuffer:
         return most
 
     def flush_ended(self, connection: sqlite3.Connection) -> None:
-        """Write some of the oldest entries, as far as their jobs have ended."""
+        """Write oldest entries whose jobs have ended, few of them behind a small commit."""
         with self._guarded(connection):
             new, known = iter(self._new.values()), iter(self._known.values())
-            oldest = islice(self._entries, self._oldest(2 * FLUSH_ROWS))
+            rows = min(max(FLUSH_ROWS, 2 * self._newest_rows), 2 * FLUSH_ROWS)
+            oldest = islice(self._entries, self._oldest(rows))
             ended = takewhile(lambda entry: have_ended(entry, new, known), oldest)
             self._flush(connection, sum(1 for _ in ended))
 
@@ -268,13 +269,15 @@ class WriteBuffer:
         If it was made shorter, some of them, and more jobs than the newest entry has added.
         """
         with self._guarded(connection):
-            step = 4 * FLUSH_ROWS + sum(
-                each.new + each.known for each in islice(reversed(self._entries), 1)
-            )
+            step = 4 * FLUSH_ROWS + self._newest_rows
             count = min(self._count - self.rows_max + FLUSH_ROWS, step)
             size = self._size - BUFFERED_BYTES_MAX // 2
             waiting = self._waiting - WAITING_ROWS_MAX // 2
             self._flush(connection, self._oldest(count, size, waiting))
+
+    @property
+    def _newest_rows(self) -> int:
+        return sum(each.new + each.known for each in islice(reversed(self._entries), 1))
 
     def _oldest(self, count: int, size: int = 0, waiting: int = 0) -> int:
         """Return how many of the oldest entries to write, to flush this many jobs and bytes."""

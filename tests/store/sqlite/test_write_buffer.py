@@ -255,6 +255,21 @@ async def test_many_ended_jobs_are_flushed_before_a_period_ends(store: SqliteSto
     }
 
 
+@pytest.mark.parametrize(("last", "flushed"), [(1, 4), (3, 6), (9, 8)])
+async def test_small_commits_wait_for_small_flushes_only(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, last: int, flushed: int
+) -> None:
+    monkeypatch.setattr(write_buffer, "FLUSH_ROWS", 4)
+    for number in range(1, 13):
+        await put(store, ended(make_job(id=number)))
+    await put(store, *(ended(make_job(id=number)) for number in range(13, 13 + last)))
+
+    assert store._writer is not None
+    await store._writer.run(store._buffer.flush_ended)
+
+    assert len(await in_table(store)) == flushed
+
+
 def timer_of(store: SqliteStore) -> asyncio.TimerHandle | None:
     return store._flush_timer
 
