@@ -1,4 +1,4 @@
-"""`schedo apply`: makes the schedules and queues of a server those that files declare."""
+"""`schedo apply`: makes schedules, expectations and queues those that files declare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.declaration_files import DeclarationFile, read_declaration
+from schedo.cli.declaration_files import KINDS, DeclarationFile, read_declaration
 from schedo.cli.escapes import escape
 from schedo.cli.tables import print_json, print_text
 from schedo.cli.toml_text import render_key
@@ -34,17 +34,19 @@ _WORDS = {"unchanged": "up to date"}
     "--prune",
     "is_pruning",
     is_flag=True,
-    help="Delete schedules that an earlier apply of FILE put and that are no longer in it.",
+    help="Delete schedules and expectations that an earlier apply of FILE put and that are no"
+    " longer in it.",
 )
 @as_json
 @connected
 def apply(
     client: Client, paths: tuple[str, ...], is_diff: bool, is_pruning: bool, is_json: bool
 ) -> None:
-    """Create and change schedules, and set queues, as each FILE says (TOML or JSON; - is stdin).
+    """Create and change schedules and named expectations, and set queues, as each FILE says.
 
-    All files are checked before the first change. The schedules of a file change in one commit, or
-    none of them does. They then belong to the file: its `owner`, by default its absolute path.
+    A FILE is TOML or JSON; - is stdin. All files are checked before the first change. The schedules
+    of a file change in one commit, or none of them does; so do its expectations, before. They then
+    belong to the file: its `owner`, by default its absolute path.
     `schedo export` writes such a file.
     """
     files = [read_declaration(path) for path in paths]
@@ -62,10 +64,10 @@ def apply(
 
 
 def _check_names(files: Sequence[DeclarationFile]) -> None:
-    """Raise Invalid if two files declare the same schedule or queue, or have one owner."""
+    """Raise Invalid if two files declare something with the same name, or have one owner."""
     seen: dict[tuple[str, str], str] = {}
     for file in files:
-        names = [("schedules", n) for n in file.schedules] + [("queues", n) for n in file.queues]
+        names = [(kind, name) for kind in KINDS for name in file.entries(kind)]
         for kind, name in [*names, ("owner", file.owner)]:
             other = seen.setdefault((kind, name), file.path)
             if other is not file.path:
@@ -80,9 +82,9 @@ def _declare(client: Client, file: DeclarationFile, **options: bool) -> Record:
 
 
 def _entries(result: Record) -> Iterator[tuple[str, Record]]:
-    """Yield the kind and the result of each schedule and queue."""
-    yield from (("schedule", each) for each in result["schedules"])
-    yield from (("queue", each) for each in result["queues"])
+    """Yield the kind and the result of each entry."""
+    for kind in KINDS:
+        yield from ((kind.removesuffix("s"), each) for each in result[kind])
 
 
 def _count(result: Record) -> Counter[str]:
@@ -109,8 +111,9 @@ def _report(file: DeclarationFile, result: Record, *, is_diff: bool) -> None:
         for effect, number in _count(result).items()
     )
     print_text(escape(f"{file.path}: {counts or 'nothing is declared'}"))
-    if result["undeclared"]:
-        names = ", ".join(result["undeclared"])
+    undeclared = [*result["undeclared"], *result["undeclared_expectations"]]
+    if undeclared:
+        names = ", ".join(undeclared)
         click.echo(
             f"schedo: no longer in {escape(file.path)}, but still on the server: {escape(names)};"
             " --prune deletes them",

@@ -1,6 +1,7 @@
-"""The files of `schedo apply` and `schedo export`: schedules and queues as TOML or JSON.
+"""The files of `schedo apply` and `schedo export`, as TOML or JSON.
 
-A file has the keys `owner`, `schedules` and `queues`; the last two hold an entry by name.
+A file has the keys `owner`, `schedules`, `queues` and `expectations`; the last three hold an entry
+by name.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from schedo.client.messages import Record
+from schedo.core.expectations import ExpectationSpec
 from schedo.core.model import ScheduleSpec
 from schedo.core.retry import PRESETS
 from schedo.core.strict_json import DEPTH_MAX, decode_strictly, too_deep
 from schedo.errors import Invalid, Problem
 from schedo.protocol.decode import decode_checked
+from schedo.protocol.expectations import ExpectationRequest
 from schedo.protocol.retries import RetryResponse
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.suggestions import suggest
 
-_KINDS = ("schedules", "queues")
-_KEYS = ("owner", *_KINDS)
+KINDS = ("schedules", "queues", "expectations")
+_KEYS = ("owner", *KINDS)
 # An export begins each schedule with its rule and its task.
 _FIRST_FIELDS = ("cron", "every", "at", "tz", "task", "payload")
 _WITH_DEFAULTS = ("retry", "dst")  # objects whose members may be left out
@@ -35,21 +38,26 @@ _BYTES_MAX = 8_388_608
 
 
 class DeclarationFile(NamedTuple):
-    """The content of one file; schedules, queues: the fields of each entry by its name."""
+    """The content of one file: the fields of each entry by its name."""
 
     path: str
     owner: str
     schedules: Mapping[str, Record]
     queues: Mapping[str, Record]
+    expectations: Mapping[str, Record]
+
+    def entries(self, kind: str) -> Mapping[str, Record]:
+        """Return the entries of one of KINDS."""
+        entries: Mapping[str, Record] = getattr(self, kind)
+        return entries
 
     def render(self, **options: bool) -> Record:
         """Return the request that declares it."""
-        return {
-            "owner": self.owner,
-            "schedules": [{"name": name, **entry} for name, entry in self.schedules.items()],
-            "queues": [{"name": name, **entry} for name, entry in self.queues.items()],
-            **options,
+        entries = {
+            kind: [{"name": name, **entry} for name, entry in self.entries(kind).items()]
+            for kind in KINDS
         }
+        return {"owner": self.owner, **entries, **options}
 
     def locate(self, error: Invalid) -> Invalid:
         """Return the server's error about the request with the places in this file."""
@@ -61,9 +69,9 @@ class DeclarationFile(NamedTuple):
     def _find_place(self, pointer: str) -> str:
         kind, _, rest = pointer.removeprefix("/").partition("/")
         number, _, field = rest.partition("/")
-        if kind not in _KINDS or not number.isdecimal():
+        if kind not in KINDS or not number.isdecimal():
             return pointer.removeprefix("/").replace("/", ".")
-        name = [*getattr(self, kind)][int(number)]
+        name = [*self.entries(kind)][int(number)]
         return ".".join(filter(None, (kind, name, field.replace("/", "."))))
 
 
@@ -88,7 +96,7 @@ def read_declaration(path: str) -> DeclarationFile:
         owner = f"file:{os.path.abspath(path)}"
     if not isinstance(owner, str) or not owner.startswith("file:"):
         raise _fail(path, Problem("owner", 'it must be a text "file:NAME"'))
-    return DeclarationFile(path, owner, *(_read_entries(path, document, kind) for kind in _KINDS))
+    return DeclarationFile(path, owner, *(_read_entries(path, document, kind) for kind in KINDS))
 
 
 def _read(path: str) -> bytes:
@@ -164,6 +172,18 @@ def export_schedule(schedule: Record) -> Record:
     return fields
 
 
+def export_expectation(expectation: Record) -> Record:
+    """Return the fields of a declaration of the named expectation, without the defaults."""
+    names = dict.fromkeys((*_FIRST_FIELDS, *ExpectationRequest.__struct_fields__))
+    fields = {name: expectation[name] for name in names if name in expectation}
+    spec = _read_spec(expectation["name"], fields, ExpectationRequest)
+    if spec is None:
+        raise Invalid(f"expectation {expectation['name']} cannot be exported by this version")
+    without_zone = {name: value for name, value in fields.items() if name != "tz"}
+    is_same = _read_spec(expectation["name"], without_zone, ExpectationRequest) == spec
+    return without_zone if is_same else fields
+
+
 def _find_preset(retry: Any) -> Any:
     """Return the name of the preset that is this policy, if there is one: only that can be sent."""
     for name, preset in PRESETS.items():
@@ -183,9 +203,13 @@ def _drop_defaults(schedule: str, fields: Record, name: str) -> Record:
     return value
 
 
-def _read_spec(name: str, fields: Record) -> ScheduleSpec | None:
+def _read_spec(
+    name: str,
+    fields: Record,
+    kind: type[ScheduleRequest] | type[ExpectationRequest] = ScheduleRequest,
+) -> ScheduleSpec | ExpectationSpec | None:
     try:
-        return decode_checked(json.dumps(fields).encode(), ScheduleRequest).to_spec(name)
+        return decode_checked(json.dumps(fields).encode(), kind).to_spec(name)
     except Invalid:
         return None
 

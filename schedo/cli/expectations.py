@@ -80,6 +80,8 @@ def put(client: Client, name: str, is_json: bool, **options: Any) -> None:
     if options["within"] is None:
         raise click.UsageError("give --within: how late a beat may come")
     record = client.send(operations.put_expectation(name, given(options, *options)))
+    for warning in record.get("warnings", []):
+        click.echo(f"schedo: warning: {escape(warning)}", err=True)
     effect = record.get("effect", "stored")
     _announce(record, "up to date" if effect == "unchanged" else effect, is_json=is_json)
 

@@ -1,4 +1,4 @@
-"""`schedo export`: writes schedules and the settings of queues as a file for `schedo apply`."""
+"""`schedo export`: writes schedules, expectations and queues as a file for `schedo apply`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.declaration_files import export_schedule, name_owner
+from schedo.cli.declaration_files import (
+    KINDS,
+    export_expectation,
+    export_schedule,
+    name_owner,
+)
 from schedo.cli.errors import Failure
 from schedo.cli.escapes import escape
 from schedo.cli.new_file import new_file
 from schedo.cli.toml_text import NotInTomlError, render_toml
+from schedo.client import expectation_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.model import Queue
@@ -29,18 +35,22 @@ _DEFAULTS = show_queue(Queue(""))
 @as_json
 @connected
 def export(client: Client, path: str | None, is_forced: bool, is_json: bool) -> None:
-    """Write schedules and the settings of queues to FILE, or to stdout, for `schedo apply`.
+    """Write schedules, named expectations and the settings of queues, for `schedo apply`.
+
+    They go to FILE, or to stdout.
 
     The form is TOML; for a name that ends in .json, or with --json, it is JSON. Schedules that the
     code of an application declares are left out: the code itself is their file.
     """
     schedules = list(client.list_schedules())
     kept = [each for each in schedules if not each["owner"].startswith("code:")]
-    owners = _find_owners(kept)
+    expectations = client.send(expectation_operations.list_expectations())
+    owners = _find_owners([*kept, *expectations])
     document = {
         "owner": owners[0] if len(owners) == 1 else name_owner(path),
         "schedules": {each["name"]: export_schedule(each) for each in kept},
         "queues": dict(filter(None, map(_export_queue, client.list_queues()))),
+        "expectations": {each["name"]: export_expectation(each) for each in expectations},
     }
     text = _render(document, is_json=is_json or bool(path and path.endswith(".json")))
     if path is None:
@@ -51,9 +61,9 @@ def export(client: Client, path: str | None, is_forced: bool, is_json: bool) -> 
     _report(document, path, [each for each in schedules if each not in kept])
 
 
-def _find_owners(schedules: Sequence[Record]) -> list[str]:
-    """Return the files that declare the schedules, so that an export keeps the owner of one."""
-    return sorted({each["owner"] for each in schedules if each["owner"].startswith("file:")})
+def _find_owners(records: Sequence[Record]) -> list[str]:
+    """Return the files that declare the records, so that an export keeps the owner of one."""
+    return sorted({each["owner"] for each in records if each["owner"].startswith("file:")})
 
 
 def _export_queue(queue: Record) -> tuple[str, Record] | None:
@@ -73,7 +83,7 @@ def _render(document: dict[str, Any], *, is_json: bool) -> str:
 
 def _report(document: dict[str, Any], path: str | None, declared: Sequence[Record]) -> None:
     if path is not None:
-        found = ((noun, len(document[f"{noun}s"])) for noun in ("schedule", "queue"))
+        found = ((kind.removesuffix("s"), len(document[kind])) for kind in KINDS)
         counts = (f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in found)
         click.echo(f"{escape(path)}: {', '.join(counts)}", err=True)
     if declared:

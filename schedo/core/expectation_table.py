@@ -7,6 +7,7 @@ event job and the completed run are in the same commit: none of them is lost or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from schedo.core.commands import Command, PutEffect
 from schedo.core.event_jobs import Facts
@@ -17,7 +18,15 @@ from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.limits import EXPECTATIONS_MAX, SECOND, TURN_FIRES_MAX
 from schedo.core.loads import Appliers, Loaded
-from schedo.core.model import Decision, DecisionRecord, Job, Schedule, ScheduleSpec, Trigger
+from schedo.core.model import (
+    BY_HAND,
+    Decision,
+    DecisionRecord,
+    Job,
+    Schedule,
+    ScheduleSpec,
+    Trigger,
+)
 from schedo.core.states import State
 from schedo.core.timers import Timers, earliest
 from schedo.errors import Conflict, NotFound
@@ -29,6 +38,25 @@ class PutExpectation(Command[tuple[Expectation, PutEffect]], frozen=True):
     """Create a named expectation or change it to the spec."""
 
     spec: ExpectationSpec
+
+
+class DeclaredExpectation(NamedTuple):
+    """What a declaration did to a named expectation; before: a copy of the earlier record."""
+
+    effect: PutEffect
+    expectation: Expectation
+    before: Expectation | None
+
+
+class DeclareExpectations(Command[list[DeclaredExpectation]], frozen=True):
+    """Put the named expectations that an owner declares, and delete some that it owned.
+
+    removed: names; those of another owner stay. Raises Conflict.
+    """
+
+    owner: str
+    specs: Sequence[ExpectationSpec]
+    removed: Sequence[str] = ()
 
 
 class DeleteExpectation(Command[None], frozen=True):
@@ -59,6 +87,7 @@ class Expectations:
         self.find = self._by_id.get
         self.appliers: Appliers = {
             PutExpectation: self._put,
+            DeclareExpectations: self._declare,
             DeleteExpectation: self._delete,
             Beat: self._beat,
         }
@@ -168,27 +197,57 @@ class Expectations:
         self, command: PutExpectation, now: int, loaded: Loaded
     ) -> tuple[Expectation, PutEffect]:
         spec = command.spec
-        known = self._by_id.get(self._named.get(spec.name, 0))
+        known = self._find(spec.name)
         if known is None:
             self._check_room(1)
-            ident = self._ids.next(now)
-            known = Expectation(ident, spec.name, False, spec.rule, spec.expect, now, now, now, now)
-            known.cron_source = spec.cron_source
-            self._add(known)
+            return self._create(spec, BY_HAND, now), PutEffect.CREATED
+        return known, self._change(known, spec, now)
+
+    def _declare(
+        self, command: DeclareExpectations, now: int, loaded: Loaded
+    ) -> list[DeclaredExpectation]:
+        self._check_room(sum(spec.name not in self._named for spec in command.specs))
+        done = [self._declare_one(spec, command.owner, now) for spec in command.specs]
+        for known in filter(None, map(self._find, command.removed)):
+            if known.owner == command.owner:
+                self._remove(known)
+                done.append(DeclaredExpectation(PutEffect.REMOVED, known, known))
+        return done
+
+    def _declare_one(self, spec: ExpectationSpec, owner: str, now: int) -> DeclaredExpectation:
+        known = self._find(spec.name)
+        if known is None:
+            made = self._create(spec, owner, now)
+            return DeclaredExpectation(PutEffect.CREATED, made, None)
+        before = known.copy()
+        effect = self._change(known, spec, now)
+        if known.owner != owner:
+            known.owner = owner
             self._changed(known)
-            return known, PutEffect.CREATED
-        before = ExpectationSpec(known.name, known.rule, known.expect, known.cron_source)
-        if before == spec:
-            return known, PutEffect.UNCHANGED
+        return DeclaredExpectation(effect, known, before)
+
+    def _create(self, spec: ExpectationSpec, owner: str, now: int) -> Expectation:
+        ident = self._ids.next(now)
+        made = Expectation(ident, spec.name, False, spec.rule, spec.expect, now, now, now, now)
+        made.cron_source, made.owner = spec.cron_source, owner
+        self._add(made)
+        self._changed(made)
+        return made
+
+    def _change(self, known: Expectation, spec: ExpectationSpec, now: int) -> PutEffect:
+        if known.spec == spec:
+            return PutEffect.UNCHANGED
         known.rule, known.expect, known.cron_source = spec.rule, spec.expect, spec.cron_source
         known.updated_at = now
         self._changed(known)
-        return known, PutEffect.CHANGED
+        return PutEffect.CHANGED
 
     def _delete(self, command: DeleteExpectation, now: int, loaded: Loaded) -> None:
-        ident = self._find_named(command.name).id
-        del self._by_id[ident], self._named[command.name]
-        self._removed(ident)
+        self._remove(self._find_named(command.name))
+
+    def _remove(self, known: Expectation) -> None:
+        del self._by_id[known.id], self._named[known.name]
+        self._removed(known.id)
 
     def _beat(self, command: Beat, now: int, loaded: Loaded) -> Expectation:
         known = self._find_named(command.name)
@@ -198,10 +257,13 @@ class Expectations:
         return known
 
     def _find_named(self, name: str) -> Expectation:
-        known = self._by_id.get(self._named.get(name, 0))
+        known = self._find(name)
         if known is None:
             raise NotFound(f"there is no expectation {name!r}")
         return known
+
+    def _find(self, name: str) -> Expectation | None:
+        return self._by_id.get(self._named.get(name, 0))
 
     def _check_room(self, new: int) -> None:
         if len(self._by_id) + new > EXPECTATIONS_MAX:

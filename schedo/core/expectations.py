@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from schedo.core.limits import EARLY_RUNS_KEPT
-from schedo.core.model import Expect, Rule
+from schedo.core.model import BY_HAND, Expect, Rule
 from schedo.core.triggers import latest_through, next_after
 
 
@@ -75,6 +75,12 @@ class Expectation:
     lag_us: int = 0
     lag_through: int = 0  # the limits of the instants up to here are prolonged
     early: tuple[int, ...] = ()
+    owner: str = BY_HAND  # what declares a named one
+
+    @property
+    def spec(self) -> ExpectationSpec:
+        """The spec of a named one."""
+        return ExpectationSpec(self.name, self.rule, self.expect, self.cron_source)
 
     def open_at(self) -> int | None:
         """Return the first instant that is not settled, or None."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from schedo.core.commands import PutEffect
-from schedo.core.expectation_table import Beat, DeleteExpectation, PutExpectation
+from schedo.core.expectation_table import (
+    Beat,
+    DeclaredExpectation,
+    DeclareExpectations,
+    DeleteExpectation,
+    PutExpectation,
+)
 from schedo.core.expectations import Expectation, ExpectationSpec
 from schedo.engine.loop import EngineLoop
 from schedo.errors import NotFound
@@ -20,6 +26,30 @@ class Expectations:
         return await self._loop.try_enqueue(
             PutExpectation(spec), lambda reply: (reply[0].copy(), reply[1])
         )
+
+    async def declare(self, command: DeclareExpectations) -> list[DeclaredExpectation]:
+        """Carry out the command; return what it did to each one, the removed ones last."""
+        return await self._loop.try_enqueue(
+            command,
+            lambda reply: [each._replace(expectation=each.expectation.copy()) for each in reply],
+        )
+
+    def preview(self, command: DeclareExpectations) -> list[DeclaredExpectation]:
+        """Return what the command would do now; change nothing."""
+        known, now = {each.name: each for each in self.named()}, self._loop.clock.now()
+        done = []
+        for spec in command.specs:
+            before = known.get(spec.name)
+            effect = PutEffect.CREATED if before is None else PutEffect.CHANGED
+            if before is not None and before.spec == spec:
+                effect = PutEffect.UNCHANGED
+            after = Expectation(0, spec.name, False, spec.rule, spec.expect, now, now, now, now)
+            after.cron_source = spec.cron_source
+            done.append(DeclaredExpectation(effect, after, before))
+        return done + [
+            DeclaredExpectation(PutEffect.REMOVED, known[name], known[name])
+            for name in command.removed
+        ]
 
     async def delete(self, name: str) -> None:
         """Delete the named expectation."""

@@ -12,8 +12,10 @@ from msgspec import Meta, Struct
 
 from schedo.core import limits
 from schedo.core.commands import PutEffect
+from schedo.core.expectations import Expectation
 from schedo.core.model import BY_HAND, Queue, Schedule, ScheduleSpec
 from schedo.protocol import fields
+from schedo.protocol.expectations import ExpectationRequest
 from schedo.protocol.fields import Duration
 from schedo.protocol.keep import KeepRequest, show_keep
 from schedo.protocol.queues import Concurrency, QueuePatch, Weight
@@ -44,6 +46,12 @@ class ScheduleEntry(ScheduleRequest, kw_only=True):
     name: fields.Name
 
 
+class ExpectationEntry(ExpectationRequest, kw_only=True):
+    """A declared expectation of work outside: its name and the fields of a put."""
+
+    name: fields.Name
+
+
 class QueueEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A declared queue. Limits that are not given are the defaults; a pause is kept."""
 
@@ -62,12 +70,13 @@ class QueueEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class DeclarationRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """All schedules of an owner, and queues with their settings."""
+    """All schedules and named expectations of an owner, and queues with their settings."""
 
     owner: Owner
     schedules: Annotated[list[ScheduleEntry], Meta(max_length=limits.DECLARED_MAX)] = []
     queues: Annotated[list[QueueEntry], Meta(max_length=limits.DECLARED_MAX)] = []
-    prune: bool = False  # delete the owner's other schedules
+    expectations: Annotated[list[ExpectationEntry], Meta(max_length=limits.DECLARED_MAX)] = []
+    prune: bool = False  # delete the owner's other schedules and expectations
     keep_edits: bool = False  # as the start of an application does
     dry_run: bool = False  # respond with what would change, and change nothing
 
@@ -91,7 +100,7 @@ class FieldChange(Struct, forbid_unknown_fields=True):
 
 
 class DeclaredResponse(Struct, forbid_unknown_fields=True):
-    """What a declaration does to one schedule or queue, and the fields that it changes."""
+    """What a declaration does to one record, and the fields that it changes."""
 
     name: str
     effect: PutEffect
@@ -100,12 +109,14 @@ class DeclaredResponse(Struct, forbid_unknown_fields=True):
 
 
 class DeclarationResponse(Struct, forbid_unknown_fields=True):
-    """What a declaration does. undeclared: the owner's other schedules, which stay."""
+    """What a declaration does. undeclared: what else the owner has, which stays."""
 
     owner: str
     schedules: list[DeclaredResponse]
     queues: list[DeclaredResponse]
+    expectations: list[DeclaredResponse]
     undeclared: list[str]
+    undeclared_expectations: list[str]
 
 
 def is_owner(text: str) -> bool:
@@ -160,7 +171,7 @@ def describe_edit(schedule: Schedule) -> str:
     )
 
 
-def describe_takeover(before: Schedule | None, owner: str) -> str | None:
+def describe_takeover(before: Schedule | Expectation | None, owner: str) -> str | None:
     """Return in one sentence that the schedule belonged to another declaration, or None."""
     if before is None or before.owner in (owner, BY_HAND):
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from schedo.core.commands import PutEffect
@@ -72,6 +73,7 @@ class ExpectationResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     within: DurationText | UnsetType = UNSET
     on_miss: EventJobRequest | UnsetType = UNSET
     on_back: EventJobRequest | UnsetType = UNSET
+    owner: str
     state: ExpectationState
     since: Instant
     missed: int
@@ -80,6 +82,7 @@ class ExpectationResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     created_at: Instant
     updated_at: Instant
     effect: PutEffect | UnsetType = UNSET  # of the PUT that this responds to
+    warnings: list[str] | UnsetType = UNSET
 
     @classmethod
     def of(cls, expectation: Expectation) -> Self:
@@ -93,6 +96,7 @@ class ExpectationResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             within=duration_or_unset(expect.within_us),
             on_miss=event_job_or_unset(expect.on_miss),
             on_back=event_job_or_unset(expect.on_back),
+            owner=expectation.owner,
             state=expectation.state,
             since=render_instant(expectation.since),
             missed=expectation.missed,
@@ -101,6 +105,12 @@ class ExpectationResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             created_at=render_instant(expectation.created_at),
             updated_at=render_instant(expectation.updated_at),
         )
+
+
+def show_expectation(expectation: Expectation) -> dict[str, Any]:
+    """Return what is expected as plain JSON data, in the fields of the request that puts it."""
+    shown = msgspec.to_builtins(ExpectationResponse.of(expectation))
+    return {name: shown[name] for name in ExpectationRequest.__struct_fields__ if name in shown}
 
 
 class ExpectationPage(Struct, forbid_unknown_fields=True):

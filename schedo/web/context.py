@@ -105,8 +105,12 @@ class AppContext:
 
     def warn_of_schedule(self, spec: ScheduleSpec) -> list[str]:
         """Return the warnings about the tasks of a schedule and of its event jobs."""
-        expect = spec.expect or Expect()
-        jobs = [job for job in (spec.job, expect.on_miss, expect.on_back) if job is not None]
+        warnings = self.warn_of_unknown(spec.job) + self.warn_of_expect(spec.expect or Expect())
+        return list(dict.fromkeys(warnings))
+
+    def warn_of_expect(self, expect: Expect) -> list[str]:
+        """Return the warnings about the tasks of an expectation's event jobs."""
+        jobs = [job for job in (expect.on_miss, expect.on_back) if job is not None]
         return list(dict.fromkeys(text for job in jobs for text in self.warn_of_unknown(job)))
 
     def check_event_job(

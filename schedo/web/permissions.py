@@ -140,10 +140,13 @@ class TokenPermission:
                 f" of the task {job.task!r} in the queue {job.queue!r} are not for this token"
             )
 
-    def check_queues(self) -> None:
-        """Raise Forbidden if the token may not set queues."""
+    def check_settings(self) -> None:
+        """Raise Forbidden if the token may declare neither queues nor named expectations."""
         if self.role is not Role.ADMIN:
-            raise Forbidden(f"the token {self.name!r} has the role {self.role}; it sets no queues")
+            raise Forbidden(
+                f"the token {self.name!r} has the role {self.role}; it sets no queues and no"
+                " expectations"
+            )
 
     def narrow(self, spec: WorkerSpec) -> WorkerSpec:
         """Return the spec with "any" replaced by the permitted names; raise Forbidden beyond them.

@@ -23,6 +23,10 @@ payload = { deep = true }
 
 [queues.mail]
 concurrency = 4
+
+[expectations.laptop]
+every = "1d"
+within = "2h"
 """
 
 
@@ -36,9 +40,11 @@ def entry(name: str, effect: str, *changes: Any, warnings: Any = ()) -> dict[str
     return {"name": name, "effect": effect, "changes": changes, "warnings": warnings}
 
 
-def on_declare(server: FakeServer, *schedules: Any, queues: Any = (), undeclared: Any = ()) -> None:
-    record = {"schedules": schedules, "queues": queues, "undeclared": undeclared}
-    server.on("POST", PATH, 200, {"owner": "file:jobs", **record})
+def on_declare(server: FakeServer, *schedules: Any, **fields: Any) -> None:
+    nothing: dict[str, Any] = {"queues": [], "expectations": []}
+    nothing |= {"undeclared": [], "undeclared_expectations": []}
+    answer = {"owner": "file:jobs", **nothing, "schedules": schedules, **fields}
+    server.on("POST", PATH, 200, answer)
 
 
 CHANGED = entry("nightly", "changed", {"field": "tz", "before": None, "after": "UTC"})
@@ -47,7 +53,13 @@ CHANGED = entry("nightly", "changed", {"field": "tz", "before": None, "after": "
 def test_a_file_is_checked_first_and_then_declared(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
-    on_declare(server, CHANGED, entry("b", "unchanged"), queues=[entry("mail", "unchanged")])
+    on_declare(
+        server,
+        CHANGED,
+        entry("b", "unchanged"),
+        queues=[entry("mail", "unchanged")],
+        expectations=[entry("laptop", "created", warnings=["no application has a task"])],
+    )
 
     result = schedo("apply", write(tmp_path, TOML))
 
@@ -64,6 +76,7 @@ def test_a_file_is_checked_first_and_then_declared(
             }
         ],
         "queues": [{"name": "mail", "concurrency": 4}],
+        "expectations": [{"name": "laptop", "every": "1d", "within": "2h"}],
         "prune": False,
         "dry_run": True,
     }
@@ -71,8 +84,10 @@ def test_a_file_is_checked_first_and_then_declared(
     assert result.stdout.splitlines() == [
         "schedule nightly changed",
         '  + tz = "UTC"',
-        f"{tmp_path}/jobs.toml: 1 changed, 2 up to date",
+        "expectation laptop created",
+        f"{tmp_path}/jobs.toml: 1 changed, 2 up to date, 1 created",
     ]
+    assert result.stderr == "schedo: warning: expectation laptop: no application has a task\n"
     assert result.exit_code == 0
 
 
@@ -97,14 +112,19 @@ def test_diff_changes_nothing_and_says_by_its_exit_code_whether_anything_differs
 def test_what_is_no_longer_in_the_file_is_named_with_the_remedy(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
-    on_declare(server, entry("nightly", "kept", warnings=["it stays"]), undeclared=["old"])
+    on_declare(
+        server,
+        entry("nightly", "kept", warnings=["it stays"]),
+        undeclared=["old"],
+        undeclared_expectations=["pc"],
+    )
 
     result = schedo("apply", write(tmp_path, TOML))
 
     assert result.stderr.splitlines() == [
         "schedo: warning: schedule nightly: it stays",
-        f"schedo: no longer in {tmp_path}/jobs.toml, but still on the server: old; --prune"
-        " deletes them",
+        f"schedo: no longer in {tmp_path}/jobs.toml, but still on the server: old, pc;"
+        " --prune deletes them",
     ]
 
 
@@ -147,7 +167,7 @@ def test_an_error_of_the_server_names_the_file_the_entry_and_the_field(
         ("[schedules.a", "at the end of a table declaration"),
         (
             "[schedule.a]",
-            "schedule: the keys are owner, schedules, queues; did you mean schedules?",
+            "schedule: the keys are owner, schedules, queues, expectations; did you mean",
         ),
         ("schedules = 1", "schedules: it must be a table with an entry by name"),
         ("[queues]\nmail = 4", "queues.mail: it must be a table of fields"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schedo.cli.declaration_files import export_schedule
+from schedo.cli.declaration_files import export_expectation, export_schedule
 from schedo.core.retry import PRESETS
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.masking import reuse_payload
@@ -31,9 +31,24 @@ QUEUE = {
     "waiting": {},
 }
 
+LAPTOP = {
+    "name": "laptop",
+    "cron": "@daily",
+    "tz": "UTC",
+    "within": "2h",
+    "on_miss": {"task": "t"},
+    "owner": "api",
+    "state": "ok",
+    "since": "2026-11-20T11:04:05.000000Z",
+    "missed": 0,
+    "created_at": "2026-11-20T11:04:05.000000Z",
+    "updated_at": "2026-11-20T11:04:05.000000Z",
+}
 
-def serve(server: FakeServer, *schedules: Any, queues: Any = ()) -> None:
+
+def serve(server: FakeServer, *schedules: Any, queues: Any = (), expectations: Any = ()) -> None:
     server.on("GET", "/v1/schedules", 200, {"items": schedules})
+    server.on("GET", "/v1/expectations", 200, {"items": expectations})
     server.on("GET", "/v1/queues", 200, {"items": queues})
 
 
@@ -45,6 +60,7 @@ def test_an_export_has_what_differs_from_the_defaults(
         schedule_record(overlap="allow", catchup="latest"),
         schedule_record(name="a.b", paused=True, owner="crontab:web1/etc/crontab"),
         queues=[QUEUE, {**QUEUE, "name": "plain", "concurrency": None}],
+        expectations=[LAPTOP],
     )
     path = tmp_path / "jobs.toml"
 
@@ -67,8 +83,9 @@ def test_an_export_has_what_differs_from_the_defaults(
             },
         },
         "queues": {"mail": {"concurrency": 4}},
+        "expectations": {"laptop": {"cron": "@daily", "within": "2h", "on_miss": {"task": "t"}}},
     }
-    assert result.stderr == f"{path}: 2 schedules, 1 queue\n"
+    assert result.stderr == f"{path}: 2 schedules, 1 queue, 1 expectation\n"
 
 
 def test_what_code_declares_is_left_out_and_named(server: FakeServer, schedo: Call) -> None:
@@ -142,3 +159,31 @@ async def test_an_export_declares_the_same_schedule(world: World, fields: dict[s
     stored = (await world.engine.get_schedule("s")).spec
     assert replace(spec, job=reuse_payload(spec.job, stored.job)) == stored
     assert len(exported) <= len(request)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"every": "1d", "within": "2h"},
+        {"cron": "@daily", "within": "2h", "on_back": "t"},
+        {"cron": "TZ=Asia/Tokyo H 3 * * *", "within": "1h"},
+        {
+            "cron": "H 3 * * *",
+            "tz": "Europe/Paris",
+            "within": "1h",
+            "on_miss": {"task": "t", "retry": 3, "payload": {"a": 1}, "queue": "q", "priority": 2},
+        },
+    ],
+    ids=str,
+)
+async def test_an_export_declares_the_same_expectation(
+    world: World, fields: dict[str, Any]
+) -> None:
+    reply = await world.put("/v1/expectations/e", fields)
+    assert reply.status == 201, reply.body
+
+    exported = export_expectation(reply.json())
+
+    put = await world.put("/v1/expectations/e", exported)
+    assert put.json()["effect"] == "unchanged"
+    assert len(exported) <= len(fields)

@@ -67,6 +67,11 @@ async def test_it_declares_the_schedules_of_its_tasks(world: World) -> None:
         ([{**RESIZE, "name": "taken"}], {}, "which belongs to 'api'"),
         ([], {"owner": "file:x"}, "schedules of code only"),
         ([], {"queues": [{"name": "q", "concurrency": 1}]}, "sets no queues"),
+        (
+            [],
+            {"expectations": [{"name": "e", "every": "1d", "within": "1h"}]},
+            "sets no queues and no expectations",
+        ),
     ],
 )
 async def test_it_declares_nothing_else(

@@ -1,23 +1,26 @@
-"""Declarations: all schedules of an owner in one commit, and the settings of queues."""
+"""Declarations: all schedules of an owner in one commit, its expectations, and queues."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect
-from schedo.core.model import Queue, Schedule, ScheduleSpec
+from schedo.core.expectation_table import DeclaredExpectation, DeclareExpectations
+from schedo.core.expectations import ExpectationSpec
+from schedo.core.model import Expect, Queue, Schedule, ScheduleSpec
 from schedo.errors import Invalid, Problem, SchedoError
 from schedo.protocol.declarations import (
     OWNER_RULE,
     DeclarationRequest,
     DeclarationResponse,
     DeclaredResponse,
+    ExpectationEntry,
     FieldChange,
     QueueEntry,
     ScheduleEntry,
@@ -27,6 +30,7 @@ from schedo.protocol.declarations import (
     is_owner,
     show_queue,
 )
+from schedo.protocol.expectations import show_expectation
 from schedo.protocol.masking import reuse_payload
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
@@ -45,21 +49,40 @@ async def declare(context: AppContext, request: Request) -> Response:
     known = await _load(context, declaration.schedules)
     specs = _read_schedules(context, request, declaration.schedules, known, problems)
     queues = _read_queues(declaration.queues, problems)
+    expectations = _read_expectations(context, request, declaration.expectations, problems)
     if problems:
         text = "; ".join(f"{each.pointer}: {each.detail}" for each in problems)
         raise Invalid(f"nothing was changed: {text}", *problems)
     owner, check = declaration.owner, None
     if request.permission is not None:
         request.permission.check_declaration(owner, specs)
-        if queues:
-            request.permission.check_queues()
+        if queues or expectations:
+            request.permission.check_settings()
         check = partial(request.permission.check_declared, owner)
     undeclared = await context.engine.declarations.find_undeclared(
         owner, {spec.name for spec in specs}
     )
-    removed = undeclared if declaration.prune else []
-    command = DeclareSchedules(owner, specs, removed, declaration.keep_edits, check)
-    return await _carry_out(context, declaration, command, queues, known, undeclared)
+    others = _find_undeclared_expectations(context, owner, expectations)
+    is_pruning = declaration.prune
+    commands = _Commands(
+        DeclareSchedules(
+            owner, specs, undeclared if is_pruning else [], declaration.keep_edits, check
+        ),
+        queues,
+        DeclareExpectations(owner, expectations, others if is_pruning else []),
+    )
+    done = await _carry_out(context, commands, known if declaration.dry_run else None)
+    if not is_pruning:
+        done.undeclared, done.undeclared_expectations = undeclared, others
+    return Response(200, msgspec.json.encode(done))
+
+
+class _Commands(NamedTuple):
+    """What a declaration does; queues: the settings by name."""
+
+    schedules: DeclareSchedules
+    queues: Mapping[str, dict[str, Any]]
+    expectations: DeclareExpectations
 
 
 async def _load(context: AppContext, entries: Sequence[ScheduleEntry]) -> Known:
@@ -94,13 +117,18 @@ def _reuse_payload(spec: ScheduleSpec, known: Schedule | None) -> ScheduleSpec:
         return spec
     expect, old = spec.expect, known.spec.expect
     if expect is not None and old is not None:
-        jobs = {
-            name: reuse_payload(job, stored)
-            for name in ("on_miss", "on_back")
-            if (job := getattr(expect, name)) and (stored := getattr(old, name))
-        }
-        expect = replace(expect, **jobs)
+        expect = _reuse_payloads(expect, old)
     return replace(spec, job=reuse_payload(spec.job, known.spec.job), expect=expect)
+
+
+def _reuse_payloads(expect: Expect, old: Expect) -> Expect:
+    """Return what is expected, with the payloads of the old event jobs where they are equal."""
+    jobs = {
+        name: reuse_payload(job, stored)
+        for name in ("on_miss", "on_back")
+        if (job := getattr(expect, name)) and (stored := getattr(old, name))
+    }
+    return replace(expect, **jobs)
 
 
 def _read_queues(
@@ -123,33 +151,64 @@ def _place(pointer: str, error: SchedoError) -> tuple[Problem, ...]:
     return placed.problems
 
 
-async def _carry_out(
+def _read_expectations(
     context: AppContext,
-    declaration: DeclarationRequest,
-    command: DeclareSchedules,
-    queues: Mapping[str, dict[str, Any]],
-    known: Known,
-    undeclared: Sequence[str],
-) -> Response:
-    engine, owner = context.engine, command.owner
+    request: Request,
+    entries: Sequence[ExpectationEntry],
+    problems: list[Problem],
+) -> list[ExpectationSpec]:
+    """Return the specs; add what is wrong with any of them to the problems."""
+    known = {each.name: each for each in context.engine.expectations.named()}
+    specs: dict[str, ExpectationSpec] = {}
+    for at, entry in enumerate(entries):
+        try:
+            if entry.name in specs:
+                raise Invalid.field("/name", f"there are two expectations {entry.name!r}")
+            spec = entry.to_spec(entry.name)
+            if entry.name in known:
+                spec = replace(spec, expect=_reuse_payloads(spec.expect, known[entry.name].expect))
+            context.check_expect(request, "", spec.expect)
+            specs[entry.name] = spec
+        except SchedoError as error:
+            problems += _place(f"/expectations/{at}", error)
+    return [*specs.values()]
+
+
+def _find_undeclared_expectations(
+    context: AppContext, owner: str, declared: Sequence[ExpectationSpec]
+) -> list[str]:
+    """Return the names of the owner's expectations besides the declared ones."""
+    names = {spec.name for spec in declared}
+    named = context.engine.expectations.named()
+    return [each.name for each in named if each.owner == owner and each.name not in names]
+
+
+async def _carry_out(
+    context: AppContext, commands: _Commands, known: Known | None
+) -> DeclarationResponse:
+    """Carry out the commands; known: of a dry run, which changes nothing."""
+    engine, queues = context.engine, commands.queues
     before = {name: engine.get_queue(name) for name in queues}
     after = {name: queue.changed(**queues[name]) for name, queue in before.items()}
-    if declaration.dry_run:
-        done = await engine.declarations.preview(command, known)
+    if known is not None:
+        expected = engine.expectations.preview(commands.expectations)
+        done = await engine.declarations.preview(commands.schedules, known)
     else:
+        expected = await engine.expectations.declare(commands.expectations)
         changed = [name for name in queues if before[name] != after[name]]
-        put = asyncio.ensure_future(engine.declarations.put(command))
+        put = asyncio.ensure_future(engine.declarations.put(commands.schedules))
         # All of them are applied in one turn.
         await asyncio.gather(put, *(engine.change_queue(name, **queues[name]) for name in changed))
         done = put.result()
-    wanted = {spec.name: spec for spec in command.specs}
-    response = DeclarationResponse(
+    owner, wanted = commands.schedules.owner, {s.name: s for s in commands.schedules.specs}
+    return DeclarationResponse(
         owner,
         [_describe(context, owner, each, wanted.get(each.schedule.name)) for each in done],
         [_describe_queue(before[name], after[name]) for name in queues],
-        [] if declaration.prune else [*undeclared],
+        [_describe_expectation(context, owner, each) for each in expected],
+        [],
+        [],
     )
-    return Response(200, msgspec.json.encode(response))
 
 
 def _describe(
@@ -178,3 +237,18 @@ def _describe_queue(before: Queue, after: Queue) -> DeclaredResponse:
     changes = FieldChange.between(show_queue(before), show_queue(after))
     effect = PutEffect.CHANGED if changes else PutEffect.UNCHANGED
     return DeclaredResponse(before.name, effect, changes, [])
+
+
+def _describe_expectation(
+    context: AppContext, owner: str, declared: DeclaredExpectation
+) -> DeclaredResponse:
+    effect, after, before = declared
+    if effect is PutEffect.REMOVED:
+        return DeclaredResponse(after.name, effect, [], [])
+    changes: list[FieldChange] = []
+    if before is not None:
+        changes = FieldChange.between(show_expectation(before), show_expectation(after))
+    takeover = describe_takeover(before, owner)
+    warnings = context.warn_of_expect(after.expect)
+    warnings += [] if takeover is None else [takeover]
+    return DeclaredResponse(after.name, effect, changes, warnings)

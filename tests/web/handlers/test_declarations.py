@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schedo.core import expectation_table
 from schedo.tasks.built_in import payload_checks
 from schedo.web.settings import WebSettings
 from tests.web.test_secrets import SECRET, SIGNED
@@ -246,3 +247,88 @@ async def test_a_large_declaration_is_accepted(world: World) -> None:
     assert len(effects(reply)) == 200
     bad = await declare(world, *many[:-1], {"name": "last", "cron": 1})
     assert bad.json()["errors"][0]["pointer"] == "/schedules/199/cron"
+
+
+LAPTOP = {"name": "laptop", "every": "1d", "within": "2h", "on_miss": SIGNED}
+
+
+async def declare_expectations(world: World, *expectations: Any, **fields: Any) -> Reply:
+    request = {"owner": FILE, "expectations": expectations, **fields}
+    return await world.post("/v1/declarations", request)
+
+
+async def test_expectations_are_declared_like_schedules(world: World) -> None:
+    dry = await declare_expectations(world, LAPTOP, dry_run=True)
+    assert (await world.get("/v1/expectations")).json()["items"] == []
+    first = await declare_expectations(world, LAPTOP, {**LAPTOP, "name": "old"})
+    shown = (await world.get("/v1/expectations/laptop")).json()
+    masked = {n: shown[n] for n in ("name", "every", "within", "on_miss")}
+    same = await declare_expectations(world, masked)
+    longer = {**masked, "within": "3h"}
+    preview = await declare_expectations(world, longer, prune=True, dry_run=True)
+    pruned = await declare_expectations(world, longer, prune=True)
+
+    assert effects(dry, "expectations") == {"laptop": "created"}
+    assert effects(first, "expectations") == {"laptop": "created", "old": "created"}
+    assert (shown["owner"], shown["on_miss"]["payload"]["secret"]) == (FILE, "***")
+    assert effects(same, "expectations") == {"laptop": "unchanged"}
+    assert same.json()["undeclared_expectations"] == ["old"]
+    assert preview.json() == pruned.json()
+    assert effects(pruned, "expectations") == {"laptop": "changed", "old": "removed"}
+    assert pruned.json()["expectations"][0]["changes"] == [
+        {"field": "within", "before": "2h", "after": "3h"}
+    ]
+    assert pruned.json()["undeclared_expectations"] == []
+    (kept,) = world.engine.expectations.named()
+    assert kept.expect.on_miss is not None
+    assert SECRET.encode() in kept.expect.on_miss.payload
+
+
+async def test_only_the_owners_expectations_are_pruned_and_a_takeover_is_warned_of(
+    world: World,
+) -> None:
+    hand = {"every": "1d", "within": "2h"}
+    await world.put("/v1/expectations/by-hand", hand)
+    await declare_expectations(world, {"name": "theirs", **hand}, owner="file:other")
+    pruned = await declare_expectations(world, prune=True)
+    both = ({"name": "theirs", **hand}, {"name": "by-hand", **hand})
+    taken = await declare_expectations(world, *both)
+
+    assert pruned.json()["expectations"] == []
+    assert effects(taken, "expectations") == {"theirs": "unchanged", "by-hand": "unchanged"}
+    warnings = [each["warnings"] for each in taken.json()["expectations"]]
+    assert warnings == [[f"it now belongs to {FILE}; before, file:other declared it"], []]
+    again = await world.put("/v1/expectations/theirs", {**hand, "within": "3h"})
+    assert (again.json()["effect"], again.json()["owner"]) == ("changed", FILE)
+
+
+async def test_a_bad_expectation_changes_nothing(world: World) -> None:
+    reply = await declare_expectations(
+        world,
+        LAPTOP,
+        LAPTOP,
+        {"name": "a", "every": "1d", "cron": "@daily", "within": "1h"},
+        {"name": "b", "every": "1d", "within": "1h", "on_back": {"task": "http", "payload": {}}},
+        schedules=[{**DAILY, "name": "s"}],
+    )
+
+    assert (reply.status, reply.code) == (422, "invalid")
+    pointers = [each["pointer"] for each in reply.json()["errors"]]
+    assert pointers[:2] == ["/expectations/1/name", "/expectations/2"]
+    assert pointers[2].startswith("/expectations/3/on_back")
+    assert await names(world) == []
+    assert world.engine.expectations.named() == []
+
+
+async def test_the_room_for_expectations_is_checked_before_the_first_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expectation_table, "EXPECTATIONS_MAX", 1)
+
+    reply = await declare_expectations(
+        world, LAPTOP, {**LAPTOP, "name": "b"}, schedules=[{**DAILY, "name": "s"}]
+    )
+
+    assert (reply.status, reply.code) == (409, "conflict")
+    assert await names(world) == []
+    assert world.engine.expectations.named() == []

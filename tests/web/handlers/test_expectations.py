@@ -28,6 +28,7 @@ async def test_a_named_expectation_is_returned_with_its_state_and_limit(world: W
         "every": "1d",
         "within": "2h",
         "on_miss": {"task": "alert", "payload": {"to": "ada"}},
+        "owner": "api",
         "state": "ok",
         "since": "2026-11-20T11:04:05.000000Z",
         "missed": 0,

@@ -135,6 +135,18 @@ async def test_a_strict_server_accepts_it_while_workers_may_be_connecting_again(
         assert (await world.post("/v1/jobs", JOB)).status == 422
 
 
+async def test_a_named_expectation_is_accepted_with_a_warning(world: World) -> None:
+    fields = {"every": "1d", "within": "1h", "on_miss": "reprot", "on_back": "report"}
+    reply = await world.put("/v1/expectations/e", fields)
+    known = await world.put("/v1/expectations/e", {**fields, "on_miss": "report"})
+    declaration = {"owner": "file:x", "expectations": [{"name": "e", **fields}]}
+    declared = await world.post("/v1/declarations", declaration)
+
+    assert (reply.status, reply.json()["warnings"]) == (201, [WARNING])
+    assert "warnings" not in known.json()
+    assert declared.json()["expectations"][0]["warnings"] == [WARNING]
+
+
 def registration(event_task: str) -> dict[str, Any]:
     defaults = {"reprot": {"on_failure": {"task": event_task, "payload": {}}}}
     return {"worker": "w1", "tasks": ["reprot", "shell"], "wait": 0, "task_defaults": defaults}
