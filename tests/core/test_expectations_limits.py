@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.core.commands import (
@@ -36,9 +37,11 @@ from tests.core.expecting import (
     MISSED,
     OK,
     WITHIN,
+    decisions,
     event_jobs,
     facts,
     of,
+    run_through,
     tasks,
 )
 from tests.core.scheduled import made
@@ -166,6 +169,26 @@ def test_a_year_of_kept_runs_has_no_miss_though_clocks_change(
 
     assert kept > 1_090
     assert expectation.early == ()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "Australia/Lord_Howe"])
+def test_a_server_makes_no_event_job_in_a_year_of_completed_runs(zone: str) -> None:
+    year = 1_767_225_600 * SECOND  # 2026-01-01
+    rule = Rule(cron="30 1,2,3 * * *", tz=zone, fold="both")
+    server = Server(now=year)
+    expect = msgspec.structs.replace(WITHIN, within_us=20 * MINUTE)
+    schedule = server.put(make_schedule_spec(rule=rule, expect=expect), year)
+    instant, kept = next_after(rule, year), 0
+
+    while instant is not None and instant < year + 365 * DAY:
+        run_through(server, instant)
+        server.settle(instant + 21 * MINUTE)
+        instant, kept = next_after(rule, instant), kept + 1
+
+    assert kept > 1_090
+    assert event_jobs(server) == []
+    assert decisions(server, schedule.id) == []
+    assert of(server, schedule.id).missed == 0
 
 
 # Named expectations.

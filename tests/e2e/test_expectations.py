@@ -102,6 +102,32 @@ def test_the_break_and_the_return_each_call_a_webhook_once_over_a_kill(
     assert receiver.events[2][1]["name"] == "laptop"
 
 
+def test_a_run_that_is_lost_with_a_killed_server_is_noticed_once_and_its_return_once(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    options = ("--allow-shell", "--webhook-allow", "127.0.0.1")
+    mended = tmp_path / "mended"
+    run = {"task": "shell", "payload": {"command": f"test -e {mended} || sleep 600"}}
+    jobs = {"on_miss": receiver.hook("/miss"), "on_back": receiver.hook("/back")}
+    with serving(tmp_path, *options) as server:
+        server.ask(
+            "PUT", "/v1/schedules/s", {"every": "1s", **run, "expect": {"within": "2s", **jobs}}
+        )
+        until(lambda: bool(server.ask("GET", "/v1/jobs?state=running")[1]["items"]))
+        server.kill()
+
+    with serving(tmp_path, *options) as server:
+        until(lambda: bool(receiver.events))
+        mended.touch()
+        for job in server.ask("GET", "/v1/jobs?state=running&task=shell")[1]["items"]:
+            server.ask("POST", f"/v1/jobs/{job['id']}:cancel", {})
+        until(lambda: len(receiver.events) == 2)
+        missed = server.ask("GET", "/v1/schedules/s")[1]["expectation"]["missed"]
+
+    assert [path for path, _ in receiver.events] == ["/miss", "/back"]
+    assert missed > 0
+
+
 def test_a_failed_job_calls_a_webhook_and_runs_a_command_with_the_facts(
     tmp_path: Path, receiver: Receiver
 ) -> None:
