@@ -26,8 +26,9 @@ APPLICATION_ID = 0x5343444F
 _SQLITE_VERSION_MIN = (3, 37, 0)
 _MARK = re.compile(r"-- schedo: reads_from=(\d+) time=(constant|grows)\n")
 _MIGRATED_BYTES_PER_S = 50_000_000  # of a table that is written anew, on a slow machine
-_WRITE_READS_FROM = "INSERT OR REPLACE INTO meta (name, value) VALUES ('reads_from', {});\n"
-_READS_FROM = "SELECT value FROM meta WHERE name = 'reads_from'"
+# The schema is a part of the name: a later migration without a mark must not inherit this one's.
+_WRITE_READS_FROM = "INSERT INTO meta (name, value) VALUES ('reads_from_{}', {});\n"
+_READS_FROM = "SELECT value FROM meta WHERE name = 'reads_from_' || ?"
 
 
 class MigrationMark(NamedTuple):
@@ -96,7 +97,7 @@ def read_mark(file: Path) -> MigrationMark | None:
 
 def _read_reads_from(connection: sqlite3.Connection, version: int) -> int:
     """Return the oldest schema whose schedo may open the file; by default only its own."""
-    found = connection.execute(_READS_FROM).fetchone()
+    found = connection.execute(_READS_FROM, (version,)).fetchone()
     return version if found is None else int(found[0])
 
 
@@ -105,7 +106,7 @@ def migrate(connection: sqlite3.Connection, directory: Path = DIRECTORY) -> None
     version = _pragma(connection, "user_version")
     for number, file in enumerate(list_migrations(directory)[version:], start=version + 1):
         mark = read_mark(file)
-        note = "" if mark is None else _WRITE_READS_FROM.format(mark.reads_from)
+        note = "" if mark is None else _WRITE_READS_FROM.format(number, mark.reads_from)
         # executescript commits before it starts, so the transaction is part of the script.
         script = (
             f"BEGIN IMMEDIATE;\n{file.read_text(encoding='utf-8')}\n{note}"
