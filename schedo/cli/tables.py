@@ -21,6 +21,8 @@ CompactForms = Mapping[str, Callable[[str], str]]  # by header: shortens a cell 
 _NO_COMPACT_FORMS: CompactForms = {}
 _GAP = 2
 _COLUMN_MIN = 6
+# Columns whose end says nothing in a few characters: optional columns are left out for them.
+_LEAST = {"WORK": 16, "ERROR": 16}
 _NEVER_CUT = ("STATE", "OUTCOME", "RESULT")
 # ASCII replacements, for terminals whose encoding lacks these characters.
 _IN_ASCII = str.maketrans({"µ": "u", "…": "~", **dict.fromkeys("█▉▊▋▌▍▎▏", "#")})
@@ -132,7 +134,7 @@ def render_table(
         least = [_COLUMN_MIN] * len(headers)
         if is_whole:
             whole |= {0, *(at for at, name in enumerate(headers) if name in _NEVER_CUT)}
-            least = [max(_COLUMN_MIN, measure(name)) for name in headers]
+            least = [_LEAST.get(name, max(_COLUMN_MIN, measure(name))) for name in headers]
         widths = _shrink(_measure_columns(cells), width, whole, least)
         if not is_whole:
             widths = list(_fill(widths, width))
