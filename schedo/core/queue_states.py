@@ -89,6 +89,7 @@ class ReadyIndex(PagedIndex):
         self.number, self.size = number, size
         self.horizon = None if empty else START
         self.taken_in = 0
+        self._page_entries = PAGE_ENTRIES_MAX
 
     @property
     def page_size(self) -> int:

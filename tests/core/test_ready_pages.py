@@ -95,3 +95,16 @@ def test_a_payload_that_only_the_store_has_takes_no_room_in_a_page() -> None:
     backlog.take(left=0)
 
     assert backlog.load() == 2 * PAGE_ENTRIES_MAX
+
+
+def test_an_index_that_opens_again_begins_with_small_pages() -> None:
+    backlog = Backlog()
+    backlog.load()
+    backlog.take(left=0)
+    [load] = backlog.jobs.loads()
+    assert isinstance(load, LoadReady)
+    backlog.jobs.extend_ready(load, [])  # the store has no more: the index is closed
+
+    backlog.jobs.ready_queues.announce(WORK)
+
+    assert (load.limit, backlog.load()) == (2 * PAGE_ENTRIES_MAX, PAGE_ENTRIES_MAX)
