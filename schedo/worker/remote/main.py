@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 
 from schedo.errors import Exit, SchedoError
+from schedo.garbage import collect_seldom
 from schedo.log_format import LogFormat
 from schedo.logs import start_logging
 from schedo.loops import new_loop
@@ -38,6 +39,7 @@ def run_worker(
     listener = start_logging(log_format, log_level, has_application=True)
     output = keep_task_output(log_format)
     os.umask(0o077)
+    collect_seldom()
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_run(worker, read_token, output))
