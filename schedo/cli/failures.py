@@ -8,6 +8,7 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.tables import print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.client import monitoring_operations
+from schedo.client.messages import Record
 from schedo.client.sync import Client
 
 _HEADERS = ("ATTEMPTS", "FAILED JOBS", "TASK", "ERROR", "LAST", "LAST JOB")
@@ -31,10 +32,16 @@ def failures(client: Client, is_json: bool) -> None:
             f"{group['count']:,}",
             f"{group['failed_jobs']:,}",
             group["task"],
-            f"{group['type']}: {group['message']}" if group["message"] else group["type"],
+            _describe(group),
             render_time(group["last_at"], now),
             group["last_job"],
         )
         for group in found["items"]
     ]
     print_table(_HEADERS, rows, {"LAST": keep_distance})
+
+
+def _describe(group: Record) -> str:
+    """Return the kind of the error with its exit code, and its message."""
+    kind = group["type"] if group["exit_code"] is None else f"{group['type']} {group['exit_code']}"
+    return f"{kind}: {group['message']}" if group["message"] else kind

@@ -13,7 +13,7 @@ FOUND = {
         {
             "task": "charge",
             "type": "TimeoutError",
-            "exit_code": None,
+            "exit_code": 3,
             "message": "order # \x1b[31m",
             "count": 1_234,
             "failed_jobs": 5,
@@ -40,7 +40,7 @@ def test_failures_are_printed_as_a_table(server: FakeServer, schedo: Call) -> No
     out = schedo("failures").stdout
 
     _, first, second = out.splitlines()
-    assert first.split()[:5] == ["1,234", "5", "charge", "TimeoutError:", "order"]
+    assert first.split()[:5] == ["1,234", "5", "charge", "TimeoutError", "3:"]
     assert second.split()[:4] == ["1", "0", "mail", "lost"]
     assert "\x1b" not in out
 
