@@ -14,10 +14,12 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from schedo.config import Config
 from schedo.config_checks import check_config
 from schedo.errors import Exit, Invalid, SchedoError, exit_of_server
+from schedo.handover.command import VARIABLE
 from schedo.logs import start_logging
 from schedo.loops import new_loop
 from schedo.server.process import limit_freed_memory, prepare_process, spare_collector
@@ -25,7 +27,10 @@ from schedo.server.server import Server
 from schedo.server.start import PLAIN_START, Start
 from schedo.startup_text import print_address
 from schedo.systemd import Inherited, Notifier, take_sockets
-from schedo.worker.shutdown import handle_hangup, handle_signals
+from schedo.worker.shutdown import handle_hangup, handle_signals, handle_upgrades
+
+if TYPE_CHECKING:
+    from schedo.handover.predecessor import Predecessor
 
 log = logging.getLogger("schedo")
 
@@ -38,6 +43,7 @@ def run_server(
     read: reads the settings again; by default they stay as they are.
     """
     limit_freed_memory()
+    predecessor = _find_predecessor()
     listener = start_logging(config.log_format, config.log_level)
     prepare_process()
     try:
@@ -45,27 +51,41 @@ def run_server(
         config = inherited.settle(config)
         check_config(config)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_serve(config, start, read or (lambda: config), inherited))
-    except Invalid as error:
-        _print_error(f"schedo: {error}")
-        return Exit.MISUSED
+            return runner.run(
+                _serve(config, start, read or (lambda: config), inherited, predecessor)
+            )
     except (SchedoError, OSError) as error:
         _print_error(f"schedo: {error}")
-        return exit_of_server(error)
+        if predecessor is not None:
+            predecessor.refuse(error)
+        return Exit.MISUSED if isinstance(error, Invalid) else exit_of_server(error)
     finally:
         listener.stop()
 
 
+def _find_predecessor() -> Predecessor | None:
+    """Return the old process, if this one was started by an upgrade."""
+    if VARIABLE not in os.environ:
+        return None
+    from schedo.handover.predecessor import take_predecessor
+
+    return take_predecessor(os.environ)
+
+
 async def _serve(
-    config: Config, start: Start, read: Callable[[], Config], inherited: Inherited
+    config: Config,
+    start: Start,
+    read: Callable[[], Config],
+    inherited: Inherited,
+    predecessor: Predecessor | None,
 ) -> int:
     notifier = Notifier(os.environ)
     notifier.feed_watchdog()
-    server = Server(config, start, lambda: inherited.settle(read()))
+    server = Server(config, start, lambda: inherited.settle(read()), predecessor)
     shutdown = server.shutdown
     handle_signals(shutdown.request, server.workers.stop_now)
-    if config.standby:
-        await _stand_by(server, notifier)
+    if predecessor is not None or config.standby:
+        await _wait_for_store(server, notifier, predecessor)
         if shutdown.is_requested:
             return Exit.DONE
     await server.open()
@@ -75,20 +95,32 @@ async def _serve(
             spare_collector()
         async with _beating(server):
             await shutdown.wait()
-        notifier.send("STOPPING=1")
-        await server.drain()
+        await server.upgrades.stop()
+        if server.replaced is not None:
+            handle_signals(server.begin_grace, server.workers.stop_now)
+            await server.replaced.drain()
+        else:
+            notifier.send("STOPPING=1")
+            await server.drain()
     finally:
         await server.stop()
     log.info("stopped")
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
 
 
-async def _stand_by(server: Server, notifier: Notifier) -> None:
+async def _wait_for_store(
+    server: Server, notifier: Notifier, predecessor: Predecessor | None
+) -> None:
     """Wait until the server holds its store; when it should stop before that, close its parts."""
-    from schedo.server.standby import wait_for_store
-
     try:
-        server.takeover = await wait_for_store(server, lambda: notifier.send("READY=1"))
+        if predecessor is not None:
+            from schedo.server.successor import succeed
+
+            server.takeover = await succeed(server, predecessor)
+        else:
+            from schedo.server.standby import wait_for_store
+
+            server.takeover = await wait_for_store(server, lambda: notifier.send("READY=1"))
     except BaseException:
         await server.leave()
         raise
@@ -101,8 +133,10 @@ async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> No
     await server.attach()
     port = await server.listen(inherited, notifier)
     handle_hangup(partial(_reload, server, notifier))
-    print_address(server.config, port, is_new_store=is_new_store)
-    notifier.send("READY=1")
+    handle_upgrades(server.upgrades.begin)
+    if server.takeover is None:
+        print_address(server.config, port, is_new_store=is_new_store)
+    notifier.send("READY=1", f"MAINPID={os.getpid()}")
 
 
 def _reload(server: Server, notifier: Notifier) -> None:

@@ -28,6 +28,7 @@ class _Entry(NamedTuple):
 
 COMMANDS = {
     "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
+    "upgrade": _Entry("schedo.cli.upgrade:upgrade", "Replace a running server by a new process."),
     "worker": _Entry("schedo.cli.worker:worker", "Run jobs of a server on this machine."),
     "run": _Entry("schedo.cli.run:run", "Submit a command to run now, later or by cron."),
     "submit": _Entry("schedo.cli.submit:submit", "Submit a job of any task."),

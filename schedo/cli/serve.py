@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from schedo.cli.errors import BadConfiguration
 from schedo.config import SETTINGS, Config, load_config, option, variable
 from schedo.config_checks import check_config
 from schedo.errors import Invalid
+from schedo.handover.command import Command
 from schedo.hardening import harden_process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -133,6 +135,7 @@ def serve(
     reads the settings again.
     """
     harden_process()
+    command = Command.of_this_process(sys.orig_argv, sys.executable, os.environ)
     token = os.environ.get("SCHEDO_TOKEN")  # the first load removes it
     if has_test_clock:
         flags["store"] = _check_test_store(load(path, flags, dict(os.environ)))
@@ -153,5 +156,5 @@ def serve(
         environ = dict(os.environ) if token is None else {**os.environ, "SCHEDO_TOKEN": token}
         return _load(path, flags, environ)
 
-    start = Start(accept_loss, is_resuming, is_pruning, has_test_clock, is_reloading)
+    start = Start(accept_loss, is_resuming, is_pruning, has_test_clock, is_reloading, command)
     end_process(run_server(config, start, read=read_again))

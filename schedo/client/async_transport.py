@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httptools
@@ -26,6 +27,8 @@ from schedo.client.messages import (
 from schedo.client.transport import explain
 
 _READ_BYTES = 65_536
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], Awaitable[Streams]]
 
 
 class _Dropped(ConnectionError):
@@ -110,9 +113,13 @@ class _Connection:
 class AsyncTransport:
     """Sends operations to one server from one event loop."""
 
-    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, address: Address, timeout_s: float = TIMEOUT_S, connect: Connect | None = None
+    ) -> None:
+        """connect: opens a connection to the server; None: to the host and port of its address."""
         self.address = address
         self._timeout_s = timeout_s
+        self._open = connect or self._open_address
         self._idle: list[_Connection] = []
         self._tls = ssl.create_default_context() if address.is_tls else None
 
@@ -159,10 +166,13 @@ class AsyncTransport:
     async def _connect(self) -> _Connection:
         address = self.address
         try:
-            pair = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+            return _Connection(*await self._open())
         except OSError as error:
             raise Unreachable(f"cannot reach schedo at {address.url}: {explain(error)}") from error
-        return _Connection(*pair)
+
+    async def _open_address(self) -> Streams:
+        address = self.address
+        return await asyncio.open_connection(address.host, address.port, ssl=self._tls)
 
     async def _exchange(self, connection: _Connection, request: bytes) -> HttpResponse:
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from schedo.core.commands import CompletePolls
 from schedo.core.leases import Lease
 from schedo.engine.bulk_runner import BulkRunner
 from schedo.engine.dispatch import Transport
@@ -36,6 +37,16 @@ class Freezing:
         self.take_late = loop.take_late
         self._maintenance = maintenance
         self._bulk = bulk
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the engine is frozen, or was replaced after that."""
+        return self._loop.is_frozen
+
+    def end_waits(self) -> None:
+        """Let all polls and all waits for the ends of jobs respond with what there is now."""
+        self._loop.enqueue(CompletePolls())
+        self._loop.waiters.end_all()
 
     async def freeze(self, worker: str) -> Frozen:
         """Make everything durable, release the replies, and close the store with its log and lock.

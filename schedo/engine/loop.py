@@ -329,6 +329,7 @@ class EngineLoop(CommandQueue):
             self._apply_items(items, now)
         self.scheduler.apply(last, now)
         self.notes.take(self.scheduler, now)
+        self.notes.decisions.release()
         self._is_open = False
         self.clock.arm(None)
 

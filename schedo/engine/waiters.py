@@ -59,6 +59,12 @@ class EndWaiters:
         if dropped:
             self.dropped.add(dropped, outputs, asyncio.get_running_loop().time())
 
+    def end_all(self) -> None:
+        """End all waits, with the present records of their jobs."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.cancel()
+
 
 async def wait_for_end(
     waiter: asyncio.Future[Job],
@@ -71,19 +77,23 @@ async def wait_for_end(
     A job that is not kept is gone after the commit of its end, and only the waiter has it then.
     """
     try:
-        if not waiter.done():
+        if not _has_job(waiter):
             job = await get()
             if job.is_final:
                 await flush()
                 return job
             del job  # its payload may be large, and the wait long
             await asyncio.wait((waiter,), timeout=timeout_s)
-        return waiter.result() if waiter.done() else await get()
+        return waiter.result() if _has_job(waiter) else await get()
     except NotFound:
         await flush()
-        if waiter.done():
+        if _has_job(waiter):
             return waiter.result()
         raise
+
+
+def _has_job(waiter: asyncio.Future[Job]) -> bool:
+    return waiter.done() and not waiter.cancelled()
 
 
 class Decisions:

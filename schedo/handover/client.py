@@ -10,7 +10,18 @@ from contextlib import asynccontextmanager
 from schedo.errors import SchedoError
 from schedo.handover import socket_file
 from schedo.handover.link import Link, LinkLost
-from schedo.handover.messages import ClientRole, GetStatus, Hello, Status, Welcome
+from schedo.handover.messages import (
+    Activated,
+    BadMessage,
+    ClientRole,
+    Failed,
+    GetStatus,
+    Hello,
+    Status,
+    Upgrade,
+    UpgradeFailed,
+    Welcome,
+)
 from schedo.version import __version__
 
 STUCK_AFTER_S = 3.0  # of silence; then an active server counts as stuck
@@ -63,3 +74,24 @@ async def read_status(path: str) -> Status:
                 return await link.expect(Status)
         except TimeoutError:
             raise Stuck(link.peer.pid) from None
+
+
+async def request_upgrade(path: str, timeout_s: float, passing_s: float) -> Activated:
+    """Let the server at the path replace itself; raise UpgradeFailed, Stuck or LinkLost.
+
+    timeout_s: for the new process to be ready; passing_s: for the rest.
+    """
+    async with connected(path) as link:
+        try:
+            async with asyncio.timeout(STUCK_AFTER_S):
+                await introduce(link, "operator", 0)
+            link.send(Upgrade(timeout_s))
+            async with asyncio.timeout(timeout_s + passing_s):
+                response = await link.receive()
+        except TimeoutError:
+            raise Stuck(link.peer.pid) from None
+    if isinstance(response, Failed):
+        raise UpgradeFailed(response.reason)
+    if not isinstance(response, Activated):
+        raise BadMessage(f"the server sent an unexpected {type(response).__name__}")
+    return response

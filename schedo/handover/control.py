@@ -15,10 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from schedo.handover.link import Link, LinkLost
-from schedo.handover.listeners import describe_addresses
+from schedo.handover.listeners import describe_addresses, take_stream
 from schedo.handover.messages import (
     PROTOCOL,
+    Activated,
     BadMessage,
+    Failed,
     GetListeners,
     GetStatus,
     Hello,
@@ -27,8 +29,11 @@ from schedo.handover.messages import (
     Ping,
     Pong,
     Refused,
+    ServeHttp,
     StandbyStatus,
     Status,
+    Upgrade,
+    UpgradeFailed,
     Welcome,
 )
 
@@ -53,6 +58,12 @@ class Active(Protocol):
 
     def note_standbys(self, count: int) -> None:
         """Note how many standbys are connected now."""
+
+    def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
+        """Serve a connection of the old process; is_trusted: its requests need no token."""
+
+    async def upgrade(self, timeout_s: float) -> Activated:
+        """Replace this process by a new one; raise UpgradeFailed, and serve on then."""
 
 
 class Control:
@@ -88,7 +99,14 @@ class Control:
         try:
             _check_user(link)
             async with asyncio.timeout(HELLO_S):
-                self._welcome(link, await link.expect(Hello))
+                hello = await link.expect(Hello)
+                self._welcome(link, hello)
+            if hello.role == "operator":
+                await self._serve_operator(link)
+                return
+            if hello.role == "predecessor":
+                await self._serve_predecessor(link)
+                return
             while True:
                 async with asyncio.timeout(SILENCE_S):
                     message = await link.receive()
@@ -114,6 +132,8 @@ class Control:
             )
         if hello.role == "standby":
             self._add_standby(link, hello, welcome)
+        if hello.role == "predecessor" and link.peer.uid != os.geteuid():
+            raise BadMessage("the old process of an upgrade runs as the same user as the new one")
         link.send(welcome)
 
     def _add_standby(self, link: Link, hello: Hello, welcome: Welcome) -> None:
@@ -126,6 +146,26 @@ class Control:
             )
         self._standbys[link] = None
         self._active.note_standbys(len(self._standbys))
+
+    async def _serve_operator(self, link: Link) -> None:
+        """Carry out an upgrade; this goes on if the operator leaves."""
+        async with asyncio.timeout(HELLO_S):
+            request = await link.expect(Upgrade)
+        try:
+            link.send(await self._active.upgrade(request.timeout_s))
+        except UpgradeFailed as error:
+            link.send(Failed(str(error)))
+
+    async def _serve_predecessor(self, link: Link) -> None:
+        while True:
+            request, descriptors = await link.expect_descriptors(ServeHttp)
+            sock = take_stream(descriptors)
+            self._active.serve_http(sock, is_trusted=request.is_trusted)
+
+    def dismiss_standbys(self) -> None:
+        """Close the connections of the standbys, which then connect to the next active server."""
+        for link in self._standbys:
+            link.close()
 
     def _handle(self, link: Link, message: Message) -> None:
         handler = self._handlers.get(type(message))

@@ -38,6 +38,26 @@ def take_listeners(descriptors: list[int]) -> list[socket.socket]:
     return sockets
 
 
+def take_stream(descriptors: list[int]) -> socket.socket:
+    """Return the Unix stream socket with this descriptor, which it owns from now on.
+
+    Raise BadMessage if there is no such socket, or not only one; then all are closed.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for descriptor in descriptors:
+            sockets.append(socket.socket(fileno=descriptor))
+    except OSError:
+        for descriptor in descriptors[len(sockets) :]:
+            os.close(descriptor)
+    if len(sockets) == len(descriptors) == 1:
+        (sock,) = sockets
+        if (sock.family, sock.type) == (socket.AF_UNIX, socket.SOCK_STREAM):
+            return sock
+    close_sockets(sockets)
+    raise BadMessage("beside a ServeHttp there is one stream socket, and nothing else")
+
+
 def close_sockets(sockets: Iterable[socket.socket]) -> None:
     """Close the sockets; other processes that have them keep them open."""
     for sock in sockets:

@@ -17,7 +17,7 @@ PROTOCOL = 1
 MESSAGE_BYTES_MAX = 65_536
 DESCRIPTORS_MAX = 16  # beside one message: a listener for each address of the host
 
-ClientRole = Literal["standby", "observer"]
+ClientRole = Literal["standby", "observer", "operator", "successor", "predecessor"]
 
 
 class BadMessage(SchedoError):
@@ -26,18 +26,28 @@ class BadMessage(SchedoError):
     code = "bad-message"
 
 
+class UpgradeFailed(SchedoError):
+    """The server was not replaced, and serves on."""
+
+    code = "upgrade-failed"
+
+
 class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
     """What all messages share; unknown fields are those of a newer version."""
 
 
 class Hello(_Message, frozen=True, kw_only=True):
-    """A client introduces itself; schema: the newest schema of the store that it can open."""
+    """A client introduces itself; schema: the newest schema of the store that it can open.
+
+    store: the path of the database that the settings of a successor name.
+    """
 
     protocol: int = PROTOCOL
     role: ClientRole
     version: str
     schema: int
     pid: int
+    store: str = ""
 
 
 class Welcome(_Message, frozen=True, kw_only=True):
@@ -123,6 +133,57 @@ class Status(_Message, frozen=True, kw_only=True):
     standbys: list[StandbyStatus]
 
 
+# An upgrade: an operator asks for it, and the server passes everything to a new process.
+
+
+class Upgrade(_Message, frozen=True):
+    """An operator asks the server to replace itself by a new process."""
+
+    timeout_s: float  # within which the new process is ready
+
+
+class Failed(_Message, frozen=True):
+    """The upgrade has changed nothing, for this reason; the old process serves on."""
+
+    reason: str
+
+
+class Ready(_Message, frozen=True):
+    """The new process can take the store at once."""
+
+
+class Locks(_Message, frozen=True):
+    """The descriptors of the store's two locks are beside this message."""
+
+    takeovers: int  # of the store so far
+
+
+class Frozen(_Message, frozen=True):
+    """The old server has made its last commit and closed the store."""
+
+    held_at: float  # time.monotonic() since when no server accepts requests
+
+
+class Activated(_Message, frozen=True, kw_only=True):
+    """The new server is active; the durations are those of its take-over."""
+
+    pid: int
+    version: str
+    epoch: int
+    took_ms: float
+    steps_ms: dict[str, float]
+
+
+class ServeHttp(_Message, frozen=True):
+    """A connection of the old process for HTTP is beside this message.
+
+    is_trusted: its requests need no token, because they are those of the old process itself, as a
+    worker; else each one is a client's, and has the token of the client.
+    """
+
+    is_trusted: bool
+
+
 Message = (
     Hello
     | Welcome
@@ -134,6 +195,13 @@ Message = (
     | StandbyStatus
     | GetStatus
     | Status
+    | Upgrade
+    | Failed
+    | Ready
+    | Locks
+    | Frozen
+    | Activated
+    | ServeHttp
 )
 
 _encode = msgspec.json.Encoder().encode

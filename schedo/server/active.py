@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -10,14 +11,19 @@ from typing import TYPE_CHECKING
 
 import schedo
 from schedo.handover.listeners import describe_addresses
-from schedo.handover.messages import LastTakeover, StandbyStatus, Status, Welcome
+from schedo.handover.messages import Activated, LastTakeover, StandbyStatus, Status, Welcome
 from schedo.protocol.times import render_instant
+from schedo.server.settings import ADMIN
 from schedo.store.sqlite.schema import oldest_reader
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from schedo.server.server import Server
 
 log = logging.getLogger("schedo")
+
+_PREDECESSOR = "predecessor"  # the client id of the old process of an upgrade
 
 
 class ActiveServer:
@@ -26,6 +32,8 @@ class ActiveServer:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._standbys = 0
+        self._trusting: ASGIApp | None = None
+        self._serving: set[asyncio.Task[None]] = set()
 
     def welcome(self) -> Welcome:
         return Welcome(
@@ -72,3 +80,16 @@ class ActiveServer:
         if count != self._standbys:
             log.info("standbys connected: %d", count)
             self._standbys = count
+
+    def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
+        app: ASGIApp = self._server.app
+        if is_trusted:
+            if self._trusting is None:
+                self._trusting = self._server.app.trusting(ADMIN, _PREDECESSOR)
+            app = self._trusting
+        task = asyncio.create_task(self._server.http.serve(sock, app))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def upgrade(self, timeout_s: float) -> Activated:
+        return await self._server.upgrades.run(timeout_s)

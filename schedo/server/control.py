@@ -38,6 +38,15 @@ class ControlSocket:
             return
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
 
+    def leave(self) -> None:
+        """Stop listening, and let the standbys go; the file belongs to the next server."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._control is not None:
+            self._control.dismiss_standbys()
+
     async def close(self) -> None:
         """Close the socket and its connections; the caller still holds the store."""
         if self._socket is not None and self._path is not None:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import socket
@@ -29,6 +30,7 @@ from schedo.server.control import ControlSocket
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
 from schedo.server.start import Start
+from schedo.server.upgrades import Upgrades
 from schedo.server.workers import ServerWorkers
 from schedo.store import open_store
 from schedo.systemd import Inherited, Notifier
@@ -39,6 +41,8 @@ from schedo.web.tenure import Tenure
 
 if TYPE_CHECKING:
     from schedo.handover.control import Control
+    from schedo.handover.predecessor import Predecessor
+    from schedo.server.replaced import Replaced
     from schedo.server.takeover import Takeover
 
 log = logging.getLogger("schedo")
@@ -47,8 +51,18 @@ log = logging.getLogger("schedo")
 class Server:
     """One server on one store, in the running event loop."""
 
-    def __init__(self, config: Config, start: Start, read: Callable[[], Config]) -> None:
-        """read: reads the settings again, for a reload."""
+    def __init__(
+        self,
+        config: Config,
+        start: Start,
+        read: Callable[[], Config],
+        predecessor: Predecessor | None = None,
+    ) -> None:
+        """read: reads the settings again, for a reload. predecessor: the process it replaces."""
+        self._predecessor = predecessor
+        self.upgrades = Upgrades(self, start.command, _find_obstacle(start))
+        self._following: asyncio.Task[None] | None = None  # the end of the old process
+        self.replaced: Replaced | None = None  # set: another process serves, this one drains
         self._is_resuming = start.is_resuming
         self.shutdown = Shutdown()
         self.store = open_store(config.store, accept_loss=start.accept_loss)
@@ -79,6 +93,8 @@ class Server:
         """Open the store and start the engine; raise StoreLocked if another server holds it."""
         await self.engine.start()
         self._note_step("open")
+        if self._predecessor is not None:
+            self._predecessor.note_opened()
 
     async def attach(self) -> None:
         """Run jobs; raise CannotServe if the application cannot be imported."""
@@ -109,11 +125,11 @@ class Server:
         left = takeover.listeners if takeover is not None else []
         own = [] if sockets else left or await _bind(config.host, config.port)
         port = await self.http.listen(self.app, sockets or own)
+        self._control.open()
         if takeover is not None:
             await self._end_takeover(takeover)
         if own:
             notifier.store(own)  # systemd drops sockets that do not listen yet
-        self._control.open()
         return port
 
     async def _end_takeover(self, takeover: Takeover) -> None:
@@ -121,6 +137,11 @@ class Server:
         self._note_step("accept")
         self.app.context.tenure = Tenure(takeover.number, round(takeover.took_ms * 1_000))
         takeover.log()
+        if self._predecessor is not None:
+            from schedo.server.successor import follow, report_active
+
+            report_active(self, self._predecessor)
+            self._following = asyncio.create_task(follow(self, self._predecessor))
         try:
             await self.workers.start_children()
         except SchedoError as error:
@@ -146,8 +167,25 @@ class Server:
         )
         await self.workers.drain(grace_s)
 
+    def begin_grace(self) -> None:
+        """Give what this replaced process still runs the grace time to end."""
+        grace_s = self.config.drain_grace_us / 1_000_000
+        log.info("stopping: the running jobs of this old process have %g s to finish", grace_s)
+        asyncio.get_running_loop().call_later(grace_s, self.workers.stop_now)
+
+    def leave_control(self) -> None:
+        """Leave the control socket to the process that is active now."""
+        self._control.leave()
+
+    def reopen_control(self) -> None:
+        """Listen on the control socket again, whose file another process may have replaced."""
+        self._control.leave()
+        self._control.open()
+
     async def stop(self) -> None:
         """Stop what is left at once, and make everything durable."""
+        if self._following is not None:
+            self._following.cancel()
         await self._control.close()
         await self.http.stop()
         await self.workers.drain(0.0)
@@ -161,6 +199,15 @@ class Server:
         set_level(config.log_level)
         changed = set(old.tokens.items()) ^ set(new.tokens.items())
         return sorted({permission.setting for _, permission in changed})
+
+
+def _find_obstacle(start: Start) -> str | None:
+    """Return why a server that was started like this cannot be replaced, or None."""
+    if start.has_test_clock:
+        return "a server with --test-clock has its jobs in memory only"
+    if start.is_reloading:
+        return "a server with --reload imports changed code itself"
+    return None
 
 
 def _make_test_clock() -> Clock:

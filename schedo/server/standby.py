@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,10 +21,9 @@ from schedo.handover.listeners import describe_address
 from schedo.handover.messages import StandbyStatus
 from schedo.handover.standby import Standby
 from schedo.protocol.times import render_instant
-from schedo.server.process import spare_collector
 from schedo.server.server import Server
 from schedo.server.takeover import Takeover
-from schedo.server.warm_up import run_scratch_engine
+from schedo.server.warm_up import warm_up
 from schedo.store.sqlite.lock_wait import HeldLocks
 from schedo.store.sqlite.schema import newest_schema
 
@@ -45,7 +43,7 @@ async def wait_for_store(server: Server, note_warm: Callable[[], None]) -> Takeo
     leaving = asyncio.create_task(server.shutdown.wait())
     others = [
         asyncio.create_task(standby.run(), name="schedo standby"),
-        asyncio.create_task(_warm_up(server, standby, note_warm), name="schedo warm-up"),
+        asyncio.create_task(_report_warm(server, standby, note_warm), name="schedo warm-up"),
     ]
     try:
         await _wait_for_one(holding, leaving, others)
@@ -72,13 +70,8 @@ async def _wait_for_one(
             task.result()
 
 
-async def _warm_up(server: Server, standby: Standby, note_warm: Callable[[], None]) -> None:
-    began_at = time.monotonic()
-    await server.workers.prepare()
-    await run_scratch_engine()
-    await server.store.prepare()
-    spare_collector()
-    warmed_ms = (time.monotonic() - began_at) * 1_000
+async def _report_warm(server: Server, standby: Standby, note_warm: Callable[[], None]) -> None:
+    warmed_ms = await warm_up(server)
     standby.note_warm(warmed_ms)
     note_warm()
     log.info("the standby is warm after %.0f ms, and waits for the store", warmed_ms)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from schedo.handover.command import Command
+
 
 class Start(NamedTuple):
     """What only this start does.
@@ -11,7 +13,8 @@ class Start(NamedTuple):
     accept_loss: start although a part of the store is missing; the jobs in that part are lost.
     is_resuming: end the pauses of the server. is_pruning: delete the schedules that the code of the
     app no longer declares. has_test_clock: use a clock that only POST /v1/clock:advance moves.
-    is_reloading: replace the child processes when a source file changes.
+    is_reloading: replace the child processes when a source file changes. command: how the process
+    was started, for its upgrade; None: it is not known.
     """
 
     accept_loss: bool = False
@@ -19,6 +22,7 @@ class Start(NamedTuple):
     is_pruning: bool = False
     has_test_clock: bool = False
     is_reloading: bool = False
+    command: Command | None = None
 
 
 PLAIN_START = Start()

@@ -1,8 +1,13 @@
-"""One run of an engine on a scratch file, so that the code of a take-over has run before."""
+"""What a server does before it has its store: afterwards only the store is missing.
+
+One run of an engine on a scratch file belongs to it, so that the code of a take-over has run.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
+from typing import TYPE_CHECKING
 
 from schedo.clock import SystemClock
 from schedo.core.leases import AttemptResult, Completed, Lease, StopRequest
@@ -11,12 +16,26 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
+from schedo.server.process import spare_collector
 from schedo.store import open_store
+
+if TYPE_CHECKING:
+    from schedo.server.server import Server
 
 log = logging.getLogger("schedo")
 
 _TASK = "scratch"
 _WAIT_S = 5.0
+
+
+async def warm_up(server: Server) -> float:
+    """Do everything that needs no store; return how long it took, in milliseconds."""
+    began_at = time.monotonic()
+    await server.workers.prepare()
+    await run_scratch_engine()
+    await server.store.prepare()
+    spare_collector()
+    return (time.monotonic() - began_at) * 1_000
 
 
 async def run_scratch_engine() -> None:

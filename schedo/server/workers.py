@@ -19,6 +19,7 @@ from schedo.worker.in_process import LocalWorker
 
 if TYPE_CHECKING:
     from schedo.worker.process.pool import ProcessPool
+    from schedo.worker.successor_backend import SuccessorBackend
 
 log = logging.getLogger("schedo")
 
@@ -58,9 +59,7 @@ class ServerWorkers:
         of commands is dead, and what it left running has no owner.
         """
         if self._orphans is not None:
-            killed = self._orphans.reap()
-            if killed:
-                log.warning("killed %d commands that an earlier server left running", killed)
+            _log_killed(self._orphans.reap())
         self._local.attach()
 
     async def start_children(self) -> None:
@@ -68,8 +67,11 @@ class ServerWorkers:
         if self._children is not None:
             await self._children.start()
 
-    async def drain(self, grace_s: float) -> None:
-        """Take no new work, give running attempts the grace time to finish, release the rest."""
+    async def drain(self, grace_s: float | None) -> None:
+        """Take no new work, give running attempts the grace time to finish, release the rest.
+
+        grace_s: None: as long as they take.
+        """
         stops = [self._local.drain(grace_s)]
         if self._children is not None:
             stops.append(self._children.stop(grace_s))
@@ -79,11 +81,36 @@ class ServerWorkers:
         if self._orphans is not None:
             self._orphans.close()
 
+    def leave(self) -> None:
+        """Let the next server have a list of commands of its own: these run on in this process."""
+        if self._orphans is not None:
+            self._orphans.leave()
+
+    def follow(self, successor: SuccessorBackend) -> None:
+        """Send what the tasks that still run request to the server that follows this one."""
+        if self._children is not None:
+            self._children.follow(successor)
+
+    def come_back(self) -> None:
+        """End what a server that was to follow has started, and died."""
+        if self._orphans is not None:
+            self._orphans.come_back()
+
+    def reap_left(self) -> None:
+        """Kill the commands that the old process of an upgrade has left, if it has died."""
+        if self._orphans is not None:
+            _log_killed(self._orphans.reap_left())
+
     def stop_now(self) -> None:
         """End the grace time of a drain now."""
         self._local.stop_now()
         if self._children is not None:
             self._children.stop_now()
+
+
+def _log_killed(count: int) -> None:
+    if count:
+        log.warning("killed %d commands that an earlier server left running", count)
 
 
 def _make_children(config: Config, engine: Engine, start: Start) -> ProcessPool | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.web.auth import AccessMiddleware
+from schedo.web.auth import AccessMiddleware, TrustingMiddleware
 from schedo.web.context import AppContext, Handler
 from schedo.web.endpoint import Endpoint
 from schedo.web.handlers import (
@@ -37,6 +37,7 @@ from schedo.web.handlers import (
     work,
     workers,
 )
+from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
 from schedo.web.slim_imports import Route, Router
 
@@ -139,6 +140,10 @@ class WebApp:
         """Use these settings for the requests that follow."""
         self.context.settings = settings
         self._guarded.use(settings)
+
+    def trusting(self, permission: TokenPermission, client_id: str) -> ASGIApp:
+        """Return this application for connections that have the permission without a token."""
+        return TrustingMiddleware(self._route, self.context.settings, permission, client_id)
 
     def drain(self) -> None:
         """End open waits with the current state of their jobs; the server shuts down."""

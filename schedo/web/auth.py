@@ -30,6 +30,7 @@ from schedo.errors import (
 )
 from schedo.protocol.operations import OPERATIONS
 from schedo.web.http import index_headers, problem_response, send_response
+from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle
 
@@ -133,6 +134,21 @@ class AccessMiddleware:
         if not token:
             raise Unauthorized(f"the Authorization header has no bearer token; {_HOW}")
         raise Unauthorized("the token is wrong")
+
+
+class TrustingMiddleware(AccessMiddleware):
+    """As AccessMiddleware, for connections whose other end is known without a token."""
+
+    def __init__(
+        self, app: ASGIApp, settings: WebSettings, permission: TokenPermission, client_id: str
+    ) -> None:
+        super().__init__(app, settings)
+        self._permission = permission
+        self._client_id = client_id
+
+    def _check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
+        scope["schedo.client_id"] = self._client_id
+        scope["schedo.permission"] = self._permission
 
 
 def _is_open(path: str) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.protocol.problems import KINDS, ProblemKind
+from schedo.web import connection_stages as limits
 from schedo.web.chunked_body import BadChunk, Chunks
 from schedo.web.connection_stages import DEADLINES_S, Stage
 from schedo.web.cycle import UNREAD_BYTES_MAX, Exchange
@@ -24,13 +25,6 @@ from schedo.web.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from schedo.web.connections import Connections
-
-FIRST_REQUEST_GRACE_S = 1.0  # while draining, for a connection that has sent nothing yet
-LINGER_BYTES_MAX = 1_048_576  # in addition to the rest of a body with a Content-Length
-LINGER_BODY_BYTES_MAX = 33_554_432
-TINY_REQUEST_BYTES = 1_024  # a request up to this size is not counted
-ORDINARY_REQUEST_BYTES = 8_192  # a connection with more is closed first when memory is short
-SKIPPED_BYTES_MAX = 65_536  # of an unread body, if the connection stays open
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -105,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.stage is Stage.LINGER:
             self._left -= nbytes
-            if self._left < -LINGER_BYTES_MAX:
+            if self._left < -limits.LINGER_BYTES_MAX:
                 self.transport.abort()
             return
         data = bytes(self._shared.long_buffer[:nbytes])
@@ -185,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange = Exchange(self, head.scope, keeps_alive, head.expects_continue)
         self._exchange = exchange
         size = end + head.body_bytes if head.body_bytes <= SMALL_BODY_BYTES_MAX else end
-        self._request_bytes = size if size > TINY_REQUEST_BYTES else 0
+        self._request_bytes = size if size > limits.TINY_REQUEST_BYTES else 0
         self._left = head.body_bytes
         self._chunks = Chunks() if head.is_chunked else None
         if head.body_bytes or head.is_chunked:
@@ -227,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.has_responded:
             # A chunked body can have any length, so bound the part that is skipped.
             self._skipped += received
-            if self._skipped > SKIPPED_BYTES_MAX:
+            if self._skipped > limits.SKIPPED_BYTES_MAX:
                 self._linger()
         elif exchange.is_body_wanted:
             if exchange.unread_bytes > UNREAD_BYTES_MAX:
@@ -273,8 +267,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def may_stay_open(self) -> bool:
         """Return whether another request can follow: not after a long unread body."""
-        is_short = self._chunks is not None or self._left <= SKIPPED_BYTES_MAX
-        return self.stage is not Stage.BODY or is_short
+        is_short = self._chunks is not None or self._left <= limits.SKIPPED_BYTES_MAX
+        is_last = self._shared.is_forwarding and not self._rest
+        return not is_last and (self.stage is not Stage.BODY or is_short)
 
     def end_response(self) -> None:
         exchange = self._exchange
@@ -331,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         whole request before it reads would lose the response.
         """
         self.stage, self._since = Stage.LINGER, self._shared.loop.time()
-        self._left = min(self._left, LINGER_BODY_BYTES_MAX)
+        self._left = min(self._left, limits.LINGER_BODY_BYTES_MAX)
         self._chunks = None
         self._request_bytes = 0
         self._keep(b"")
@@ -365,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.abort()
         elif waited_s > DEADLINES_S.get(self.stage, waited_s):
             self._end_stage()
-        elif is_unread and waited_s > FIRST_REQUEST_GRACE_S:
+        elif is_unread and waited_s > limits.FIRST_REQUEST_GRACE_S:
             self.transport.close()
 
     def _end_stage(self) -> None:
@@ -378,9 +373,16 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(KINDS["request-timeout"])
 
     @property
+    def is_in_progress(self) -> bool:
+        """Whether the application acts on a request whose body has arrived."""
+        exchange = self._exchange if self.stage is Stage.RESPONSE else None
+        return exchange is not None and exchange.is_active
+
+    @property
     def has_sent_ahead(self) -> bool:
         """Whether it holds received bytes, and not only an unread response."""
-        return self.held - self.outgoing.kept_bytes > ORDINARY_REQUEST_BYTES or bool(self._rest)
+        unparsed = self.held - self.outgoing.kept_bytes
+        return unparsed > limits.ORDINARY_REQUEST_BYTES or bool(self._rest)
 
     def idle_since(self) -> float | None:
         """Return since when the connection is idle; None if it is not."""

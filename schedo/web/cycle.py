@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from starlette.types import ASGIApp
 
 from schedo.web.auth import ClientGone
+from schedo.web.holding import is_held
 from schedo.web.light_event import LightEvent
 
 log = logging.getLogger("schedo.web")
@@ -89,6 +90,11 @@ class Exchange:
         self.has_begun = False  # the first byte of the response is written
         self.has_responded = False
         self.is_gone = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the application acts on the request."""
+        return not (self.has_responded or self.is_gone or is_held(self.scope))
 
     async def run(self, app: ASGIApp) -> None:
         """Run the application, unless the request was withdrawn before it began."""

@@ -16,6 +16,7 @@ from schedo.web.auth import ClientGone
 from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
+from schedo.web.holding import replay
 from schedo.web.http import JSON_TYPE, Request, send_response
 from schedo.web.permissions import TokenPermission
 
@@ -47,6 +48,10 @@ class Endpoint:
             else:
                 media_type = _read_media_type(scope["schedo.headers"], operation)
                 body = await _read_body(scope, receive, operation, claim)
+            holding = self._context.holding
+            if holding is not None and (successor := await holding.wait(scope)) is not None:
+                await successor(scope, replay(body, receive), send)
+                return
             request = _make_request(scope, receive, operation, body, media_type, claim)
             if operation.request is EmptyRequest:  # its handler does not read the body
                 await request.read(EmptyRequest)

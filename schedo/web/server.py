@@ -11,19 +11,25 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
+
+from starlette.types import ASGIApp
 
 from schedo.engine.sharing import loop_share
 from schedo.web.app import WebApp
 from schedo.web.connection import Connection
 from schedo.web.connections import Connections
+from schedo.web.holding import Holding
 from schedo.web.slim_imports import uvicorn
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
 _BACKLOG = 4_096  # a client whose connection finds no place tries again a second later
 _WATCH_S = 1.0
+PROGRESS_S = 0.2  # for the requests in progress, before others wait no longer for them
+FORWARDING_IDLE_S = 10.0  # a connection that sends nothing is closed then
+_PROGRESS_CHECK_S = 0.001
 _ACCEPT_TURNS_MAX = 1_000
 _SETTLE_TURNS = 10  # asyncio takes 4 from accept() to connection_made()
 
@@ -37,6 +43,9 @@ class HttpServer:
         self._listeners: Sequence[asyncio.Server] = ()
         self.sockets: Sequence[socket.socket] = ()  # on which this server listens
         self._watch: asyncio.Task[None] | None = None
+        self._local: dict[ASGIApp, Connections] = {}  # those that come over a control socket
+        self._holding: Holding | None = None
+        self._kept: list[socket.socket] = []  # copies of the listening sockets, while it holds
 
     @property
     def connections(self) -> list[Connection]:
@@ -57,24 +66,86 @@ class HttpServer:
         self._app = self._state.app = app
         self._state.loop, self._state.share = loop, loop_share()
         self._state.in_flight = app.context.in_flight
-        server = _make_server(app, self._state)
-        await server.startup(list(sockets))
-        self._listeners = server.servers
-        self.sockets = sockets
         self._set_date()
+        await self._accept(sockets)
         self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
         bound: int = sockets[0].getsockname()[1]
         return bound
 
-    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """Stop accepting, answer the accepted requests, then close; harmless if never started."""
-        if not self._listeners or self._app is None:
-            return
-        self._app.drain()
-        await _accept_waiting(self._listeners)
+    async def _accept(self, sockets: Sequence[socket.socket]) -> None:
+        server = _make_server(self._state)
+        await server.startup(list(sockets))
+        self._listeners, self.sockets = server.servers, sockets
+
+    async def _accept_no_more(self) -> None:
         await _let_callbacks_run()  # closing a listener would break connections in accept
         for listener in self._listeners:
             listener.close()
+        self._listeners = self.sockets = ()
+
+    async def serve(self, sock: socket.socket, app: ASGIApp) -> None:
+        """Serve one connection with this application; it does not count among those of clients."""
+        state = self._local.setdefault(app, Connections(CONNECTIONS_MAX))
+        state.app, state.loop, state.share = app, self._state.loop, self._state.share
+        state.in_flight, state.default_headers = self._state.in_flight, self._state.default_headers
+        await self._state.loop.connect_accepted_socket(lambda: Connection(state), sock)
+
+    # The passing of the requests to a new process.
+
+    async def hold(self, end_waits: Callable[[], None]) -> None:
+        """Accept nothing and let new requests wait; return when those in progress have ended.
+
+        The ones that take long go on. end_waits: lets requests that wait for something respond.
+        """
+        assert self._app is not None, "it listens"
+        self._holding = self._app.context.holding = self._state.app = Holding(self._app)
+        self._kept = [sock.dup() for sock in self.sockets]
+        await self._accept_no_more()
+        until = self._state.loop.time() + PROGRESS_S
+        while self._state.loop.time() < until:
+            end_waits()
+            if not any(connection.is_in_progress for connection in self._state.all):
+                return
+            await asyncio.sleep(_PROGRESS_CHECK_S)
+
+    async def resume(self) -> None:
+        """Answer the requests that wait, and accept again."""
+        assert self._app is not None, "it listened"
+        self._app.context.holding, self._state.app = None, self._app
+        self._release(None)
+        kept, self._kept = self._kept, []
+        await self._accept(kept)
+
+    def pass_on(self, successor: ASGIApp) -> None:
+        """Let the successor answer what waits, and one more request of each connection."""
+        self._state.app, self._state.is_forwarding = successor, True
+        self._release(successor)
+        for sock in self._kept:  # else no other process could listen there while this one drains
+            sock.close()
+        self._kept = []
+
+    def _release(self, successor: ASGIApp | None) -> None:
+        assert self._holding is not None, "it holds"
+        self._holding.release(successor)
+
+    async def wait_closed(self, most_s: float) -> None:
+        """Wait until the clients have closed their connections; close those that stay idle."""
+        until = self._state.loop.time() + most_s
+        while self._state.all and self._state.loop.time() < until:
+            latest = self._state.loop.time() - FORWARDING_IDLE_S
+            for connection in self.connections:
+                since = connection.idle_since()
+                if since is not None and since < latest:
+                    connection.transport.close()
+            await self._wait_until_empty(_WATCH_S)
+
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Stop accepting, answer the accepted requests, then close; harmless if never started."""
+        if self._app is None:
+            return
+        self._app.drain()
+        await _accept_waiting(self._listeners)
+        await self._accept_no_more()
         self._state.is_draining = True
         await _let_callbacks_run()  # connection_made comes some turns after accept
         for connection in self.connections:
@@ -86,7 +157,9 @@ class HttpServer:
             connection.transport.close()
         if self._watch is not None:
             self._watch.cancel()
-        self._listeners = self.sockets = ()
+        for sock in self._kept:
+            sock.close()
+        self._app, self.sockets = None, ()
 
     async def _wait_until_empty(self, grace_s: float) -> None:
         self._state.emptied.clear()
@@ -111,14 +184,14 @@ class HttpServer:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
 
-def _make_server(app: WebApp, state: Connections) -> uvicorn.Server:
+def _make_server(state: Connections) -> uvicorn.Server:
     """Return a uvicorn server that uses our Connection class."""
 
     def connect(**_: object) -> Connection:
         return Connection(state)
 
     config = uvicorn.Config(
-        app,
+        state.app,
         http=connect,  # type: ignore[arg-type]  # it is called, never used as a class
         ws="none",
         lifespan="off",

@@ -165,7 +165,7 @@ class Executor:
         """Return when no attempt runs."""
         await self._is_idle.wait()
 
-    async def drain(self, grace_s: float) -> None:
+    async def drain(self, grace_s: float | None) -> None:
         """Give the running attempts the grace time to end, then request them to stop.
 
         Attempts that ignore their stop may still run afterwards; close() ends those.

@@ -50,14 +50,16 @@ class HttpBackend:
         async with self._connect() as client:
             if jobs and jobs[0][0].request.broadcast:
                 items = await client.send(operations.broadcast(requests[0]))
-                return [each if isinstance(each, SchedoError) else _ticket(each) for each in items]
+                return [
+                    each if isinstance(each, SchedoError) else to_ticket(each) for each in items
+                ]
             if len(requests) == 1:
                 try:
-                    return [_ticket(await client.send(operations.submit(requests[0])))]
+                    return [to_ticket(await client.send(operations.submit(requests[0])))]
                 except SchedoError as error:
                     return [error]
             return [
-                item if isinstance(item, SchedoError) else _ticket(item)
+                to_result(item)
                 for operation in operations.submit_many(requests)
                 for item in await client.send(operation)
             ]
@@ -86,5 +88,11 @@ class HttpBackend:
             yield client
 
 
-def _ticket(record: Record) -> SubmittedJob:
+def to_result(item: Record | SchedoError) -> SubmittedJob | SchedoError:
+    """Return the receipt for a job of a batch, or the error of a rejected one."""
+    return item if isinstance(item, SchedoError) else to_ticket(item)
+
+
+def to_ticket(record: Record) -> SubmittedJob:
+    """Return the receipt for a job of this record."""
     return SubmittedJob(parse_id(record["id"]), bool(record.get("conflict")))

@@ -54,7 +54,7 @@ class LocalWorker:
         """Take no new work until the next attach(); running attempts continue."""
         self._engine.attach(replace(self._spec, slots=0), self)
 
-    async def drain(self, grace_s: float) -> None:
+    async def drain(self, grace_s: float | None) -> None:
         """Take no new work, give running attempts the grace time to finish, stop the rest."""
         self._engine.close_worker(self._spec.id)
         await self._executor.drain(grace_s)

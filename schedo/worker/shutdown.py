@@ -35,6 +35,11 @@ def handle_hangup(reload: Callable[[], None]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
+def handle_upgrades(upgrade: Callable[[], None]) -> None:
+    """Call `upgrade` at each SIGUSR2."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, upgrade)
+
+
 class Grace:
     """How long running attempts may take to end after a shutdown has begun."""
 
@@ -45,8 +50,8 @@ class Grace:
         """End the grace time now; one that begins later ends at once."""
         self._ended.set()
 
-    async def wait(self, done: Coroutine[Any, Any, Any], grace_s: float) -> None:
-        """Wait until `done` has returned or the grace time is over."""
+    async def wait(self, done: Coroutine[Any, Any, Any], grace_s: float | None) -> None:
+        """Wait until `done` has returned or the grace time is over; None: it has no end."""
         waits = [asyncio.create_task(done), asyncio.create_task(self._ended.wait())]
         try:
             await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)

@@ -25,6 +25,7 @@ class Server:
 
     prefix: tuple[str, ...] = ()  # of the command line
     python = sys.executable
+    module = "schedo"
     token: str | None = None  # sent with each request
 
     def __init__(self, directory: Path, *arguments: str, environment: dict[str, str] | None = None):
@@ -42,7 +43,7 @@ class Server:
     def launch(self) -> None:
         """Start the server, which may be a standby; return at once."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
-        command = [*self.prefix, self.python, "-m", "schedo", "serve", "--port", "0"]
+        command = [*self.prefix, self.python, "-m", self.module, "serve", "--port", "0"]
         with (self.directory / "server.log").open("a") as log:
             self._process = subprocess.Popen(
                 [*command, *self._arguments],
@@ -79,6 +80,11 @@ class Server:
         """Send the signal, wait for the end and return the exit code."""
         assert self._process is not None
         self._process.send_signal(number)
+        return self.reap()
+
+    def reap(self) -> int:
+        """Wait for the end and return the exit code."""
+        assert self._process is not None
         code = self._process.wait(DEADLINE_S)
         assert self._process.stdout is not None
         self._process.stdout.close()

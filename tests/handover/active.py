@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from schedo.handover.control import Control
 from schedo.handover.listeners import close_sockets
-from schedo.handover.messages import StandbyStatus, Status, Welcome
+from schedo.handover.messages import Activated, StandbyStatus, Status, UpgradeFailed, Welcome
 from schedo.server.control import ControlSocket
 
 SCHEMA = 7
@@ -54,6 +54,15 @@ class FakeActive:
 
     def note_standbys(self, count: int) -> None:
         self.counts.append(count)
+
+    def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
+        with sock:
+            sock.send(b"trusted" if is_trusted else b"client")
+
+    async def upgrade(self, timeout_s: float) -> Activated:
+        if timeout_s > 10:
+            raise UpgradeFailed("the new process has failed")
+        return Activated(pid=7, version="2.0", epoch=4, took_ms=12.0, steps_ms={"freeze": 12.0})
 
 
 class Served(NamedTuple):

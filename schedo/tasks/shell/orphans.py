@@ -6,11 +6,15 @@ identify a process. So the next server kills a process only if it started before
 which the recorded process was seen alive (two processes cannot have had the pid by then), or if it
 has the attempt's mark in its environment. The mark also finds descendants that left the group
 (setsid). Both checks need Linux's /proc; elsewhere only marks are recorded.
+
+In an upgrade the old process goes on with its commands beside the new server. So it renames its
+file, and locks it: the next server kills these commands only when the old process has died.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import signal
@@ -37,7 +41,7 @@ class Orphans:
     """The file of running commands; only the server that holds the store's lock writes it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = self._name = path
         self._descriptor: int | None = None
         self._bytes = 0
         self._bytes_max = _FILE_BYTES_MAX
@@ -62,20 +66,51 @@ class Orphans:
 
     def reap(self) -> int:
         """Kill the commands of an earlier server, empty the file, return how many were killed."""
+        count = self.reap_left()
         try:
-            text = self._path.read_text(encoding="ascii", errors="replace")
+            count += _kill_listed(self._name)
         except FileNotFoundError:
-            return 0
-        boot, orphans = _parse(text)
-        killed: set[int] = set()
-        if orphans and boot == _boot_id():
-            killed = kill_left(orphans)
+            return count
         self._rewrite()
-        return len(killed)
+        return count
+
+    def reap_left(self) -> int:
+        """Kill the commands of old processes that died before their commands ended; count them."""
+        count = 0
+        for path in self._name.parent.glob(self._name.name + ".[0-9]*"):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                count += _kill_listed(path)
+                path.unlink()
+        return count
+
+    # The commands of a process that another one replaces.
+
+    def leave(self) -> None:
+        """Keep the file under a name of this process's own: the next server makes another one."""
+        self._path = self._name.with_name(f"{self._name.name}.{os.getpid()}")
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            os.replace(self._name, self._path)
+
+    def come_back(self) -> None:
+        """Use the ordinary name again; the server that was to follow is dead, and its commands."""
+        with contextlib.suppress(FileNotFoundError):
+            _kill_listed(self._name)
+        if self._descriptor is not None:
+            os.replace(self._path, self._name)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self._path = self._name
+
+    @property
+    def _has_left(self) -> bool:
+        return self._path != self._name
 
     def close(self) -> None:
-        """Close the file, but keep it for the next server."""
+        """Close the file, but keep it for the next server, unless that has one of its own."""
         if self._descriptor is not None:
+            if self._has_left:
+                self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -104,14 +139,23 @@ class Orphans:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(fresh, flags, 0o600)
         try:
+            if self._has_left:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             self._bytes = os.write(descriptor, data)
             self._bytes_max = max(_FILE_BYTES_MAX, 2 * self._bytes)
             os.replace(fresh, self._path)
         except OSError:
             os.close(descriptor)
             raise
-        self.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
         self._descriptor = descriptor
+
+
+def _kill_listed(path: Path) -> int:
+    """Kill the commands that the file lists; raise FileNotFoundError."""
+    boot, orphans = _parse(path.read_text(encoding="ascii", errors="replace"))
+    return len(kill_left(orphans)) if orphans and boot == _boot_id() else 0
 
 
 def find_start_time(pid: int) -> int | None:

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
@@ -42,6 +42,9 @@ _FOR_THE_START = re.compile(
 RESPAWN_AFTER_S = 0.1
 RESPAWN_AFTER_S_MAX = 5.0
 SUSPECTS_CHECKED_S = 0.5  # how often the pool checks whether poison suspects wait
+
+if TYPE_CHECKING:
+    from schedo.worker.successor_backend import SuccessorBackend
 
 log = logging.getLogger("schedo.worker")
 
@@ -136,6 +139,11 @@ class ProcessPool:
         except SchedoError as error:
             log.error("the schedules of %s were not put: %s", self._target, error)
 
+    def follow(self, successor: SuccessorBackend) -> None:
+        """Send the requests of the tasks that still run to the server that follows this one."""
+        for child in self._children:
+            child.follow(successor)
+
     def reload(self) -> None:
         """Replace all children by new ones, which import the application again.
 
@@ -161,7 +169,7 @@ class ProcessPool:
             for place in range(1, self._settings.processes + 1)
         ]
 
-    async def stop(self, grace_s: float) -> None:
+    async def stop(self, grace_s: float | None) -> None:
         """Let running attempts finish within the grace time; release the rest."""
         running = [*self._place_tasks, *filter(None, [self._suspects_task, self._watch_task])]
         for task in running:

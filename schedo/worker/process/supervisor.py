@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -49,6 +50,9 @@ from schedo.worker.process.payload_room import PayloadRoom
 from schedo.worker.process.timeouts import ChildTimeouts
 
 _CLOSE_AFTER_S = 1.0  # a process that the dead child started may still hold its socket open
+
+if TYPE_CHECKING:
+    from schedo.worker.successor_backend import SuccessorBackend
 
 log = logging.getLogger("schedo.worker")
 
@@ -266,6 +270,10 @@ class ChildSupervisor:
             with contextlib.suppress(OSError):
                 os.kill(self._process.pid, signal.SIGUSR2)
             self.retire()
+
+    def follow(self, successor: SuccessorBackend) -> None:
+        """Send the requests of the child's tasks to the server that follows this one."""
+        self._backend_server.follow(successor)
 
     # The end.
 

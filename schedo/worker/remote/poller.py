@@ -16,15 +16,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import parse_problem
 from schedo.client.messages import HttpResponse, Operation
-from schedo.core.leases import AttemptResult, Lease, Released
+from schedo.core.leases import AttemptResult, Lease, Released, StopReason
 from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.value_limits import fit_report
@@ -38,9 +38,7 @@ from schedo.protocol.work import (
     WorkResponse,
     parse_response,
 )
-from schedo.tasks.python import TaskRunner
-from schedo.tasks.runner import Runner
-from schedo.worker.executor import Executor
+from schedo.worker.executor import Connection
 from schedo.worker.remote.outbox import Message, Outbox
 from schedo.worker.remote.retry_delay import RetryDelay
 
@@ -68,21 +66,43 @@ class Busy(Unavailable):
         self.retry_after_s = retry_after_s
 
 
-class Poller:
+class Attempts(Protocol):
+    """The attempts that run: the methods of an Executor that a poller uses."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def running(self) -> list[LeaseKey]:
+        """The attempts that run."""
+
+    def start(self, lease: Lease) -> bool:
+        """Start the attempt; return False if it runs already."""
+
+    def stop(self, key: LeaseKey, reason: StopReason) -> bool:
+        """Request the attempt to stop; return False if it does not run or is already stopping."""
+
+    def abandon(self, key: LeaseKey) -> bool:
+        """Stop the attempt without a report of its result; return whether it ran."""
+
+
+A = TypeVar("A", bound=Attempts)
+
+
+class Poller(Generic[A]):
     """One session of a worker: polls, reports and the attempts that run."""
 
     def __init__(
         self,
         transport: AsyncTransport,
         registration: WorkRequest,
-        runners: Mapping[str, Runner | TaskRunner],
+        make_executor: Callable[[Connection], A],
         random: Callable[[], float],
     ) -> None:
         self._transport = transport
         self._registration = registration
         self._slots = registration.slots or 1
         self.outbox = Outbox()
-        self.executor = Executor(runners, self, watches_timeouts=True)
+        self.executor = make_executor(self)
         self.drain_requested = asyncio.Event()
         self.connected = asyncio.Event()  # the server has accepted the registration
         self._offers: dict[str, Lease] = {}  # accepted, not yet confirmed

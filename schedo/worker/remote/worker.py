@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,8 @@ class Worker:
             if self._app is not None:
                 await stack.enter_async_context(running_lifespan(self._app.registry.hooks))
             random = secrets.SystemRandom().random
-            await self._work(Poller(transport, self._description, runners, random))
+            make_executor = partial(Executor, runners, watches_timeouts=True)
+            await self._work(Poller(transport, self._description, make_executor, random))
 
     def use_token(self, token: str | None) -> bool:
         """Send this token with the requests that follow; return whether it is another one."""
@@ -157,7 +159,7 @@ class Worker:
         if self._executor is not None:
             self._executor.stop_now()
 
-    async def _work(self, poller: Poller) -> None:
+    async def _work(self, poller: Poller[Executor]) -> None:
         executor = self._executor = poller.executor
         log.info(
             "worker %s: %d slots for %s", self.name, self._registration.slots, self._address.url
@@ -224,7 +226,7 @@ class Worker:
             }
         return runners
 
-    async def _declare_schedules(self, poller: Poller) -> None:
+    async def _declare_schedules(self, poller: Poller[Executor]) -> None:
         if self._app is None or not (self._app.registry.schedules or self._is_pruning):
             return
         await poller.connected.wait()  # so that the server knows the tasks

@@ -214,3 +214,68 @@ def test_the_next_start_kills_all_commands_of_a_killed_server(path: Path, tmp_pa
 
     assert wait_gone(leader)
     assert wait_gone(escaped)
+
+
+# A process that another one replaces.
+
+
+def _list(path: Path, mark: str, pid: int) -> Orphans:
+    orphans = Orphans(path)
+    orphans.announce(mark)
+    orphans.record(mark, seen(pid))
+    return orphans
+
+
+def test_the_commands_of_a_process_that_lives_on_are_not_killed(
+    path: Path, sleepers: Sleepers
+) -> None:
+    pid = sleepers.start(M1)
+    old = _list(path, M1, pid)
+    old.leave()
+
+    assert Orphans(path).reap() == 0
+    assert is_running(pid)
+    old.close()
+    assert list(path.parent.glob(path.name + "*")) == []
+
+
+def test_the_next_server_kills_what_a_process_left_that_has_died(
+    path: Path, sleepers: Sleepers
+) -> None:
+    pid = sleepers.start(M1)
+    old = _list(path, M1, pid)
+    old.leave()
+    (left,) = path.parent.glob(path.name + ".*")
+    text = left.read_text()
+    old.close()
+    left.write_text(text)  # as if the process had died
+
+    assert Orphans(path).reap_left() == 1
+    wait_gone(pid)
+    assert not left.exists()
+
+
+def test_a_process_that_goes_on_kills_what_its_successor_has_started(
+    path: Path, sleepers: Sleepers
+) -> None:
+    mine, theirs = sleepers.start(M1), sleepers.start(M2)
+    old = _list(path, M1, mine)
+    old.leave()
+    _list(path, M2, theirs).close()
+
+    old.come_back()
+
+    wait_gone(theirs)
+    assert is_running(mine)
+    assert f"+ {M1}" in path.read_text()
+    old.close()
+
+
+def test_a_process_without_commands_leaves_and_comes_back(path: Path) -> None:
+    old = Orphans(path)
+    old.leave()
+    old.come_back()
+    old.announce(M1)
+
+    assert f"+ {M1}" in path.read_text()
+    old.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from schedo.core.leases import AttemptResult, Completed, Outcome, StopReason
 from schedo.protocol.work import WorkRequest
 from schedo.tasks.current_job import enter
 from schedo.tasks.runner import AttemptContext
+from schedo.worker.executor import Executor
 from schedo.worker.remote.poller import Poller
 from tests.worker.remote.server import WorkServer, work_server
 
@@ -63,10 +65,15 @@ def runner() -> ManualRunner:
     return ManualRunner()
 
 
+def execute(runner: ManualRunner) -> partial[Executor]:
+    """Return what makes the executor of a poller."""
+    return partial(Executor, {"work": runner}, watches_timeouts=True)
+
+
 class RunningPoller:
     """A running poller."""
 
-    def __init__(self, poller: Poller) -> None:
+    def __init__(self, poller: Poller[Executor]) -> None:
         self.poller = poller
         self.ended = asyncio.create_task(poller.run())
 
@@ -81,7 +88,7 @@ async def running(server: WorkServer, runner: ManualRunner) -> AsyncIterator[Run
     """A poller with two slots and without random delays."""
     registration = WorkRequest(worker="w1", session="s1", slots=2)
     transport = AsyncTransport(parse_address(server.url, None), 10)
-    running = RunningPoller(Poller(transport, registration, {"work": runner}, lambda: 0.0))
+    running = RunningPoller(Poller(transport, registration, execute(runner), lambda: 0.0))
     yield running
     running.ended.cancel()
     await asyncio.gather(running.ended, return_exceptions=True)

@@ -9,7 +9,7 @@ from schedo.client.messages import parse_address
 from schedo.core.leases import Completed
 from schedo.protocol.work import WorkRequest
 from schedo.worker.remote.poller import Poller
-from tests.worker.remote.conftest import ManualRunner, RunningPoller
+from tests.worker.remote.conftest import ManualRunner, RunningPoller, execute
 from tests.worker.remote.server import LEASE, WorkServer, lease_of
 
 
@@ -52,7 +52,7 @@ async def test_a_server_that_does_not_respond_is_polled_again(
 ) -> None:
     transport = AsyncTransport(parse_address(server.url, None), 0.05)
     running = RunningPoller(
-        Poller(transport, WorkRequest(worker="w1", slots=1), {"work": runner}, lambda: 0.0)
+        Poller(transport, WorkRequest(worker="w1", slots=1), execute(runner), lambda: 0.0)
     )
 
     first = await server.next_poll()

@@ -1,0 +1,132 @@
+"""The old process of an upgrade, as the new one sees it.
+
+When the link to it ends early, the old process has died: this one then takes its place as a standby
+does, with the listeners that it has got at the beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import MutableMapping
+
+from schedo.handover.command import VARIABLE
+from schedo.handover.link import Link, LinkLost, close_all
+from schedo.handover.listeners import take_listeners
+from schedo.handover.messages import (
+    Activated,
+    BadMessage,
+    Failed,
+    Frozen,
+    Hello,
+    Listeners,
+    Locks,
+    Ready,
+    encode,
+)
+from schedo.handover.steps import Step, log_step
+from schedo.version import __version__
+
+_LOCKS = 2  # of the lock file and of the database
+
+
+class Predecessor:
+    """The server that this process replaces."""
+
+    def __init__(self, sock: socket.socket, stderr: int) -> None:
+        """stderr: the true standard error; until `speak` it is a file of the old process."""
+        self._socket = sock
+        self._stderr: int | None = stderr
+        self._link: Link | None = None
+
+    @property
+    def link(self) -> Link:
+        """The link, once the event loop runs."""
+        if self._link is None:
+            self._link = Link(self._socket)
+        return self._link
+
+    @property
+    def pid(self) -> int:
+        return self.link.peer.pid
+
+    def refuse(self, error: Exception) -> None:
+        """Report why this process cannot replace the server; harmless if that has ended."""
+        try:
+            self._socket.sendmsg([encode(Failed(str(error)))])
+        except OSError:
+            return  # it has the end of this process as the reason, or it has ended itself
+
+    def speak(self) -> None:
+        """Write to the true standard error from now on, beginning with what was written so far."""
+        if self._stderr is None:
+            return
+        with contextlib.suppress(OSError):
+            os.write(self._stderr, os.pread(2, os.fstat(2).st_size, 0))
+        os.dup2(self._stderr, 2)
+        os.close(self._stderr)
+        self._stderr = None
+
+    async def introduce(self, schema: int, store: str) -> list[socket.socket]:
+        """Introduce this process, and return the listening sockets of the server."""
+        hello = Hello(
+            role="successor", version=__version__, schema=schema, pid=os.getpid(), store=store
+        )
+        self.link.send(hello)
+        _, descriptors = await self.link.expect_descriptors(Listeners)
+        return take_listeners(descriptors)
+
+    def report_ready(self) -> None:
+        """Report that only the store is missing."""
+        self.speak()
+        self.link.send(Ready())
+
+    async def receive_locks(self) -> tuple[Locks, int, int]:
+        """Wait for the locks; return their descriptors, of the lock file and of the database."""
+        message, descriptors = await self.link.expect_descriptors(Locks)
+        if len(descriptors) != _LOCKS:
+            close_all(descriptors)
+            raise BadMessage(f"{len(descriptors)} locks were sent, and a store has {_LOCKS}")
+        lock, database = descriptors
+        return message, lock, database
+
+    async def wait_frozen(self) -> Frozen | None:
+        """Wait until the server has closed the store; return None if it has died instead."""
+        try:
+            return await self.link.expect(Frozen)
+        except LinkLost:
+            return None
+
+    def note_opened(self) -> None:
+        """Note that this process has opened the store, under a new epoch."""
+        log_step(Step.OPENED)
+
+    def report_active(self, activated: Activated) -> None:
+        """Report that this server has the place of the old one."""
+        try:
+            self.link.send(activated)
+        except LinkLost:
+            return  # it has died in the meantime, and needs no report
+
+    async def wait_ended(self) -> None:
+        """Return when the old process has ended."""
+        try:
+            while True:
+                await self.link.receive()
+        except (LinkLost, BadMessage):
+            self.link.close()
+
+
+def take_predecessor(environ: MutableMapping[str, str]) -> Predecessor | None:
+    """Return the old process if this one was started by an upgrade.
+
+    Remove its variable, so that no child gets it.
+    """
+    numbers = environ.pop(VARIABLE, "").split(",")
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        return None
+    link, stderr = map(int, numbers)
+    for descriptor in (link, stderr):
+        os.set_inheritable(descriptor, False)
+    return Predecessor(socket.socket(fileno=link), stderr)

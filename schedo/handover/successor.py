@@ -1,0 +1,107 @@
+"""The new process of an upgrade, as the old one sees it: it starts it, talks to it, and kills it.
+
+The new process runs the same command with the code that is on the disk now. Until it has read its
+settings, what it writes to the standard error goes to a file without a name: if it fails so early,
+the last lines of that are the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from typing import TypeVar
+
+from schedo.child_process import describe_exit, write_unnamed_file
+from schedo.handover.command import VARIABLE, Command
+from schedo.handover.link import Link, LinkLost
+from schedo.handover.messages import BadMessage, Failed, Message, UpgradeFailed
+
+M = TypeVar("M")
+
+_REASON_BYTES_MAX = 2_000
+_ENDS_WITHIN_S = 2.0  # after it has closed its connection
+
+
+class Successor:
+    """A new process, from its start until it is active or has failed."""
+
+    def __init__(self, process: subprocess.Popen[bytes], link: Link, errors: int) -> None:
+        self._process = process
+        self._link = link
+        self._errors = errors
+
+    @classmethod
+    def start(cls, command: Command) -> Successor:
+        """Start the new process; raise OSError."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        errors = write_unnamed_file(b"")
+        stderr = os.dup(2)
+        descriptors = (theirs.fileno(), stderr)
+        try:
+            process = subprocess.Popen(
+                command.arguments,
+                env={**command.environment, VARIABLE: ",".join(map(str, descriptors))},
+                cwd=command.directory if os.path.isdir(command.directory) else None,
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=descriptors,
+            )
+        except BaseException:
+            ours.close()
+            os.close(errors)
+            raise
+        finally:
+            theirs.close()
+            os.close(stderr)
+        return cls(process, Link(ours), errors)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send the message; raise UpgradeFailed if the process has ended."""
+        try:
+            self._link.send(message, descriptors)
+        except LinkLost as error:
+            raise UpgradeFailed(f"the new process has ended: {error}") from error
+
+    async def expect(self, kind: type[M]) -> M:
+        """Return the next message, of this kind; raise UpgradeFailed with the reason."""
+        try:
+            message = await self._link.receive()
+        except LinkLost:
+            raise UpgradeFailed(await self._find_reason()) from None
+        except BadMessage as error:
+            raise UpgradeFailed(f"the new process does not speak this protocol: {error}") from error
+        if isinstance(message, Failed):
+            raise UpgradeFailed(message.reason)
+        if not isinstance(message, kind):
+            raise UpgradeFailed(f"the new process sent an unexpected {type(message).__name__}")
+        return message
+
+    async def _find_reason(self) -> str:
+        """Return how the process has ended, and the last lines that it has written."""
+        try:
+            status = await asyncio.to_thread(self._process.wait, _ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            return "the new process has closed its connection"
+        size = os.fstat(self._errors).st_size
+        begin = max(0, size - _REASON_BYTES_MAX)
+        text = os.pread(self._errors, size - begin, begin).decode(errors="replace").strip()
+        ended = describe_exit(status)
+        return f"the new process has failed: {ended}" + (f"; it wrote: {text}" if text else "")
+
+    async def kill(self) -> None:
+        """Kill the process, and return when it has ended and so holds nothing any more."""
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        self.close()
+
+    def close(self) -> None:
+        """Close the link and the file; the process lives on."""
+        self._link.close()
+        os.close(self._errors)

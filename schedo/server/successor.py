@@ -1,0 +1,100 @@
+"""The new process of an upgrade: it becomes warm beside the old one, and takes its place.
+
+It does what a standby does, but the old process passes it the locks of the store instead of ending.
+If the old process dies before that, this one waits for the lock, which is free then, and takes the
+place of a dead server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import schedo
+from schedo.handover.link import LinkLost
+from schedo.handover.listeners import close_sockets
+from schedo.handover.messages import Activated
+from schedo.handover.predecessor import Predecessor
+from schedo.handover.steps import Step, log_step
+from schedo.server.takeover import Takeover
+from schedo.server.warm_up import warm_up
+from schedo.store.sqlite.schema import newest_schema
+
+if TYPE_CHECKING:
+    from schedo.server.server import Server
+
+
+async def succeed(server: Server, predecessor: Predecessor) -> Takeover:
+    """Return once this process has the store of the old one; raise what prevents that."""
+    listeners: list[socket.socket] = []
+    with contextlib.suppress(LinkLost):  # it has died: see _become_warm
+        listeners = await predecessor.introduce(newest_schema(), server.store.path or "")
+    receiving = asyncio.create_task(_receive_locks(server, predecessor))
+    try:
+        return await _become_warm(server, predecessor, receiving, Takeover(listeners, 0, 0.0))
+    except BaseException:
+        close_sockets(listeners)
+        raise
+    finally:
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
+
+
+async def _become_warm(
+    server: Server, predecessor: Predecessor, receiving: asyncio.Task[int], takeover: Takeover
+) -> Takeover:
+    """Report when this process is warm, and return when it has the store."""
+    warming = asyncio.create_task(warm_up(server))
+    try:
+        # The link ends if the old process dies: then a cold take-over is better than a late one.
+        await asyncio.wait((warming, receiving), return_when=asyncio.FIRST_COMPLETED)
+        if warming.done():
+            warming.result()
+            log_step(Step.READY)
+            predecessor.report_ready()
+        takeover.number = await receiving + 1
+        frozen = await predecessor.wait_frozen()
+        takeover.held_at = time.monotonic() if frozen is None else frozen.held_at
+    except LinkLost:
+        predecessor.speak()
+        held = await server.store.hold()
+        assert held is not None, "the old process has a store in a file"
+        takeover.held_at = held.held_at
+    finally:
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
+    takeover.note("freeze")
+    return takeover
+
+
+async def _receive_locks(server: Server, predecessor: Predecessor) -> int:
+    """Own the locks of the store; return how many take-overs the store has had."""
+    message, lock, database = await predecessor.receive_locks()
+    server.store.inherit(lock, database)
+    return message.takeovers
+
+
+def report_active(server: Server, predecessor: Predecessor) -> None:
+    """Report to the old process that this one accepts requests."""
+    takeover = server.takeover
+    assert takeover is not None, "a successor takes over"
+    log_step(Step.ACTIVE)
+    predecessor.report_active(
+        Activated(
+            pid=os.getpid(),
+            version=schedo.__version__,
+            epoch=server.engine.health().epoch,
+            took_ms=takeover.took_ms,
+            steps_ms=takeover.steps_ms,
+        )
+    )
+
+
+async def follow(server: Server, predecessor: Predecessor) -> None:
+    """Wait for the end of the old process; if it has died, kill the commands that it has left."""
+    await predecessor.wait_ended()
+    server.workers.reap_left()

@@ -1,0 +1,82 @@
+"""The upgrades of one server: one at a time, and only where one can succeed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from schedo.errors import SchedoError
+
+if TYPE_CHECKING:
+    from schedo.handover.command import Command
+    from schedo.handover.messages import Activated
+    from schedo.server.server import Server
+
+log = logging.getLogger("schedo")
+
+TIMEOUT_S = 10.0  # of an upgrade by SIGUSR2
+
+
+class Upgrades:
+    """Starts upgrades, for `schedo upgrade` and SIGUSR2."""
+
+    def __init__(self, server: Server, command: Command | None, obstacle: str | None) -> None:
+        """command: how the process was started; obstacle: why it cannot be replaced, or None."""
+        self._server = server
+        self._command = command
+        self._obstacle = obstacle
+        self._running: asyncio.Task[Activated] | None = None
+
+    def begin(self) -> None:
+        """Begin an upgrade; its end is logged."""
+        task = asyncio.create_task(self._run_logged(), name="schedo upgrade by signal")
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _run_logged(self) -> None:
+        try:
+            await self.run(TIMEOUT_S)
+        except SchedoError as error:
+            log.error("upgrade: %s; this process serves on", error)
+
+    async def run(self, timeout_s: float) -> Activated:
+        """Replace this process by a new one; raise UpgradeFailed, and serve on then."""
+        from schedo.handover.messages import UpgradeFailed
+        from schedo.server.upgrade import upgrade
+
+        command = self._command
+        obstacle = self._find_obstacle()
+        if obstacle is not None or command is None:
+            raise UpgradeFailed(obstacle or "this process does not know how it was started")
+        self._running = asyncio.create_task(upgrade(self._server, command, timeout_s))
+        try:
+            return await asyncio.shield(self._running)
+        except asyncio.CancelledError:
+            if self._running.cancelled():
+                raise UpgradeFailed("the server stops") from None
+            raise
+
+    def _find_obstacle(self) -> str | None:
+        """Return why this process cannot be replaced now, or None."""
+        if self._obstacle is not None:
+            return self._obstacle
+        if self._running is not None and not self._running.done():
+            return "another upgrade is under way"
+        if self._server.shutdown.is_requested:
+            return "the server is stopping"
+        if self._server.store.path is None:
+            return "the store is in memory, so no other process can open it"
+        if os.getpid() == 1:
+            return (
+                "this process is the first one of its container, which ends with it: replace the"
+                " container, or run a standby in another process"
+            )
+        return None
+
+    async def stop(self) -> None:
+        """Give up an upgrade that has not passed the store yet; wait for one that has."""
+        if self._running is not None and not self._running.done():
+            if self._server.replaced is None:
+                self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
