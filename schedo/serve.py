@@ -134,7 +134,7 @@ async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> No
     port = await server.listen(inherited, notifier)
     handle_hangup(partial(_reload, server, notifier))
     handle_upgrades(server.upgrades.begin)
-    if server.takeover is None:
+    if not server.is_successor:  # else the old process has printed it
         print_address(server.config, port, is_new_store=is_new_store)
     notifier.send("READY=1", f"MAINPID={os.getpid()}")
 

@@ -49,11 +49,17 @@ class Replaced:
         log.info("this process now only ends what it runs: %d attempts", count)
         workers = asyncio.create_task(self._server.workers.drain(None))
         connections = asyncio.create_task(self._server.http.wait_closed(CONNECTIONS_S))
+        passing = asyncio.create_task(self._drainer.pass_on())
+        ending = asyncio.create_task(self._drainer.run())
         try:
-            await self._drainer.run()
+            await asyncio.wait((ending, passing), return_when=asyncio.FIRST_COMPLETED)
+            (ending if ending.done() else passing).result()
         except SchedoError as error:
             log.error("the attempts of this process are lost: %s", error)
             self._server.workers.stop_now()
         await asyncio.gather(workers, connections)
+        for task in (passing, ending):
+            task.cancel()
+        await asyncio.gather(passing, ending, return_exceptions=True)
         await self._backend.close()
         self._way.close()

@@ -80,6 +80,11 @@ class Server:
         self._control = ControlSocket(self._make_control, self.store.path)
 
     @property
+    def is_successor(self) -> bool:
+        """Whether an upgrade has started this process."""
+        return self._predecessor is not None
+
+    @property
     def config(self) -> Config:
         """The settings, as the last reload left them."""
         return self.reload.config

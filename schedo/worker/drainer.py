@@ -117,7 +117,7 @@ class Drainer:
         return self.attempts
 
     async def run(self) -> None:
-        """Return when every attempt has ended and the server has all results.
+        """Return when every attempt has ended and the server has all results; see `pass_on`.
 
         Raise SchedoError if the results cannot be reported.
         """
@@ -125,13 +125,11 @@ class Drainer:
             return
         self._poller.drain()
         polling = asyncio.create_task(self._poller.run())
-        passing = asyncio.create_task(self._pass_on())
         idle = asyncio.create_task(self.attempts.wait_idle())
         try:
-            await asyncio.wait((polling, passing, idle), return_when=asyncio.FIRST_COMPLETED)
-            for task in (polling, passing):
-                if task.done():
-                    task.result()
+            await asyncio.wait((polling, idle), return_when=asyncio.FIRST_COMPLETED)
+            if polling.done():
+                polling.result()
             self._poller.leave()
             await asyncio.wait((polling,), timeout=LEAVE_S)
             if not polling.done():
@@ -139,12 +137,13 @@ class Drainer:
                 raise Unavailable(f"{count} results could not be reported to the new server")
             polling.result()
         finally:
-            for task in (polling, passing, idle):
+            for task in (polling, idle):
                 task.cancel()
-            await asyncio.gather(polling, passing, idle, return_exceptions=True)
+            await asyncio.gather(polling, idle, return_exceptions=True)
             await self._transport.close()
 
-    async def _pass_on(self) -> None:
+    async def pass_on(self) -> None:
+        """Send on what the attempts report, until the task is cancelled; refuse other commands."""
         while True:
             for item in await self._freezing.take_late():
                 if isinstance(item, Progress):

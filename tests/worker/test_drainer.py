@@ -87,9 +87,12 @@ async def replaced(old: Old) -> AsyncIterator[tuple[Engine, Drainer]]:
     await new.start()
     port = await server.start(build_app(new, SETTINGS), "127.0.0.1", 0)
     connect = partial(asyncio.open_connection, "127.0.0.1", port)
+    drainer = Drainer(NAME, old.engine.freezing, frozen.held, connect)
+    passing = asyncio.create_task(drainer.pass_on())
     try:
-        yield new, Drainer(NAME, old.engine.freezing, frozen.held, connect)
+        yield new, drainer
     finally:
+        passing.cancel()
         await server.stop(grace_s=0.1)
         await new.stop()
 
@@ -186,5 +189,8 @@ async def test_a_server_that_is_gone_is_an_error_when_the_attempts_have_ended(
 
     frozen = await old.engine.freezing.freeze(NAME)
     old.handler.may_end.set()
+    drainer = Drainer(NAME, old.engine.freezing, frozen.held, refuse)
+    passing = asyncio.create_task(drainer.pass_on())
     with pytest.raises(Unavailable, match="1 results could not be reported"):
-        await Drainer(NAME, old.engine.freezing, frozen.held, refuse).run()
+        await drainer.run()
+    passing.cancel()
