@@ -16,7 +16,7 @@ from schedo.web.auth import ClientGone
 from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
-from schedo.web.holding import replay
+from schedo.web.holding import Moved, replay
 from schedo.web.http import JSON_TYPE, Request, send_response
 from schedo.web.permissions import TokenPermission
 
@@ -61,6 +61,8 @@ class Endpoint:
             await send_response(send, await responding, scope["schedo.request_id"], claim)
         except TooSlow:
             raise ClientGone from None
+        except Moved as moved:
+            await moved.follow(scope, receive, send)
         finally:
             if claim.size:
                 claim.release()

@@ -8,6 +8,7 @@ body has been read or not.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,6 +17,7 @@ from schedo.web.http import problem_response, send_response
 
 HELD_S = 1.0  # then a request is refused: the client may try again elsewhere
 _IS_HELD = "schedo.is_held"
+_OF_A_BODY = frozenset((b"content-length", b"content-type", b"transfer-encoding"))
 
 
 class Holding:
@@ -23,7 +25,7 @@ class Holding:
 
     def __init__(self, app: ASGIApp) -> None:
         """app: the application of this process."""
-        self._app = app
+        self.app = app
         self._successor: asyncio.Future[ASGIApp | None] = asyncio.get_running_loop().create_future()
 
     def release(self, successor: ASGIApp | None) -> None:
@@ -43,11 +45,37 @@ class Holding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            app = await self.wait(scope) or self._app
+            app = await self.wait(scope) or self.app
         except SchedoError as error:
             await send_response(send, problem_response(error, "none"), "none")
         else:
             await app(scope, receive, send)
+
+
+class Moved(Exception):
+    """A wait is cut short: it goes on with the server that answers next, as another request."""
+
+    def __init__(self, holding: Holding, target: str) -> None:
+        """target: path and query of the request."""
+        super().__init__(target)
+        self._holding = holding
+        self._target = target
+        self.headers: Sequence[tuple[bytes, bytes]] = ()  # which the response has as well
+
+    async def follow(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response to the other request."""
+        app = await self._holding.wait(scope) or self._holding.app
+        path, _, query = self._target.partition("?")
+        headers = [pair for pair in scope["headers"] if pair[0] not in _OF_A_BODY]
+        again = {**scope, "method": "GET", "path": path, "raw_path": path.encode()}
+        again |= {"query_string": query.encode(), "headers": headers}
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self.headers]}
+            await send(message)
+
+        await app(again, replay(b"", receive), send_with_headers)
 
 
 def is_held(scope: Scope) -> bool:

@@ -181,20 +181,52 @@ async def test_a_poll_that_waits_is_ended_before_the_store_passes(served: Served
     writer.close()
 
 
-async def test_a_wait_for_a_job_ends_with_its_present_record(served: Served) -> None:
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_wait_for_a_job_goes_on_with_the_next_server(
+    served: Served, next_served: Served, method: str
+) -> None:
     world, http, port = served
-    job = await world.submit(delay="1h")
     reader, writer = await open_connection(port)
-    writer.write(b"GET /v1/jobs/%b/wait HTTP/1.1\r\nHost: localhost\r\n\r\n" % job["id"].encode())
-    while not any(connection.is_in_progress for connection in http.connections):
-        await turn()
-
+    if method == "POST":
+        writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
+    else:
+        job = await world.submit(delay="1h")
+        path = f"/v1/jobs/{job['id']}/wait".encode()
+        writer.write(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+    await waiting(http)
     await http.hold(world.engine.freezing.end_waits)
 
-    status, _, body = await respond(reader)
-    assert (status, orjson.loads(body)["state"]) == (202, "scheduled")
-    await http.resume()
+    http.pass_on(forwarder(next_served))
+
+    status, _, body = await respond(reader)  # of another server, which does not know the job
+    assert (status, orjson.loads(body)["code"]) == (404, "not-found")
     writer.close()
+
+
+async def test_a_wait_for_a_job_goes_on_when_the_server_goes_on(served: Served) -> None:
+    world, http, port = served
+    reader, writer = await open_connection(port)
+    writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
+    await waiting(http)
+    await http.hold(world.engine.freezing.end_waits)
+    await http.resume()
+    [job] = (await world.get("/v1/jobs")).json()["items"]
+    await waiting(http)
+    await world.post(f"/v1/jobs/{job['id']}:cancel")
+
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+
+    assert head.startswith(b"http/1.1 200")
+    assert f"location: /v1/jobs/{job['id'].lower()}".encode() in head
+    writer.close()
+
+
+async def waiting(http: HttpServer) -> None:
+    """Return when a request waits for its job."""
+    while not any(connection.is_in_progress for connection in http.connections):
+        await turn()
+    for _ in range(20):
+        await turn()
 
 
 async def test_connections_that_send_nothing_more_are_closed(

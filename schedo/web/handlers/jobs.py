@@ -37,6 +37,7 @@ from schedo.protocol.query import (
 )
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import OutputSource, read_output, render_outputs
+from schedo.web.holding import Moved
 from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
 from schedo.web.pages import page_response
 
@@ -135,13 +136,21 @@ async def respond_when_ended(
     timeout_s: float,
     waiter: asyncio.Future[Job] | None = None,
 ) -> Response:
-    """Return 200 with the ended job, or 202 with its current record after the timeout."""
+    """Return 200 with the ended job, or 202 with its current record after the timeout.
+
+    Raise Moved if this server is replaced meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_s
     request.claim.release()
     ending = context.engine.wait(job_id, timeout_s, waiter)
     job = await context.run_until_drain(ending, request.gone())
     await request.claim.take(JOB_BYTES, None)
     if job is None:
         job = await context.engine.get(job_id)
+    left_s = until - loop.time()
+    if context.holding is not None and not job.is_final and left_s > 0:
+        raise Moved(context.holding, f"/v1/jobs/{render_id(job_id)}/wait?timeout={left_s:.6f}")
     return await _respond_job(context, job, 200 if job.is_final else 202)
 
 

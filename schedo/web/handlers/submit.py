@@ -24,6 +24,7 @@ from schedo.web.context import AppContext
 from schedo.web.handlers.batches import replay_many, submit_many
 from schedo.web.handlers.invocations import invoke_short, read_traceparent
 from schedo.web.handlers.jobs import respond_when_ended
+from schedo.web.holding import Moved
 from schedo.web.http import Request, Response, problem_response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 
@@ -50,7 +51,11 @@ async def create_job(context: AppContext, request: Request) -> Response:
         del response  # nothing large is kept during the wait
         request = request._replace(body=b"")
         waiter = waiters[0] if waiters else None
-        ended = await respond_when_ended(context, request, job_id, wait_s, waiter)
+        try:
+            ended = await respond_when_ended(context, request, job_id, wait_s, waiter)
+        except Moved as moved:
+            moved.headers = headers
+            raise
     return ended._replace(headers=headers)
 
 
