@@ -373,10 +373,10 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(KINDS["request-timeout"])
 
     @property
-    def is_in_progress(self) -> bool:
-        """Whether the application acts on a request whose body has arrived."""
+    def active(self) -> Exchange | None:
+        """The exchange that the application acts on, after its body has arrived, or None."""
         exchange = self._exchange if self.stage is Stage.RESPONSE else None
-        return exchange is not None and exchange.is_active
+        return exchange if exchange is not None and exchange.is_active else None
 
     @property
     def has_sent_ahead(self) -> bool:

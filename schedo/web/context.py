@@ -202,12 +202,16 @@ class AppContext:
                 watch.remove_done_callback(leave)
                 watch.cancel()
 
-    def drain(self) -> None:
-        """End all open polls and waits: the server shuts down."""
-        self.draining.set()
+    def end_streams(self) -> None:
+        """End all streams of events; their clients connect again."""
         if self.events is not None:
             self.events.close()
             self.events = None
+
+    def drain(self) -> None:
+        """End all open polls and waits: the server shuts down."""
+        self.draining.set()
+        self.end_streams()
         for leave in list(self.polls):
             leave()
 

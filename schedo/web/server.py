@@ -29,6 +29,7 @@ _BACKLOG = 4_096  # a client whose connection finds no place tries again a secon
 _WATCH_S = 1.0
 PROGRESS_S = 0.2  # for the requests in progress, before others wait no longer for them
 FORWARDING_IDLE_S = 10.0  # a connection that sends nothing is closed then
+SENDING_S = 0.02  # for the responses that have begun
 _PROGRESS_CHECK_S = 0.001
 _ACCEPT_TURNS_MAX = 1_000
 _SETTLE_TURNS = 10  # asyncio takes 4 from accept() to connection_made()
@@ -101,12 +102,18 @@ class HttpServer:
         self._holding = self._app.context.holding = self._state.app = Holding(self._app)
         self._kept = [sock.dup() for sock in self.sockets]
         await self._accept_no_more()
-        until = self._state.loop.time() + PROGRESS_S
-        while self._state.loop.time() < until:
+        began_at = self._state.loop.time()
+        while (waited_s := self._state.loop.time() - began_at) < PROGRESS_S:
             end_waits()
-            if not any(connection.is_in_progress for connection in self._state.all):
+            self._app.context.end_streams()
+            if not self._has_active(waited_s):
                 return
             await asyncio.sleep(_PROGRESS_CHECK_S)
+
+    def _has_active(self, waited_s: float) -> bool:
+        """Whether a request is in progress; a client that reads slowly counts for a moment only."""
+        active = [connection.active for connection in self._state.all]
+        return any(each and (waited_s < SENDING_S or not each.has_begun) for each in active)
 
     async def resume(self) -> None:
         """Answer the requests that wait, and accept again."""

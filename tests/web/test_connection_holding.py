@@ -221,9 +221,27 @@ async def test_a_wait_for_a_job_goes_on_when_the_server_goes_on(served: Served) 
     writer.close()
 
 
+async def test_a_stream_of_events_ends_and_begins_anew_with_the_next_server(
+    served: Served, next_served: Served
+) -> None:
+    world, http, port = served
+    reader, writer = await open_connection(port)
+    writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    begin = await reader.readuntil(b"\n\n")
+    await http.hold(world.engine.freezing.end_waits)
+
+    rest = await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 10)
+    http.pass_on(forwarder(next_served))
+    writer.write(GET)
+
+    assert b"retry:" in begin + rest
+    assert (await respond(reader))[:2] == (200, True)
+    writer.close()
+
+
 async def waiting(http: HttpServer) -> None:
     """Return when a request waits for its job."""
-    while not any(connection.is_in_progress for connection in http.connections):
+    while not any(connection.active for connection in http.connections):
         await turn()
     for _ in range(20):
         await turn()
