@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("schedo")
 
+_SETTLED_S = 1.0  # after a take-over, whose first second belongs to the clients
+
 
 def run_server(
     config: Config, start: Start = PLAIN_START, *, read: Callable[[], Config] | None = None
@@ -91,7 +93,7 @@ async def _serve(
     await server.open()
     try:
         await shutdown.interrupts(_start(server, inherited, notifier))
-        if server.takeover is None:  # else the standby has done it
+        if server.takeover is None or not server.takeover.is_warm:  # else it is done
             spare_collector()
         async with _beating(server):
             await shutdown.wait()
@@ -120,7 +122,9 @@ async def _wait_for_store(
         else:
             from schedo.server.standby import wait_for_store
 
-            server.takeover = await wait_for_store(server, lambda: notifier.send("READY=1"))
+            handle_hangup(server.reload.run)
+            ready = partial(notifier.send, "READY=1", "STATUS=It waits as a standby")
+            server.takeover = await wait_for_store(server, ready)
     except BaseException:
         await server.leave()
         raise
@@ -133,10 +137,13 @@ async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> No
     await server.attach()
     port = await server.listen(inherited, notifier)
     handle_hangup(partial(_reload, server, notifier))
+    if server.takeover is not None and server.takeover.is_warm:
+        # The settings may have changed while the standby waited.
+        asyncio.get_running_loop().call_later(_SETTLED_S, server.reload.run)
     handle_upgrades(server.upgrades.begin)
     if not server.is_successor:  # else the old process has printed it
         print_address(server.config, port, is_new_store=is_new_store)
-    notifier.send("READY=1", f"MAINPID={os.getpid()}")
+    notifier.send("READY=1", "STATUS=It is active", f"MAINPID={os.getpid()}")
 
 
 def _reload(server: Server, notifier: Notifier) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import sys
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from schedo.handover.control import Control
 
 log = logging.getLogger("schedo")
+
+_PAUSE_S = 1.0
 
 
 class ControlSocket:
@@ -36,7 +39,7 @@ class ControlSocket:
         except (OSError, SchedoError) as error:
             log.warning("there is no control socket, so this server has no standby: %s", error)
             return
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+        self._watch()
 
     def leave(self) -> None:
         """Stop listening, and let the standbys go; the file belongs to the next server."""
@@ -56,11 +59,24 @@ class ControlSocket:
         if self._control is not None:
             await self._control.close()
 
+    def _watch(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _pause(self) -> None:
+        """Accept nothing for a moment: the process has no descriptor left."""
+        assert self._socket is not None, "only an open socket is read"
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket.fileno())
+        loop.call_later(_PAUSE_S, self._watch)
+
     def _accept(self) -> None:
         assert self._socket is not None, "only an open socket is read"
         try:
             connection, _ = self._socket.accept()
-        except OSError:  # the client has gone, or there is no descriptor left
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the client waits, and so would spin
+                self._pause()
             return
         if self._control is None:
             self._control = self._make_control()

@@ -105,7 +105,7 @@ class Server:
         """Run jobs; raise CannotServe if the application cannot be imported."""
         await self._check_pauses()
         self.workers.attach()
-        if self.takeover is None:  # else the children run already; see listen
+        if self.takeover is None or not self.takeover.is_warm:
             await self.workers.start_children()
         self._note_step("attach")
 
@@ -128,6 +128,9 @@ class Server:
         config, takeover = self.config, self.takeover
         sockets = inherited.choose(config.host, config.port)
         left = takeover.listeners if takeover is not None else []
+        if sockets:
+            for sock in left:  # else it would go on listening after a stop
+                sock.close()
         own = [] if sockets else left or await _bind(config.host, config.port)
         port = await self.http.listen(self.app, sockets or own)
         self._control.open()
@@ -147,10 +150,11 @@ class Server:
 
             report_active(self, self._predecessor)
             self._following = asyncio.create_task(follow(self, self._predecessor))
-        try:
-            await self.workers.start_children()
-        except SchedoError as error:
-            log.error("the schedules of the application stay as they are: %s", error)
+        if takeover.is_warm:  # the children run already, and wait for this
+            try:
+                await self.workers.start_children()
+            except SchedoError as error:
+                log.error("the schedules of the application stay as they are: %s", error)
 
     def _make_control(self) -> Control:
         from schedo.handover.control import Control

@@ -51,7 +51,7 @@ async def wait_for_store(server: Server, note_warm: Callable[[], None]) -> Takeo
             return None
         held = holding.result()
         assert held is not None, "a store in memory has no standby"
-        return _make_takeover(held, standby)
+        return _make_takeover(held, standby, is_warm=others[-1].done())
     finally:
         tasks = [holding, leaving, *others]
         for task in tasks:
@@ -77,10 +77,10 @@ async def _report_warm(server: Server, standby: Standby, note_warm: Callable[[],
     log.info("the standby is warm after %.0f ms, and waits for the store", warmed_ms)
 
 
-def _make_takeover(held: HeldLocks, standby: Standby) -> Takeover | None:
+def _make_takeover(held: HeldLocks, standby: Standby, *, is_warm: bool) -> Takeover | None:
     if not held.has_waited:
         return None
-    takeover = Takeover(standby.listeners, standby.takeovers + 1, held.held_at)
+    takeover = Takeover(standby.listeners, standby.takeovers + 1, held.held_at, is_warm)
     takeover.note("wake")
     return takeover
 

@@ -15,12 +15,14 @@ class Takeover:
     """A take-over from the lock to the first request that can be accepted.
 
     listeners: of the server before; none if it was never connected. number: of the take-overs of
-    this store, from 1. held_at: time.monotonic() when the store was locked.
+    this store, from 1. held_at: time.monotonic() when the store was locked. is_warm: what needs no
+    store was done before.
     """
 
     listeners: list[socket.socket]
     number: int
     held_at: float
+    is_warm: bool = True
     steps_ms: dict[str, float] = field(default_factory=dict)
     took_ms: float = 0.0
 

@@ -209,6 +209,52 @@ def test_the_children_of_a_standby_are_warm_and_run_the_next_job(tmp_path: Path)
         assert not sockets_of(next_.pid) & {each for child in children for each in links(child)}
 
 
+def test_a_standby_that_is_not_warm_yet_takes_over_when_it_can_run_jobs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "slow_app.py").write_text(
+        "from schedo import Schedo\napp = Schedo()\nopen('fifo').close()\n"
+        "@app.task\ndef pid() -> int:\n    return 7\n"
+    )
+    with serving(tmp_path) as active:
+        port = active.url.rpartition(":")[2]
+        options = ("slow_app:app", "--processes", "1", "--standby", "--port", port)
+        standby = Server(tmp_path, *options, environment={"PYTHONPATH": str(tmp_path)})
+        standby.launch()
+        try:
+            eventually(lambda: (read_status(tmp_path) or {}).get("standbys"), "a cold standby")
+            active.kill()
+            (tmp_path / "fifo").write_text("")  # a child opens it for reading
+            job = eventually(lambda: submitted(active), "a job at the next server")
+
+            assert int(active.ended(job["id"])["result"]) == 7
+        finally:
+            standby.kill()
+
+
+def test_a_take_over_uses_the_settings_as_they_are_then(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    with serving(tmp_path) as active:
+        write_token(tokens, "first-token-of-20-characters")
+        with standing_by(active, "--tokens", str(tokens)):
+            write_token(tokens, "other-token-of-20-characters")
+            active.kill()
+            active.token = "other-token-of-20-characters"
+            eventually(lambda: accepts(active), "the new token")
+            active.token = "first-token-of-20-characters"
+            assert active.ask("GET", "/v1/jobs")[0] == 401
+
+
+def write_token(path: Path, token: str) -> None:
+    path.touch(0o600)
+    path.write_text(f"{token} role=admin name=test\n")
+
+
+def accepts(server: Server) -> bool:
+    with contextlib.suppress(OSError):
+        return server.ask("GET", "/v1/jobs")[0] == 200
+    return False
+
+
 def submitted(server: Server) -> dict[str, Any] | None:
     try:
         return server.submit(task="pid")
