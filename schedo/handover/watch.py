@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import count
 
 from schedo.handover.client import STUCK_AFTER_S
 from schedo.handover.link import Link
@@ -29,7 +30,6 @@ class PongWatch:
         self._kill_after_s = kill_after_s
         self._kill = kill
         self._timers: list[SilenceTimer] = []
-        self._number = 0
         self.is_stuck = False
         self.heard()
 
@@ -38,26 +38,24 @@ class PongWatch:
         if self.is_stuck:
             self.is_stuck = False
             log.warning("the active server (pid %d) answers again", self._link.peer.pid)
-        self._cancel()
+        self.close()
         self._timers = [SilenceTimer(STUCK_AFTER_S, self._note_stuck)]
         if self._kill_after_s is not None:
             self._timers.append(SilenceTimer(self._kill_after_s, self._kill))
 
     def close(self) -> None:
         """Stop the timers."""
-        self._cancel()
+        for timer in self._timers:
+            timer.cancel()
 
     async def run(self) -> None:
         """Ping, and read the pongs, until the connection ends with LinkLost."""
         pause_s = PING_S if self._kill_after_s is None else min(PING_S, self._kill_after_s / 10)
-        while True:
-            self._number += 1
-            self._link.send(Ping(self._number))
-            self._check(await self._link.expect(Pong))
+        for number in count(1):
+            self._link.send(Ping(number))
+            await self._link.expect(Pong)
+            self.heard()
             await asyncio.sleep(pause_s)
-
-    def _check(self, pong: Pong) -> None:
-        self.heard()
 
     def _note_stuck(self) -> None:
         self.is_stuck = True
@@ -68,7 +66,3 @@ class PongWatch:
             STUCK_AFTER_S,
             "" if self._kill_after_s is None else f"; it is killed after {self._kill_after_s:g} s",
         )
-
-    def _cancel(self) -> None:
-        for timer in self._timers:
-            timer.cancel()

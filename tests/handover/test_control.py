@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import stat
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -215,6 +218,37 @@ async def test_a_client_that_reads_nothing_is_dropped(served: Served) -> None:
 
     with pytest.raises(ConnectionError):
         await send_without_end(sock)
+    sock.close()
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Let the process open nothing more during the block."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(int(name.split()[0]) for name in open_descriptors())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most + 1, limits[1]))
+    fillers = []
+    with suppress(OSError):
+        while True:
+            fillers.append(os.dup(0))
+    try:
+        yield
+    finally:
+        close_all(fillers)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_without_a_free_descriptor_a_client_waits(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.server.control._PAUSE_S", 0.001)
+    sock = raw(served)
+    sock.send(encode(HELLO))
+    with no_descriptor_left():
+        for _ in range(10):
+            await asyncio.to_thread(os.sched_yield)
+
+    assert b'"type":"welcome"' in await response(sock)
     sock.close()
 
 
