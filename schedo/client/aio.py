@@ -297,6 +297,10 @@ class AsyncClient:
         """Return what has failed since the server started, in groups of the same task and error."""
         return await self.send(monitoring_operations.list_failures())
 
+    async def list_names(self) -> Record:
+        """Return the names of queues, tasks, schedules, workers and tags."""
+        return await self.send(monitoring_operations.list_names())
+
     async def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""
         return await self.send(operations.list_workers())

@@ -18,6 +18,11 @@ def list_failures() -> Operation[Record]:
     return get("/v1/failures", read_record)
 
 
+def list_names() -> Operation[Record]:
+    """Return the names of queues, tasks, schedules, workers and tags."""
+    return get("/v1/names", read_record)
+
+
 def get_timeseries(
     window: str, names: Sequence[str] | None, queue: str | None, points: int | None
 ) -> Operation[Record]:

@@ -293,6 +293,10 @@ class Client:
         """Return what has failed since the server started, in groups of the same task and error."""
         return self.send(monitoring_operations.list_failures())
 
+    def list_names(self) -> Record:
+        """Return the names of queues, tasks, schedules, workers and tags."""
+        return self.send(monitoring_operations.list_names())
+
     def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""
         return self.send(operations.list_workers())

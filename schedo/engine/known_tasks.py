@@ -30,6 +30,10 @@ class KnownTasks:
     def __contains__(self, task: str) -> bool:
         return task in self._names or self._is_any
 
+    def list(self, limit: int) -> list[str]:
+        """Return the first names in order."""
+        return sorted(self._names)[:limit]
+
     def describe_unknown(self, task: str, consequence: str = "") -> str:
         """Return in one sentence that the task is unknown, with a similar name if there is one."""
         hint = self.suggest(task)

@@ -40,6 +40,7 @@ _STATUS_TEXTS = {
     201: "Created.",
     202: "Accepted; it has not ended yet.",
     204: "Gone.",
+    304: "Not changed.",
     503: "Not ready.",
 }
 _TAGS = ("jobs", "schedules", "queues", "workers", "right now", "short forms", "server")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schedo.protocol import events, expectations, failures, fires, summary, timeseries
+from schedo.protocol import events, expectations, failures, fires, names, summary, timeseries
 from schedo.protocol.cron import CronRequest, CronResponse
 from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
@@ -252,6 +252,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
     *failures.OPERATIONS,
     *fires.OPERATIONS,
+    *names.OPERATIONS,
     *timeseries.OPERATIONS,
     Operation(
         "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}

@@ -100,6 +100,13 @@ class OutputPiece(NamedTuple):
     length: int
 
 
+class StoredNames(NamedTuple):
+    """Names that the store knows, each list in order."""
+
+    schedules: list[str]
+    tags: list[str]
+
+
 # The numbers of waiting jobs by queue and state.
 Waiting = dict[str, dict[State, int]]
 
@@ -167,6 +174,9 @@ class Reader(Protocol):
 
     async def list_owned(self, owner: str) -> list[str]:
         """Return the names of the owner's schedules, in their order."""
+
+    async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
+        """Return the first names of schedules, and the first tags of jobs."""
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""

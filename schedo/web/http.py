@@ -37,6 +37,7 @@ SECURITY_HEADERS = [
 Header = tuple[bytes, bytes]
 PIECE_BYTES = 65_536  # of a large response
 T = TypeVar("T", bound=Struct)
+_BODILESS = (204, 304)
 
 
 def _ignore(_: Any) -> None:
@@ -126,7 +127,7 @@ async def send_response(
     A large one is sent piece by piece; raise TooSlow if others wait for its claimed bytes.
     """
     headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *response.headers]
-    if response.status != 204:
+    if response.status not in _BODILESS:
         headers.append((b"content-type", response.content_type))
         if response.pieces is None:
             headers.append((b"content-length", b"%d" % len(response.body)))

@@ -10,9 +10,11 @@ from tests.client.server import FakeServer
 SUMMARY = {"verdict": {"level": "ok"}}
 SERIES = {"window": "24h", "figures": {}}
 FAILURES = {"since": "2026-11-20T11:00:00.000000Z", "items": []}
+NAMES = {"queues": ["mail"], "tags": []}
 TARGETS = [
     "/v1/summary",
     "/v1/failures",
+    "/v1/names",
     "/v1/timeseries?window=15m",
     "/v1/timeseries?window=24h&names=due%2Cstarted&queue=mail&points=24",
 ]
@@ -22,6 +24,7 @@ TARGETS = [
 def monitored(server: FakeServer) -> FakeServer:
     server.on("GET", "/v1/summary", 200, SUMMARY)
     server.on("GET", "/v1/failures", 200, FAILURES)
+    server.on("GET", "/v1/names", 200, NAMES)
     server.on("GET", "/v1/timeseries", 200, SERIES)
     return server
 
@@ -30,6 +33,7 @@ def test_the_summary_and_the_series_are_read(monitored: FakeServer) -> None:
     with Client(monitored.url) as client:
         assert client.get_summary() == SUMMARY
         assert client.list_failures() == FAILURES
+        assert client.list_names() == NAMES
         client.get_timeseries()
         found = client.get_timeseries("24h", names=["due", "started"], queue="mail", points=24)
 
@@ -41,6 +45,7 @@ async def test_the_summary_and_the_series_are_read_with_asyncio(monitored: FakeS
     async with AsyncClient(monitored.url) as client:
         assert await client.get_summary() == SUMMARY
         assert await client.list_failures() == FAILURES
+        assert await client.list_names() == NAMES
         await client.get_timeseries()
         names = ["due", "started"]
         found = await client.get_timeseries("24h", names=names, queue="mail", points=24)

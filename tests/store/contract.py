@@ -13,6 +13,7 @@ from tests.store.contract_jobs import JobClaims
 from tests.store.contract_keep import KeepClaims
 from tests.store.contract_lists import ListClaims
 from tests.store.contract_minutes import MinuteClaims
+from tests.store.contract_names import NameClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
 
@@ -25,7 +26,8 @@ class StoreContract(
     KeepClaims,
     ListClaims,
     MinuteClaims,
+    NameClaims,
     ReadClaims,
     ScheduleClaims,
 ):
-    """Every claim; see the nine modules."""
+    """Every claim; see the ten modules."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from schedo.core.model import Job, Schedule
+from schedo.store.base import StoredNames
+
 
 class ModelRest:
     """The texts of the last minutes, by their beginnings; nothing is done for a later server."""
+
+    _jobs: dict[int, Job]
+    _schedules: dict[int, Schedule]
 
     def __init__(self) -> None:
         self._minutes: dict[int, str] = {}
@@ -15,6 +21,11 @@ class ModelRest:
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
+
+    async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
+        names = sorted(each.name for each in self._schedules.values())
+        tags = sorted({tag for job in self._jobs.values() for tag in job.options.tags})
+        return StoredNames(names[:schedules_max], tags[:tags_max])
 
     def note_leaving(self) -> None:
         pass  # the store ends with its server

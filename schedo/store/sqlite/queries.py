@@ -119,6 +119,16 @@ SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
 SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
 OWNED = "SELECT name FROM schedule WHERE owner = ? ORDER BY name"
+SCHEDULE_NAMES = "SELECT name FROM schedule ORDER BY name LIMIT ?"
+# Skips from tag to tag through the index, so its cost is the number of tags, not of jobs.
+TAGS = """
+WITH RECURSIVE found (tag) AS (
+    SELECT min(tag) FROM job_tag
+    UNION ALL
+    SELECT (SELECT min(tag) FROM job_tag WHERE tag > found.tag) FROM found
+    WHERE found.tag IS NOT NULL
+)
+SELECT tag FROM found WHERE tag IS NOT NULL LIMIT ?"""
 # CROSS JOIN keeps the order of the index.
 FAILING_SCHEDULES = f"""
 SELECT {", ".join(f"schedule.{name}" for name in rows.SCHEDULE.names)}

@@ -10,7 +10,7 @@ from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
-from schedo.store.base import IdPage, JobPage, OutputPiece, OutputSize
+from schedo.store.base import IdPage, JobPage, OutputPiece, OutputSize, StoredNames
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search, search_ids
@@ -92,6 +92,11 @@ class ConcurrentReads(StoreCalls):
     async def list_owned(self, owner: str) -> list[str]:
         found = await self._read(reads.fetch_all, queries.OWNED, (owner,))
         return [name for (name,) in found]
+
+    async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
+        schedules = await self._read(reads.fetch_all, queries.SCHEDULE_NAMES, (schedules_max,))
+        tags = await self._read_jobs(reads.fetch_all, queries.TAGS, (tags_max,))
+        return StoredNames([name for (name,) in schedules], [tag for (tag,) in tags])
 
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))

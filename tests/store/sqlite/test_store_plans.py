@@ -52,6 +52,11 @@ PLANS = {
         queries.SCHEDULE_BY_NAME,
         "INDEX sqlite_autoindex_schedule_1 (name=?)",
     ),
+    "list_names, schedules": (
+        queries.SCHEDULE_NAMES,
+        "COVERING INDEX sqlite_autoindex_schedule_1",
+    ),
+    "list_names, tags": (queries.TAGS, "PRIMARY KEY (tag>?)"),
     "list_schedules": (queries.SCHEDULES_BY_NAME, "INDEX sqlite_autoindex_schedule_1 (name>?)"),
     "list_schedules, failing": (
         queries.FAILING_SCHEDULES,
