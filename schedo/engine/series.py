@@ -81,7 +81,10 @@ class Recorder:
             past_us = self._loop.clock.now() % SECOND
             wait_us = SECOND - past_us
             await asyncio.sleep((wait_us if wait_us > SECOND // 2 else wait_us + SECOND) / SECOND)
-            self.sample()
+            try:
+                self.sample()
+            except Exception:
+                log.exception("a second of the series is missing after an internal error")
 
     async def stop(self) -> None:
         """Save the part of the present minute."""
@@ -156,7 +159,9 @@ class Recorder:
         """Record the second that has just ended."""
         number = (self._loop.clock.now() + SECOND // 2) // SECOND - 1
         counters = _read_counters(self._metrics)
-        counts = [now - then for now, then in zip(counters, self._before, strict=True)]
+        counts = [
+            min(now - then, FIGURE_MAX) for now, then in zip(counters, self._before, strict=True)
+        ]
         self._before = counters
         second = self.seconds.add(Row(number, [*counts, *self._read_gauges()]))
         minute = number // _SECONDS_IN_A_MINUTE
@@ -219,7 +224,11 @@ class Recorder:
         if OTHER_QUEUES in found and is_known:
             of_all = self._loop.scheduler.waiting.by_state[State.QUEUED]
             named = sum(figures[2] for name, figures in found.items() if name != OTHER_QUEUES)
-            found[OTHER_QUEUES] = [*found[OTHER_QUEUES][:2], of_all - named, found[OTHER_QUEUES][3]]
+            found[OTHER_QUEUES] = [
+                *found[OTHER_QUEUES][:2],
+                max(0, of_all - named),
+                found[OTHER_QUEUES][3],
+            ]
         return found
 
     def _place_queues(self, by_name: Mapping[str, Sequence[int]]) -> list[int]:

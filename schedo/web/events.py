@@ -187,7 +187,13 @@ class EventHub:
         self._first = self.newest + 1
 
     def _note(self, changes: Changes) -> None:
-        """Gather what a commit has changed and a stream wants."""
+        """Gather what a commit has changed; an error here must not fail the commit."""
+        try:
+            self._gather(changes)
+        except Exception:
+            log.exception("changes are missing in events after an internal error")
+
+    def _gather(self, changes: Changes) -> None:
         gathered, jobs = self._gathered, changes.jobs
         if "jobs" in self._topics:
             gathered.add_jobs(jobs)

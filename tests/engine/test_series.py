@@ -10,7 +10,7 @@ import pytest
 from schedo.core.leases import Failed
 from schedo.core.limits import DAY, MINUTE, SECOND
 from schedo.core.model import Failure
-from schedo.core.series import COUNTS, GAUGES, QUEUE_FIGURES, UNKNOWN, Row
+from schedo.core.series import COUNTS, FIGURE_MAX, GAUGES, QUEUE_FIGURES, UNKNOWN, Row
 from schedo.engine import series
 from schedo.engine.metrics import OTHER_QUEUES, QUEUES_NAMED_MAX
 from schedo.errors import StoreError
@@ -142,6 +142,37 @@ async def test_a_minute_that_cannot_be_saved_or_read_does_no_harm(
         monkeypatch.setattr(world.store, "load_minutes", fail, raising=False)
         await world.engine.series._load()
         assert "the series of the last day cannot be read: the disk is full" in caplog.text
+
+
+async def test_a_commit_that_takes_hours_is_counted_up_to_the_bound(path: Path) -> None:
+    async with running(path) as world:
+        world.engine.metrics.commit_time.observe(2 * FIGURE_MAX)
+        pass_second(world)
+
+        last = world.engine.series.seconds.last
+        assert last is not None
+        assert last.counts[COUNTS.index("commit_us")] == FIGURE_MAX
+
+
+async def test_an_error_costs_one_second_and_not_all_later_ones(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(path) as world:
+        failed = asyncio.Event()
+
+        def fail() -> None:
+            failed.set()
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(series, "SECOND", 1)
+        monkeypatch.setattr(world.engine.series, "sample", fail)
+        recording = asyncio.create_task(world.engine.series.run())
+        for _ in range(2):
+            await failed.wait()
+            failed.clear()
+        recording.cancel()
+
+        assert "a second of the series is missing" in caplog.text
 
 
 async def test_queues_beyond_the_first_are_one_series(path: Path) -> None:

@@ -12,6 +12,7 @@ from schedo.core.ids import parse_id, render_id
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec, Overlap
 from schedo.errors import Unavailable
+from schedo.protocol import events as protocol
 from schedo.protocol.events import RECORDS_MAX, RETRY, TOPICS
 from schedo.web import events
 from schedo.web.events import STREAM_BYTES_MAX, STREAMS_MAX, EventHub, Stream
@@ -197,6 +198,20 @@ async def test_nothing_is_gathered_or_rendered_without_streams(world: World) -> 
     hub.close()
 
     assert world.engine.metrics.listeners == []
+
+
+async def test_an_error_in_the_events_fails_no_commit(
+    world: World, hub: EventHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(job: object) -> None:
+        raise RuntimeError("a bug")
+
+    hub.open({"jobs"}, None)
+    monkeypatch.setattr(protocol, "job_data", fail)
+    await world.submit()
+
+    assert (await world.get("/readyz")).status == 200
+    assert world.engine.health().epoch == 1
 
 
 async def test_a_client_continues_after_the_last_event_that_it_has(
