@@ -13,6 +13,7 @@ from schedo.core.commands import (
     HoldLease,
     Poll,
     PollBroken,
+    TransferAttempts,
 )
 from schedo.core.leases import Snoozed, StopReason
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
@@ -323,3 +324,16 @@ def test_a_lease_whose_payload_cannot_be_read_runs_again_later() -> None:
 
     assert site.poll_at_once().leases == []
     assert [each.key.job_id for each in site.poll_at_once(now=SECOND).leases] == [lease.key.job_id]
+
+
+def test_a_transfer_leaves_remote_workers_their_attempts() -> None:
+    site = Site(local_slots=1)
+    local = site.submit(make_spec())
+    site.turn()
+    site.poll()
+    remote = site.submit(make_spec())
+    site.turn()
+
+    site.apply(TransferAttempts("handover-7"), T0)
+
+    assert [site.job(job.id).worker for job in (local, remote)] == ["handover-7", "a"]
