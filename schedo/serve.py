@@ -99,6 +99,8 @@ async def _serve(
             await shutdown.wait()
         await server.upgrades.stop()
         if server.replaced is not None:
+            # From the old process, because systemd must have it before that one ends.
+            notifier.send(f"MAINPID={server.replaced.successor_pid}")
             handle_signals(server.begin_grace, server.workers.stop_now)
             await server.replaced.drain()
         else:

@@ -31,9 +31,10 @@ CONNECTIONS_S = 60.0  # for the clients of this process to close their connectio
 class Replaced:
     """A server whose place another process has taken."""
 
-    def __init__(self, server: Server, worker: str, frozen: Frozen) -> None:
+    def __init__(self, server: Server, worker: str, frozen: Frozen, successor_pid: int) -> None:
         """worker: the name by which the new server knows this process."""
         self._server = server
+        self.successor_pid = successor_pid
         assert server.store.path is not None, "a store in memory cannot be passed on"
         self._way = HttpWay(server.store.path, newest_schema())
         self._drainer = Drainer(

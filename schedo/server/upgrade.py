@@ -118,7 +118,7 @@ async def _pass_store(server: Server, successor: Successor) -> Activated:
         raise UpgradeFailed(
             str(error) or f"the new process was not active within {ACTIVE_S:g} s"
         ) from error
-    await _pass_on(server, worker, frozen)
+    await _pass_on(server, worker, frozen, activated.pid)
     return activated
 
 
@@ -131,10 +131,10 @@ async def _take_back(server: Server, successor: Successor) -> None:
     await server.http.resume()
 
 
-async def _pass_on(server: Server, worker: str, frozen: FrozenEngine) -> None:
+async def _pass_on(server: Server, worker: str, frozen: FrozenEngine, pid: int) -> None:
     """Give the locks away, and forward what the open connections still send."""
     await server.store.close()
     server.leave_control()
-    server.replaced = Replaced(server, worker, frozen)
+    server.replaced = Replaced(server, worker, frozen, pid)
     server.shutdown.request()
     log_step(Step.REPLACED)

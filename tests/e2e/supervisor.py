@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,19 @@ os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[2], sys.argv[2:])
 """
 _MESSAGE_BYTES = 4_096
+_CREDENTIALS = struct.Struct("3i")  # ucred of unix(7): pid, uid, gid
+_BESIDE_BYTES = socket.CMSG_SPACE(16 * array("i").itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
+
+
+def _read_beside(beside: list[tuple[int, int, bytes]]) -> tuple[list[int], str]:
+    """Return the descriptors beside a message, and the pid of its sender."""
+    fds, sender = array("i"), ""
+    for _, kind, data in beside:
+        if kind == socket.SCM_RIGHTS:
+            fds.frombytes(data)
+        elif kind == socket.SCM_CREDENTIALS:
+            sender = str(_CREDENTIALS.unpack(data)[0])
+    return list(fds), sender
 
 
 class Supervisor:
@@ -41,6 +56,7 @@ class Supervisor:
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(str(self._notify_path))
         self._notify.setblocking(False)
+        self._notify.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._messages: list[dict[str, str]] = []
         self._log = directory / "service.log"
 
@@ -77,7 +93,7 @@ class Supervisor:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """All messages so far, each as its fields."""
+        """All messages so far, each as its fields; SENDER is the pid of the process."""
         self.read()
         return self._messages
 
@@ -85,8 +101,9 @@ class Supervisor:
         """Read the messages that have arrived; the sockets for the store are in `stored`."""
         with suppress(BlockingIOError):
             while True:
-                data, fds, _, _ = socket.recv_fds(self._notify, _MESSAGE_BYTES, 16)
+                data, beside, _, _ = self._notify.recvmsg(_MESSAGE_BYTES, _BESIDE_BYTES)
                 fields = dict(line.split("=", 1) for line in data.decode().splitlines())
+                fds, fields["SENDER"] = _read_beside(beside)
                 if "FDSTOREREMOVE" in fields:
                     self._drop_stored()
                 self.stored += [socket.socket(fileno=fd) for fd in fds]

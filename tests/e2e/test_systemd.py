@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -154,6 +156,29 @@ def test_a_stored_listener_of_another_port_is_replaced(
 
     assert server_at(tmp_path, port).ask("GET", "/readyz")[0] == 200
     assert [sock.getsockname()[1] for sock in supervisor.stored] == [port]
+
+
+def test_an_upgrade_moves_the_main_process_before_the_old_one_ends(
+    supervisor: Supervisor, started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    old = supervisor.start(*SERVE)
+    started.append(old)
+    wait_ready(supervisor)
+
+    command = [sys.executable, "-m", "schedo", "upgrade", "--store", str(tmp_path / "jobs.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    new = (tmp_path / "jobs.db.lock").read_text().split()[1]
+    try:
+        assert old.wait(DEADLINE_S) == 0
+        # systemd sees the end of the old process after all that this process has sent.
+        moves = [each for each in supervisor.messages if each.get("MAINPID") == new]
+        assert str(old.pid) in [each["SENDER"] for each in moves]
+        assert count(supervisor, "STOPPING") == 0
+        assert server_at(tmp_path, supervisor.port).ask("GET", "/readyz")[0] == 200
+    finally:
+        os.kill(int(new), signal.SIGKILL)
 
 
 def test_a_socket_that_other_machines_reach_is_refused_without_a_token(

@@ -34,3 +34,11 @@ def test_processes_that_die_at_points_of_a_takeover_break_no_promise(tmp_path: P
     outcome = asyncio.run(run(tmp_path, plan))
 
     assert outcome.findings.violations == [], describe(outcome)
+
+
+def test_upgrades_keep_every_promise_and_every_request(tmp_path: Path) -> None:
+    plan = Plan(upgrades=2, seed=4, pause_s=0.5, rate=50)
+    outcome = asyncio.run(run(tmp_path, plan))
+
+    assert outcome.findings.violations == [], describe(outcome)
+    assert len(outcome.upgrades) == 2

@@ -183,9 +183,9 @@ class Clients:
             output = await client.ask("GET", f"/v1/jobs/{submission.job}/output")
         except Broken:
             return
-        texts = [item["text"].strip() for item in output.body["items"]]
+        texts = [item["text"].strip() for item in output.body.get("items", [])]
         found = texts if submission.place.endswith("shell") else [reply.body.get("result")]
-        if reply.body["attempt"] != 1 or found != [submission.token]:
+        if reply.body.get("attempt") != 1 or found != [submission.token]:
             self.log.wrong.append(f"{submission} ended with {found}: {reply}")
 
     async def _timers(self, client: Client) -> None:

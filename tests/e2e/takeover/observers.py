@@ -101,8 +101,9 @@ def _try_forever(lock: Path) -> None:
 class ChildObserver:
     """Looks for descriptors of the server in the processes that it has started.
 
-    A process has the descriptors of its parent until it runs its own program, so only what is found
-    twice in the same process counts.
+    A process has the descriptors and the command line of its parent until it runs its own program.
+    That takes long on a busy machine, so such a process does not count, and what is found once
+    does not either.
     """
 
     def __init__(self, store: Path, port: int) -> None:
@@ -117,11 +118,14 @@ class ChildObserver:
         secret = set(self._listening())
         seen = set()
         for server in servers:
-            for child in set(_descendants(server)) - set(servers):  # an upgrade starts a server
+            program = _read_command(server)
+            for child in _descendants(server):
+                if _read_command(child) == program:  # or it is the next server, after an upgrade
+                    continue
                 self.children.add(child)
                 for target in _descriptors(child):
                     if target.startswith(str(self._store)) or target in secret:
-                        seen.add(f"process {child} ({_name(child)}) has {target}")
+                        seen.add(f"process {child} ({_read_command(child)[:80]}) has {target}")
         self.findings |= seen & self._seen
         self._seen = seen
 
@@ -153,10 +157,10 @@ def _descriptors(pid: int) -> Iterator[str]:
                 yield os.readlink(f"/proc/{pid}/fd/{name}")
 
 
-def _name(pid: int) -> str:
+def _read_command(pid: int) -> str:
     with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[:80]
-    return "it has ended"
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
 
 
 if __name__ == "__main__":

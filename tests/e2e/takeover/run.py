@@ -102,6 +102,8 @@ def _check(plan: Plan, log: ClientLog, servers: Servers, until: float) -> Findin
     findings.lateness_s = find_lateness(lines, time.time() - time.monotonic())
     findings.counts.update(f"kill, {kill.what}" for kill in servers.kills)
     findings.counts["tracebacks"] = servers.log().count("Traceback")
+    if not plan.kills and (log.broken or log.unfinished or log.server_errors):
+        findings.fault("request", f"{log.broken} broken, {log.unfinished}, {log.server_errors}")
     if integrity != "ok":
         findings.fault("integrity_check", integrity)
     if log.refused and not plan.failpoints:  # they may kill all that have the listener

@@ -60,15 +60,16 @@ class UpgradedServer(Servers):
             if _is_server(path, self.store)
         ]
 
-    async def upgrade(self, *options: str) -> Upgrade:
+    async def upgrade(self) -> Upgrade:
         """Run `schedo upgrade`, and return how it ended."""
-        return await asyncio.to_thread(self._upgrade, options)
+        return await asyncio.to_thread(self._upgrade)
 
-    def _upgrade(self, options: tuple[str, ...]) -> Upgrade:
+    def _upgrade(self) -> Upgrade:
+        options = ["--store", str(self.store), "--timeout", f"{DEADLINE_S:g}s"]
         began = time.monotonic()
         kept = {key: value for key, value in os.environ.items() if not key.startswith("SCHEDO_")}
         done = subprocess.run(
-            [sys.executable, "-m", "schedo", "upgrade", "--store", str(self.store), *options],
+            [sys.executable, "-m", "schedo", "upgrade", *options],
             env=kept | {"PYTHONPATH": str(ROOT)},
             cwd=self.store.parent,
             stdin=subprocess.DEVNULL,
