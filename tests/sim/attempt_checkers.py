@@ -14,12 +14,16 @@ from schedo.core.states import TIMED, State
 from tests.sim.history import History, Live
 from tests.sim.trace import (
     Answered,
+    Attached,
     Called,
     Calmed,
     Detached,
     Died,
     Event,
+    Froze,
+    Kept,
     Opened,
+    Reopened,
     Reported,
     Started,
     StopSent,
@@ -29,6 +33,7 @@ from tests.sim.trace import (
 Findings = Iterator[str]
 DELAY_SLACK_US = 400 * SECOND  # time for the last server to start
 TIMEOUT_SLACK_US = 5 * SECOND
+HANDOVER_MAX_US = 60 * SECOND  # the same
 RECOVERY_MAX_US = 60 * SECOND  # with a store that stalls at each of its steps
 
 
@@ -44,11 +49,12 @@ def never_two_live_leases(history: History) -> Findings:
     """A job has one attempt at a time, as long as its worker and its server live."""
     live = Live()
     for event in history.trace:
-        if isinstance(event, Started):
+        if isinstance(event, Started | Kept):
             key = event.lease.key
+            how = "was started" if isinstance(event, Started) else "goes on"
             for other in live.leases:
-                if other.job_id == key.job_id:
-                    yield f"{key} was started while {other} runs"
+                if other.job_id == key.job_id and other != key:
+                    yield f"{key} {how} while {other} runs"
         live.record(event)
 
 
@@ -72,6 +78,18 @@ def attempts_only_grow(history: History) -> Findings:
             if (key.epoch, key.attempt) <= last.get(key.job_id, (0, 0)):
                 yield f"{key} was started after {last[key.job_id]}"
             last[key.job_id] = (key.epoch, key.attempt)
+
+
+def a_handover_is_short(history: History) -> Findings:
+    """When a server has left its store to the next one, that one serves soon, or a server dies."""
+    frozen: Froze | None = None
+    for event in history.trace:
+        if isinstance(event, Froze):
+            frozen = event
+        elif isinstance(event, Opened | Reopened | Died) and frozen is not None:
+            if event.at > frozen.at + HANDOVER_MAX_US:
+                yield f"nothing was served for {event.at - frozen.at} us after a freeze"
+            frozen = None
 
 
 def nothing_starts_early(history: History) -> Findings:
@@ -270,20 +288,31 @@ class _Timed:
     def __init__(self) -> None:
         self.running: dict[LeaseKey, Started] = {}
         self._failed_at = -RECOVERY_MAX_US
+        self._remote: set[int] = set()  # connections whose stops wait for a commit with reports
 
     def record(self, event: Event) -> None:
-        if isinstance(event, Started) and event.lease.options.timeout_us is not None:
-            if event.at > self._failed_at + RECOVERY_MAX_US:
-                self.running[event.lease.key] = event
+        if isinstance(event, Attached) and not event.server:
+            self._remote.add(event.connection)
+        elif isinstance(event, Started) and self._is_timed(event):
+            self.running[event.lease.key] = event
         elif isinstance(event, Reported):
             self.running.pop(event.key, None)
         elif isinstance(event, Detached):
-            for key, start in list(self.running.items()):
-                if start.connection == event.connection:
-                    del self.running[key]
-        elif isinstance(event, Died | StoreFailed):
+            self.running = {
+                key: start
+                for key, start in self.running.items()
+                if start.connection != event.connection
+            }
+        elif isinstance(event, Died | Froze | Opened | Reopened | StoreFailed):
             self.running.clear()  # after a recovery the timeouts begin again
             self._failed_at = event.at
+
+    def _is_timed(self, event: Started) -> bool:
+        return (
+            event.lease.options.timeout_us is not None
+            and event.connection not in self._remote
+            and event.at > self._failed_at + RECOVERY_MAX_US
+        )
 
 
 def queues_keep_their_limits(history: History) -> Findings:
@@ -346,6 +375,7 @@ CHECKERS: tuple[Callable[[History], Findings], ...] = (
     durable_before_runnable,
     never_two_live_leases,
     attempts_only_grow,
+    a_handover_is_short,
     nothing_starts_early,
     delays_end_in_time,
     at_most_once_means_once,

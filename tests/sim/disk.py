@@ -16,7 +16,7 @@ from typing import Any
 
 from schedo.core.changes import Changes
 from schedo.core.job_filter import JobFilter
-from schedo.core.model import Job
+from schedo.core.model import Job, LeaseKey
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
 from schedo.store.base import ClockMark, JobPage, Retention, Snapshot
 from schedo.testing.loop import VirtualLoop
@@ -90,12 +90,15 @@ class Disk:
         self.faults = NO_FAULTS
         self.memory = Rows()
         self.returning: Changes | None = None  # a failed commit that may appear later
+        self.begun: set[LeaseKey] = set()  # attempts whose start is on disk
+        self.was_killed = False  # the last server
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
 
     async def write(self, changes: Changes) -> None:
         await self.memory.commit(changes)
+        self.begun.update(job.key for job in changes.jobs.values())
         self.record(Stored, changes)
 
     async def save_clock(self, mark: ClockMark) -> None:
@@ -118,11 +121,19 @@ class ServerStore:
         self._die = die
         self._turn = asyncio.Lock()
         self.is_dead = False
+        self.is_passed = False  # another server has the disk now
         self._is_broken = False
+        self._is_open = False
 
     def die(self) -> None:
         """Stop all further writes to the disk."""
         self.is_dead = True
+        if self._is_open and not self.is_passed:
+            self._disk.was_killed = True
+
+    def pass_on(self) -> None:
+        """Leave the disk to the next server, after it was closed for it."""
+        self.is_passed = True
 
     def abandon(self) -> None:
         """Release the resources of a dead process."""
@@ -159,11 +170,16 @@ class ServerStore:
             await disk.memory.close()
         opening = await disk.memory.open()
         await self._access()
-        return opening
+        return self._opened(opening)
+
+    def _opened(self, opening: Snapshot) -> Snapshot:
+        self._is_open = True
+        return dataclasses.replace(opening, was_killed=self._disk.was_killed)
 
     async def close(self, *, keep_log: bool = False) -> None:
         """Unlock the disk."""
         if not self.is_dead:
+            self._is_open = self._disk.was_killed = False
             await self._disk.memory.close()
 
     async def commit(self, changes: Changes) -> None:

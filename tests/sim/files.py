@@ -190,7 +190,13 @@ class FileStore(ServerStore):
         """Copy the files as they are now, for the next server."""
         if not self.is_dead:
             super().die()
-            self._files.directory = self._left or self._files.copy()
+            if not self.is_passed:
+                self._files.directory = self._left or self._files.copy()
+
+    def pass_on(self) -> None:
+        """Leave the files to the next server, after they were closed for it."""
+        super().pass_on()
+        self._files.directory = self._files.copy()
 
     def abandon(self) -> None:
         """Release the resources of a dead process."""
@@ -224,11 +230,12 @@ class FileStore(ServerStore):
             opening: Snapshot = await self._watched(self._store.open())
         self._compare("open", opening, await self._model("snapshot"))
         await self._access()
-        return opening
+        return self._opened(opening)
 
     async def close(self, *, keep_log: bool = False) -> None:
         """Close the files."""
         if not self.is_dead:
+            self._is_open = self._disk.was_killed = False
             await self._store.close(keep_log=keep_log)
 
     # Calls.

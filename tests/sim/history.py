@@ -14,16 +14,20 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job, JobSpec, LeaseKey, Schedule
 from tests.sim.trace import (
     Answered,
+    Attached,
     Called,
     Calmed,
     Detached,
     Died,
+    Doubted,
     Ended,
     Event,
+    Kept,
     Marked,
     Opened,
     Pruned,
     Reported,
+    Revoked,
     Started,
     Stepped,
     Stored,
@@ -252,22 +256,34 @@ class History:
 
 
 class Live:
-    """The leases that workers hold: dispatched, not reported, with worker and server alive."""
+    """The leases that workers hold: dispatched, not reported, with worker and server alive.
+
+    Those of a remote worker outlive the server, unless their start was not on disk.
+    """
 
     def __init__(self) -> None:
-        self.leases: dict[LeaseKey, Started] = {}
+        self.leases: dict[LeaseKey, Started | Kept] = {}
+        self._servers: dict[int, int] = {}  # of the connections
 
     def record(self, event: Event) -> None:
-        if isinstance(event, Started):
+        if isinstance(event, Started | Kept):
             self.leases[event.lease.key] = event
-        elif isinstance(event, Reported) and event.is_live:
+        elif isinstance(event, Doubted | Revoked) or (
+            isinstance(event, Reported) and event.is_live
+        ):
             self.leases.pop(event.key, None)
+        elif isinstance(event, Attached):
+            self._servers[event.connection] = event.server
         elif isinstance(event, Detached):
             self.leases = {
                 k: held for k, held in self.leases.items() if held.connection != event.connection
             }
         elif isinstance(event, Died):
-            self.leases = {}
+            self.leases = {
+                key: held
+                for key, held in self.leases.items()
+                if self._servers.get(held.connection, event.server) != event.server
+            }
 
 
 EDITS = ("put_schedule", "pause_schedule", "resume_schedule", "delete_schedule")

@@ -41,6 +41,9 @@ class Plan:
     schedules: int = 6
     store: str = "memory"  # or "sqlite"
     keeps: bool = True  # some jobs say how long they are kept
+    handover_every_s: float = 0.0  # the server passes its store to a new one
+    remote_workers: int = 0
+    has_standby: bool = False  # the next server starts within milliseconds after a death
     has_operations: bool = True  # on many jobs, which loosen the claims about each of these
 
     @classmethod
@@ -79,6 +82,18 @@ class Plan:
     def with_operations(self, has_operations: bool) -> Plan:
         """Return the plan with operations on many jobs, or without."""
         return dataclasses.replace(self, has_operations=has_operations)
+
+    def with_succession(self, seed: int) -> Plan:
+        """Return the plan with handovers, a standby and remote workers, each for some seeds.
+
+        The seed decides, and not the draws, which would change all that they decide after it.
+        """
+        return dataclasses.replace(
+            self,
+            handover_every_s=(0.0, 60.0, 0.0, 300.0)[seed % 4],
+            has_standby=seed % 3 == 1,
+            remote_workers=(0, 2, 0)[seed % 3],
+        )
 
 
 def plan_of(seed: int) -> Plan:

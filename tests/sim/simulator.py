@@ -49,6 +49,8 @@ def run(seed: int, plan: Plan | None = None, store: str | None = None) -> Trace:
 async def _live(world: World) -> None:
     clients = Clients(world)
     world.boot()
+    for worker in world.remote:
+        world.loop.create_task(worker.live())
     probes = world.loop.create_task(_probe(world))
     await _trouble(world, clients)
     world.calm()
@@ -61,8 +63,9 @@ async def _live(world: World) -> None:
     await _record_end(world)
     world.is_over = True
     assert world.server is not None, "a calm server stays"
-    world.server.die_soon()
-    await world.loop.pass_time(0)
+    for server in (world.server, *world.draining):
+        server.die_soon()
+    await world.loop.pass_time(1.0)
 
 
 async def _trouble(world: World, clients: Clients) -> None:
@@ -74,6 +77,7 @@ async def _trouble(world: World, clients: Clients) -> None:
         "crash": plan.crash_every_s,
         "stop": plan.stop_every_s,
         "step": plan.step_every_s,
+        "handover": plan.handover_every_s,
     }
     next_at = {
         name: world.loop.time() + random.expovariate(1 / every)
@@ -92,6 +96,8 @@ async def _trouble(world: World, clients: Clients) -> None:
             world.server.die_soon()
         elif name == "stop":
             await world.stop_server()
+        elif name == "handover":
+            await world.hand_over()
         elif name == "step":
             # Whole seconds: a step below half a second counts as elapsed time.
             small, large = random.randint(-10, 10), random.randint(-12 * 3600, 12 * 3600)

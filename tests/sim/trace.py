@@ -58,11 +58,26 @@ class Died(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Froze(Event):
+    """A server has closed its store for the next one; its workers go on with their attempts."""
+
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened(Event):
+    """A server that had frozen serves again."""
+
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attached(Event):
-    """A worker has connected."""
+    """A worker has connected; server: that it ends with, 0 for a remote worker."""
 
     connection: int
     worker: str
+    server: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,30 @@ class Started(Event):
 
     connection: int
     lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted(Event):
+    """The server of a remote worker has died, and the start of this attempt is not on disk."""
+
+    connection: int
+    key: LeaseKey
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Event):
+    """A server has let a remote worker go on with an attempt that was doubted."""
+
+    connection: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked(Event):
+    """A server has taken an attempt from a worker that ran it."""
+
+    connection: int
+    key: LeaseKey
 
 
 @dataclass(frozen=True, slots=True)

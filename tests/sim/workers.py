@@ -94,7 +94,7 @@ class Connection:
 
     def attach(self, slots: int | None = None) -> None:
         """Connect, or change the number of slots."""
-        self.world.record(Attached, self.number, self.profile.name)
+        self.world.record(Attached, self.number, self.profile.name, self.server.number)
         self.server.call_engine(Engine.attach, self.profile.offer(slots), self)
 
     def detach(self) -> None:
@@ -157,6 +157,9 @@ class Connection:
         self._send_result(key, outcome, False)
 
     def _send_result(self, key: LeaseKey, outcome: Outcome, is_live: bool) -> None:
+        if self.server.drain is not None:
+            self.server.drain.take(key, outcome, is_live=is_live)
+            return
         server = self.world.server
         if server is None or server.is_dead or not server.is_open:
             return  # no server is there, and this worker does not send the result again
@@ -201,6 +204,8 @@ class Connection:
         return Completed(b'"done"')
 
     def _die(self) -> None:
+        if self.server.drain is not None:
+            self.finish_all()
         if self.is_live and self.server.is_open and not self.world.is_calm:
             self.detach()
             self._later(self.world.random.choice((0.0, 0.0, 3.0, 60.0)), self._come_back)

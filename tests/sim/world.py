@@ -8,6 +8,7 @@ loop, and the trace records all events that are observable from outside.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar
@@ -23,6 +24,7 @@ from schedo.testing.loop import VirtualLoop
 from tests.sim.disk import NO_FAULTS, Disk, ServerStore
 from tests.sim.files import Files, FileStore
 from tests.sim.plan import Plan
+from tests.sim.remote import Drain, RemoteWorker
 from tests.sim.trace import (
     Answered,
     Broke,
@@ -31,14 +33,17 @@ from tests.sim.trace import (
     Died,
     Ended,
     Event,
+    Froze,
     Opened,
     Probed,
+    Reopened,
     Stepped,
     Trace,
 )
 from tests.sim.workers import BEHAVIOURS, Connection, WorkerProfile, make_profiles
 
 _server: ContextVar[Server | None] = ContextVar("server", default=None)
+TASKS = frozenset({"a", "b", "c"})
 LOOKED_UP_MAX = 20  # records that commands have loaded, until the next commit
 ENGINE_LOG = logging.getLogger("schedo.engine")
 
@@ -53,6 +58,7 @@ class Server:
         self.is_open = False
         self.epoch = 0
         self.connections: dict[str, Connection] = {}
+        self.drain: Drain | None = None  # another server has the store now
         self.tasks: list[asyncio.Task[Any]] = []
         self.died: list[Callable[[], None]] = []
         self.clock = LoopClock(world.loop, world.wall, world.lateness)
@@ -107,6 +113,8 @@ class Server:
             self.is_open = False
             self.clock.close()
             self.world.record(Died, self.number)
+            for worker in self.world.remote:
+                worker.note_death()
             self.world.loop.call_soon(self._clear_away)
 
     def _clear_away(self) -> None:
@@ -124,6 +132,8 @@ class Server:
         memory = self.engine._loop.scheduler._jobs
         changed = {*memory.changes.jobs, *memory._committing}
         running = sum(len(connection.held) for connection in self.connections.values())
+        sessions = self.engine._loop.scheduler._session_table.by_name.values()
+        running += sum(len(session.held) for session in sessions)
         indexes = sum(1 for _ in memory.ready_queues.ready_indexes())
         bound = 2 * self.world.plan.window * (1 + indexes) + running + len(changed) + LOOKED_UP_MAX
         wrong = []
@@ -149,7 +159,8 @@ class World:
 
     def __init__(self, seed: int, plan: Plan | None = None, store: str | None = None) -> None:
         self.random = Random(seed)
-        self.plan = plan or Plan.draw(self.random, store).with_operations(seed % 2 == 0)
+        drawn = Plan.draw(self.random, store).with_operations(seed % 2 == 0)
+        self.plan = plan or drawn.with_succession(seed)
         self.loop = VirtualLoop()
         self.loop.set_task_factory(_make_task)
         self.loop.set_exception_handler(self._task_failed)
@@ -158,6 +169,11 @@ class World:
         self.disk = Disk(self.loop, self.random, self.record)
         self.files = Files() if self.plan.store == "sqlite" else None
         self.profiles = make_profiles(self.random)
+        if self.plan.remote_workers:  # only they run task c
+            self.profiles = [
+                dataclasses.replace(each, tasks=(each.tasks or TASKS) - {"c"})
+                for each in self.profiles
+            ]
         self.moods = list(BEHAVIOURS)
         self.mood_weights = [
             weight * self.random.choice((0, 1, 1, 3)) for weight in BEHAVIOURS.values()
@@ -166,10 +182,12 @@ class World:
         self.is_calm = False
         self.is_over = False
         self.server: Server | None = None
+        self.draining: list[Server] = []
         self.servers = 0
         self.connections = 0
         self.calls = 0
         self.highest_wall = self.plan.start
+        self.remote = [RemoteWorker(self, number) for number in range(self.plan.remote_workers)]
 
     # The trace.
 
@@ -213,6 +231,9 @@ class World:
 
     def server_is_gone(self, server: Server) -> None:
         """Start the next server after a random time."""
+        if server is not self.server:
+            self.draining.remove(server)
+            return
         self.server = None
         self.loop.create_task(
             self._boot_later(), context=Context()
@@ -221,9 +242,53 @@ class World:
     async def _boot_later(self) -> None:
         await self.disk.memory.close()
         if not self.is_calm:
-            down = self.random.choice((0.0, 0.1, 1.0, 10.0, 200.0))
+            down = 0.02
+            if not self.plan.has_standby:
+                down = self.random.choice((0.0, 0.1, 1.0, 10.0, 200.0))
             await self.loop.pass_time(self.random.uniform(0, down))
         self.boot()
+
+    async def hand_over(self) -> None:
+        """Freeze the server, and let another one have its store; the old one drains.
+
+        Or the new one dies before it serves, and the old one goes on; or the old one dies.
+        """
+        old = self.server
+        if old is None or not old.is_open:
+            return
+        old.is_open = False
+        old.drain = drain = Drain(self, old, f"handover-{old.number}")
+        freezing = old.run(old.engine.freezing.freeze(drain.spec.id))
+        await asyncio.wait([freezing])
+        if freezing.cancelled() or freezing.exception() is not None:
+            drain.serve_on()
+            return
+        self.record(Froze, old.number)
+        await self.loop.pass_time(self.random.uniform(0, 1))
+        fate = self.random.choice(("drains", "drains", "drains", "goes on", "dies"))
+        if fate == "dies" or old.is_dead:
+            old.die_soon()
+        elif fate == "goes on" and self.files is None:
+            await self._go_on(old, drain)
+        else:
+            old.store.pass_on()
+            self.draining.append(old)
+            self.loop.create_task(drain.run(), context=Context())
+            self.server = None
+            self.boot()
+
+    async def _go_on(self, old: Server, drain: Drain) -> None:
+        if self.random.random() < 0.5:  # the new server has opened the store before it died
+            await self.disk.memory.open()
+            await self.disk.memory.close()
+        reopening = old.run(old.engine.freezing.reopen())
+        await asyncio.wait([reopening])
+        if reopening.cancelled() or reopening.exception() is not None:
+            old.die_soon()
+        elif not old.is_dead:
+            old.epoch = old.engine.health().epoch
+            self.record(Reopened, old.number)
+            drain.serve_on()
 
     async def stop_server(self) -> None:
         """Shut the server down, as SIGTERM does."""
