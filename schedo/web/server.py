@@ -136,15 +136,26 @@ class HttpServer:
         self._holding.release(successor)
 
     async def wait_closed(self, most_s: float) -> None:
-        """Wait until the clients have closed their connections; close those that stay idle."""
+        """Wait until the clients have closed their connections; close those that stay idle.
+
+        Requests of clients that an older process forwards to this one count as well: after a
+        second upgrade, this process forwards them in turn.
+        """
         until = self._state.loop.time() + most_s
-        while self._state.all and self._state.loop.time() < until:
+        while self._has_clients() and self._state.loop.time() < until:
             latest = self._state.loop.time() - FORWARDING_IDLE_S
             for connection in self.connections:
                 since = connection.idle_since()
                 if since is not None and since < latest:
                     connection.transport.close()
-            await self._wait_until_empty(_WATCH_S)
+            if self._state.all:
+                await self._wait_until_empty(_WATCH_S)
+            else:
+                await asyncio.sleep(SENDING_S)
+
+    def _has_clients(self) -> bool:
+        forwarded = self._local.get(self._app) if self._app is not None else None
+        return bool(self._state.all or (forwarded and any(each.active for each in forwarded.all)))
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """Stop accepting, answer the accepted requests, then close; harmless if never started."""
