@@ -73,6 +73,7 @@ class Control:
         self._active = active
         self._tasks: set[asyncio.Task[None]] = set()
         self._standbys: dict[Link, StandbyStatus | None] = {}  # None: it has not reported yet
+        self._predecessors: set[Link] = set()  # the old processes of earlier upgrades
         self._handlers: dict[type[Any], Callable[[Link, Any], None]] = {
             Ping: self._pong,
             GetListeners: self._send_listeners,
@@ -119,6 +120,7 @@ class Control:
                 link.send(Refused(str(error)))
         finally:
             link.close()
+            self._predecessors.discard(link)
             if link in self._standbys:
                 del self._standbys[link]
                 self._active.note_standbys(len(self._standbys))
@@ -157,14 +159,15 @@ class Control:
             link.send(Failed(str(error)))
 
     async def _serve_predecessor(self, link: Link) -> None:
+        self._predecessors.add(link)
         while True:
             request, descriptors = await link.expect_descriptors(ServeHttp)
             sock = take_stream(descriptors)
             self._active.serve_http(sock, is_trusted=request.is_trusted)
 
-    def dismiss_standbys(self) -> None:
-        """Close the connections of the standbys, which then connect to the next active server."""
-        for link in self._standbys:
+    def dismiss(self) -> None:
+        """Let the standbys and old processes go, which then connect to the next active server."""
+        for link in (*self._standbys, *self._predecessors):
             link.close()
 
     def _handle(self, link: Link, message: Message) -> None:

@@ -42,13 +42,13 @@ class ControlSocket:
         self._watch()
 
     def leave(self) -> None:
-        """Stop listening, and let the standbys go; the file belongs to the next server."""
+        """Stop listening, and let all clients but operators go; the file is the next server's."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
         if self._control is not None:
-            self._control.dismiss_standbys()
+            self._control.dismiss()
 
     async def close(self) -> None:
         """Close the socket and its connections; the caller still holds the store."""

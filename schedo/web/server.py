@@ -126,10 +126,21 @@ class HttpServer:
     def pass_on(self, successor: ASGIApp) -> None:
         """Let the successor answer what waits, and one more request of each connection."""
         self._state.app, self._state.is_forwarding = successor, True
+        self._end_local()
         self._release(successor)
         for sock in self._kept:  # else no other process could listen there while this one drains
             sock.close()
         self._kept = []
+
+    def _end_local(self) -> None:
+        """End the connections over the control socket; the next ones go to the next server."""
+        for app, state in self._local.items():
+            state.is_draining = True
+            for connection in list(state.all):
+                if app is self._app:
+                    connection.shutdown()
+                else:  # of an old process, which repeats its requests; they have no token
+                    connection.abort()
 
     def _release(self, successor: ASGIApp | None) -> None:
         assert self._holding is not None, "it holds"
