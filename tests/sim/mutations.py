@@ -21,6 +21,7 @@ from tests.sim.disk import freeze
 from tests.sim.history import History
 from tests.sim.trace import (
     Answered,
+    Attached,
     Called,
     Detached,
     Died,
@@ -242,8 +243,11 @@ def start_an_expired_job(trace: Trace, random: Random) -> Trace:
 
 
 def stop_too_soon(trace: Trace, random: Random) -> Trace:
+    remote = _remote(trace)
     starts = {
-        event.lease.key: event for event in trace if isinstance(event, Started) and _is_plain(event)
+        event.lease.key: event
+        for event in trace
+        if isinstance(event, Started) and _is_plain(event) and event.connection not in remote
     }
     stops = positions(
         trace,
@@ -255,6 +259,11 @@ def stop_too_soon(trace: Trace, random: Random) -> Trace:
     return put(trace, at, changed(event, at=starts[event.stop.key].at + 1))
 
 
+def _remote(trace: Trace) -> set[int]:
+    """Return the connections of remote workers, whose stops may wait for a commit."""
+    return {event.connection for event in trace if isinstance(event, Attached) and not event.server}
+
+
 def _is_plain(event: Started) -> bool:
     """Return whether the attempt was dispatched as soon as it was decided."""
     return not event.lease.options.at_most_once and len(event.lease.payload or b"") < 100
@@ -262,11 +271,18 @@ def _is_plain(event: Started) -> bool:
 
 def never_stop(trace: Trace, random: Random) -> Trace:
     breaks = [event.at for event in trace if isinstance(event, Detached | Died)]
+    remote = _remote(trace)
+    held = {
+        event.lease.key
+        for event in trace
+        if isinstance(event, Started) and event.connection in remote
+    }
     stops = positions(
         trace,
         StopSent,
         lambda event: (
             event.stop.reason is StopReason.TIMEOUT
+            and event.stop.key not in held
             and not any(event.at - 60_000_000 < at < event.at + 6_000_000 for at in breaks)
         ),
     )
