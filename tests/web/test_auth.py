@@ -29,6 +29,8 @@ async def call(world: World, operation: Operation, headers: list[tuple[str, str]
     path = operation.path
     for part in ("{id}", "{name}", "{code}", "{file}"):
         path = path.replace(part, render_id(7))
+    if operation.name == "get_events":
+        path += "?topics=none"  # an error of the handler, because a stream does not end
     body = b"[]" if operation.is_batch else b"{}"
     return await world.send(
         operation.method, path, body if operation.request else b"", headers, host="any.example"
