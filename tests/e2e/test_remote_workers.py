@@ -157,7 +157,7 @@ def test_a_worker_that_gets_sigterm_finishes_its_attempts(tmp_path: Path) -> Non
         job = submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGTERM)
-        eventually(lambda: "stopping" in first.log(), "drain")
+        eventually(lambda: "draining" in first.log(), "drain")
         later = submit_remote(server, after)
         gate.open()
 
@@ -173,7 +173,7 @@ def test_a_worker_without_grace_time_releases_its_attempts(tmp_path: Path) -> No
         job = submit_remote(server, gate)
         gate.wait_begun()
         first.signal(signal.SIGTERM)
-        eventually(lambda: "stopping" in first.log(), "drain")
+        eventually(lambda: "draining" in first.log(), "drain")
         first.signal(signal.SIGTERM)
 
         assert first.wait() == 0
