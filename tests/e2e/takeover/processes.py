@@ -175,13 +175,16 @@ class Servers:
         self.kills.append(Kill(what, target.pid, at, await self.wait_ready()))
 
     async def stop(self) -> list[int]:
-        """Stop all with SIGTERM, the standby first; return the exit codes."""
+        """Stop all with SIGTERM, the standbys first; return the exit codes.
+
+        A standby that outlived the active would take over, and might die at its point.
+        """
         self._is_stopping = True
         if self._keeping is not None:
             await self._keeping
-        standby = self.standby
+        active = self.active
         codes = []
-        for each in sorted(self.members, key=lambda member: member is not standby):
+        for each in sorted(self.members, key=lambda member: member is active):
             each.terminate()
             codes.append(await asyncio.to_thread(each.wait, DEADLINE_S))
         self._supervisor.__exit__(None, None, None)
