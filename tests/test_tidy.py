@@ -54,7 +54,7 @@ TEXT_ENDINGS = {
     ".yml", ".sh",
 }
 # fmt: on
-IN_THE_PACKAGE = {".py", ".sql", ".html", ".css", ".js", ".json", ".typed"}
+IN_THE_PACKAGE = {".py", ".sql", ".html", ".css", ".js", ".json", ".svg", ".txt", ".typed"}
 TEXT_NAMES = {"Makefile", "Dockerfile", "LICENSE", "run", ".gitignore", ".dockerignore"}
 TEXT_FOLDERS = (".ci", "bench", "docs", "requirements", "schedo", "tests")
 

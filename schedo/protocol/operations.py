@@ -303,7 +303,5 @@ OPERATIONS: tuple[Operation, ...] = (
         may_wait=True,
     ),
     Operation("get_openapi", "GET /openapi.json", "This document.", {200: JSON_TYPE}),
-    Operation("get_docs", "GET /docs", "This document as a page.", {200: "text/html"}),
-    Operation("get_docs_file", "GET /docs/{file}", "A file of that page.", {200: "text/plain"}),
     Operation("get_problem", "GET /problems/{code}", "Explain an error code.", {200: ProblemKind}),
 )

@@ -17,7 +17,7 @@ class Role(StrEnum):
 
 # The operations by the role that a token needs for them; None: no token is needed.
 _OPERATIONS: dict[Role | None, str] = {
-    None: "check_health check_ready get_openapi get_docs get_docs_file get_problem",
+    None: "check_health check_ready get_openapi get_problem",
     Role.VIEWER: """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_schedules get_schedule list_decisions list_expectations get_expectation

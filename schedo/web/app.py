@@ -8,7 +8,6 @@ from collections.abc import Awaitable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schedo.engine.engine import Engine
-from schedo.errors import NotFound
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.web.auth import AccessMiddleware, TrustingMiddleware
@@ -40,6 +39,7 @@ from schedo.web.handlers import (
 )
 from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
+from schedo.web.site import Site
 from schedo.web.slim_imports import Route, Router
 
 HANDLERS: dict[str, Handler] = {
@@ -110,8 +110,6 @@ HANDLERS: dict[str, Handler] = {
         backup.create_backup,
         system.get_info,
         system.get_openapi,
-        system.get_docs,
-        system.get_docs_file,
         system.get_problem,
     )
 }
@@ -124,7 +122,7 @@ class WebApp:
         self.context = AppContext(engine, settings)
         routes = _make_routes(self.context)
         self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
-        self._router = Router(routes, default=_refuse_path, redirect_slashes=False)
+        self._router = Router(routes, default=Site(), redirect_slashes=False)
         self._guarded = AccessMiddleware(self._route, settings)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -164,7 +162,3 @@ def _make_routes(context: AppContext) -> list[Route]:
     # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
     paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
     return [Route(path, Endpoint(context, methods[path])) for path in paths]
-
-
-async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:
-    raise NotFound(f"there is nothing at {scope['path'][:100]!a}")

@@ -32,6 +32,7 @@ from schedo.protocol.operations import OPERATIONS
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
+from schedo.web.site import is_page
 from schedo.web.token_throttle import TokenThrottle
 
 log = logging.getLogger("schedo.web")
@@ -152,7 +153,7 @@ class TrustingMiddleware(AccessMiddleware):
 
 
 def _is_open(path: str) -> bool:
-    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES)
+    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES) or is_page(path)
 
 
 def _find_address(scope: Scope) -> str:

@@ -5,7 +5,14 @@ Smaller than Starlette's classes: a handler gets the whole body and responds in 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlencode
@@ -107,6 +114,7 @@ class Response(NamedTuple):
     headers: tuple[Header, ...] = ()
     content_type: bytes = JSON_TYPE
     pieces: Pieces | None = None  # a body that is never in memory as a whole
+    shared: Sequence[Header] = SECURITY_HEADERS  # what all responses of the API have
 
     def with_headers(self, *headers: Header) -> Response:
         """Return the same response with more headers."""
@@ -122,11 +130,11 @@ def problem_response(error: SchedoError, request_id: str) -> Response:
 async def send_response(
     send: Send, response: Response, request_id: str, claim: Claim | None = None
 ) -> None:
-    """Send the response with the headers that all responses share.
+    """Send the response with the headers that it shares with others.
 
     A large one is sent piece by piece; raise TooSlow if others wait for its claimed bytes.
     """
-    headers = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS, *response.headers]
+    headers = [(b"x-request-id", request_id.encode()), *response.shared, *response.headers]
     if response.status not in _BODILESS:
         headers.append((b"content-type", response.content_type))
         if response.pieces is None:

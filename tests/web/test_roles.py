@@ -43,7 +43,7 @@ TABLE = {
         """,
     "aw": "work",
     "oab": "beat_expectation",
-    "-": "check_health check_ready get_openapi get_docs get_docs_file get_problem",
+    "-": "check_health check_ready get_openapi get_problem",
 }
 ALLOWED = {name: letters for letters, names in TABLE.items() for name in names.split()}
 TOKENS = {role: f"{role}-token-0123456789abcdef" for role in Role}

@@ -13,7 +13,6 @@ from msgspec import UNSET
 from schedo.core import limits
 from schedo.core.built_in import may_run
 from schedo.engine.call_results import Health, describe_pauses
-from schedo.errors import NotFound
 from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
 from schedo.protocol.roles import Role
@@ -30,14 +29,7 @@ from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
 _ALIVE = msgspec.json.encode(HealthResponse("ok"))
-_FILES = {
-    "openapi.json": b"application/json",
-    "docs.html": b"text/html; charset=utf-8",
-    "page.js": b"text/javascript; charset=utf-8",
-    "page.css": b"text/css; charset=utf-8",
-}
-_STATIC = Path(__file__).parents[1] / "static"
-_DOCS_FILES = frozenset({"page.js", "page.css"})
+_OPENAPI = Path(__file__).parents[1] / "static" / "openapi.json"
 
 
 async def check_health(context: AppContext, request: Request) -> Response:
@@ -87,18 +79,7 @@ async def get_info(context: AppContext, request: Request) -> Response:
 
 
 async def get_openapi(context: AppContext, request: Request) -> Response:
-    return _respond_file("openapi.json")
-
-
-async def get_docs(context: AppContext, request: Request) -> Response:
-    return _respond_file("docs.html")
-
-
-async def get_docs_file(context: AppContext, request: Request) -> Response:
-    name = request.params["file"]
-    if name not in _DOCS_FILES:  # an allow-list, so that no path can name another file
-        raise NotFound(f"there is no file {name[:40]!a}")
-    return _respond_file(name)
+    return Response(200, _OPENAPI.read_bytes())
 
 
 async def get_problem(context: AppContext, request: Request) -> Response:
@@ -118,15 +99,6 @@ def _describe_clock(behind_us: int) -> str:
         f"the clock is {behind_us // limits.SECOND} s behind the newest instant in the store:"
         " what follows the wall clock, such as cron, has nothing to do until it has caught up"
     )
-
-
-def _respond_file(name: str) -> Response:
-    return Response(200, _read_file(name), content_type=_FILES[name])
-
-
-@lru_cache(maxsize=len(_FILES))
-def _read_file(name: str) -> bytes:
-    return _STATIC.joinpath(name).read_bytes()
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import orjson
-import pytest
 
 from schedo.protocol.operations import OPERATIONS
 from tests.web.world import World
@@ -58,27 +57,6 @@ async def test_the_url_of_each_problem_type_shows_its_explanation(world: World) 
     assert kind["code"] == problem["code"]
     assert (kind["status"], kind["title"]) == (404, problem["title"])
     assert (await world.get("/problems/none")).status == 404
-
-
-async def test_the_docs_page_loads_no_file_of_another_server(world: World) -> None:
-    page = await world.get("/docs")
-    script = await world.get("/docs/page.js")
-    style = await world.get("/docs/page.css")
-
-    assert page.headers["content-type"].startswith("text/html")
-    assert script.headers["content-type"].startswith("text/javascript")
-    assert style.headers["content-type"].startswith("text/css")
-    for part in (page, script, style):
-        assert b"//" not in part.body.replace(b"// Shows", b"")
-    assert b"<script>" not in page.body
-    assert b"<style" not in page.body
-    assert not re.search(rb"\son\w+=", page.body)
-    assert b"innerHTML" not in script.body
-
-
-@pytest.mark.parametrize("name", ["openapi.json", "../app.py", "%2e%2e", "docs.html", "", "\0"])
-async def test_no_file_but_the_documents_is_served(world: World, name: str) -> None:
-    assert (await world.get(f"/docs/{name}")).status == 404
 
 
 async def test_the_openapi_document_lists_every_operation(world: World) -> None:

@@ -16,7 +16,7 @@ function refName(schema) {
 
 function typeNodes(schema) {
   const name = refName(schema);
-  if (name) return [element("a", { href: "#type-" + name }, name)];
+  if (name) return [element("a", { href: location.pathname + "#type-" + name }, name)];
   if (schema.enum) return [schema.enum.map((value) => JSON.stringify(value)).join(" | ")];
   if (schema.anyOf) {
     const parts = schema.anyOf.filter((part) => part.type !== "null");
@@ -105,7 +105,7 @@ function show(api) {
     for (const [path, item] of Object.entries(api.paths)) {
       for (const method of METHODS.filter((each) => item[each] && item[each].tags.includes(name))) {
         const id = item[method].operationId;
-        contents.append(element("a", { href: "#" + id }, method.toUpperCase() + " " + path));
+        contents.append(element("a", { href: location.pathname + "#" + id }, method.toUpperCase() + " " + path));
         operations.append(showOperation(path, method, item[method]));
       }
     }
@@ -115,7 +115,7 @@ function show(api) {
   for (const [name, schema] of Object.entries(api.components.schemas)) types.append(showType(name, schema));
 }
 
-fetch("/openapi.json")
+fetch(new URL("openapi.json", document.baseURI))
   .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error("status " + answer.status))))
   .then(show)
   .catch((error) => {

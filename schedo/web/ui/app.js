@@ -1,0 +1,102 @@
+// The page: the bar, the screen of the address, and what lies above all screens.
+import { isLoggedOut } from './lib/api.js';
+import { base, effect, html, render, useEffect, useRef, useState } from './lib/base.js';
+import { bind } from './lib/keys.js';
+import { start } from './lib/live.js';
+import { theme, zone, isDark } from './lib/prefs.js';
+import { followLinks, go, link, match, place } from './lib/router.js';
+import { Failure } from './parts/basics.js';
+import { Question } from './parts/dialog.js';
+import { Help, isHelpOpen } from './parts/help.js';
+import { Palette, isPaletteOpen } from './parts/palette.js';
+import { Toasts } from './parts/toasts.js';
+import { TopBar } from './parts/top_bar.js';
+import { SCREENS } from './screens.js';
+
+function find(path) {
+  for (const screen of SCREENS) {
+    const params = match(screen.path, path);
+    if (params) return { screen, params };
+  }
+  return null;
+}
+
+// The screen's component, once its module is here. After an upgrade of the server the old files are gone,
+// so a module that cannot be loaded means that the whole page must be loaded again.
+function useScreen(found) {
+  const [loaded, setLoaded] = useState(null);
+  useEffect(() => {
+    let isWanted = true;
+    found?.screen.load().then(
+      (module) => isWanted && setLoaded({ screen: found.screen, Screen: module.default }),
+      (error) => {
+        const key = 'schedo.reloaded';
+        if (isWanted && Date.now() - Number(sessionStorage.getItem(key)) > 30_000) {
+          sessionStorage.setItem(key, Date.now());
+          location.reload();
+        } else if (isWanted) setLoaded({ screen: found.screen, error });
+      },
+    );
+    return () => { isWanted = false; };
+  }, [found?.screen]);
+  return loaded?.screen === found?.screen ? loaded : null;
+}
+
+function Main() {
+  const { path, query } = place.value;
+  const found = find(path);
+  const loaded = useScreen(found);
+  const main = useRef();
+  const before = useRef(path);
+  useEffect(() => {
+    if (!loaded) return;
+    if (before.current !== path) { // the focus goes where the new content begins
+      main.current.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
+    before.current = path;
+  }, [path, loaded]);
+  useEffect(() => { document.title = `${found?.screen.title ?? 'Not found'} · schedo`; }, [found?.screen]);
+  return html`<main id="main" tabindex="-1" ref=${main}>${content(path, query, found, loaded)}</main>`;
+}
+
+function content(path, query, found, loaded) {
+  if (!found) return html`<h1>There is nothing at ${path}</h1><p><a href=${link('/')}>Go to the overview</a></p>`;
+  if (!loaded) return null;
+  if (loaded.error) return html`<h1>${found.screen.title}</h1><${Failure} error=${loaded.error} what="This screen" again=${() => location.reload()}/>`;
+  return html`<${loaded.Screen} params=${found.params} query=${query} key=${path}/>`;
+}
+
+const skip = (event) => {
+  event.preventDefault();
+  document.getElementById('main').focus();
+};
+
+const App = () => html`<a class="skip" href=${location.pathname + '#main'} onClick=${skip}>Skip to content</a>
+  <${TopBar}/><${Main}/><${Toasts}/><${Question}/><${Palette}/><${Help}/>`;
+
+bind([
+  { keys: 'Mod+k', help: 'find, or do', group: 'Everywhere', run: () => { isPaletteOpen.value = true; } },
+  { keys: '/', help: 'find, or do', group: 'Everywhere', run: () => { isPaletteOpen.value = true; } },
+  { keys: '?', help: 'this list', group: 'Everywhere', run: () => { isHelpOpen.value = true; } },
+  { keys: 'u', help: 'local time or UTC', group: 'Everywhere', run: () => { zone.value = zone.value === 'UTC' ? 'local' : 'UTC'; } },
+  { keys: 't', help: 'light or dark', group: 'Everywhere', run: () => { theme.value = isDark() ? 'light' : 'dark'; } },
+  ...SCREENS.filter((each) => each.key).map((each) => ({
+    keys: `g ${each.key}`, help: each.title, group: 'Go to', run: () => go(link(each.path)),
+  })),
+]);
+
+followLinks((path) => find(path) !== null);
+
+// Without a token the only screen is the login; after it the page starts anew where it was asked for.
+effect(() => {
+  if (isLoggedOut.value && place.peek().path !== '/login') {
+    const next = location.pathname.slice(base.length - 1) + location.search;
+    go(link('/login', { next: next === '/' ? '' : next }), { replace: true });
+  }
+});
+
+const root = document.getElementById('page');
+root.textContent = '';
+render(html`<${App}/>`, root);
+if (place.peek().path !== '/login') start();

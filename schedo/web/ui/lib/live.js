@@ -1,0 +1,138 @@
+// What the server tells while the page is open: the state of the connection, the figures of each second,
+// and the changes that a screen follows.
+import { address, get, isLoggedOut } from './api.js';
+import { batch, effect, signal, useEffect } from './base.js';
+import { SKEW_SAID, instant, skew } from './format.js';
+import { learn } from './me.js';
+import { Stream } from './stream.js';
+
+// 'connecting', 'live', 'reconnecting', 'full' (the server has no room for another stream), 'off'
+export const connection = signal('connecting');
+export const tick = signal(null); // the data of the last event `tick`
+export const summary = signal(null); // the last GET /v1/summary
+export const heardAt = signal(0); // when the server was heard last, by the browser's clock, in ms
+
+const POLL_MS = 5_000; // of the summary, while the server has no room for a stream
+const HERE_MS = 20_000;
+const wants = new Map(); // of each user of the stream: topics
+const handlers = new Map(); // event -> functions
+let send = null;
+let opened = ''; // the query of the stream that is open
+
+export function on(event, handler) {
+  if (!handlers.has(event)) handlers.set(event, new Set());
+  handlers.get(event).add(handler);
+  return () => handlers.get(event).delete(handler);
+}
+
+const emit = (event, data) => { for (const handler of handlers.get(event) ?? []) handler(data); };
+
+function receive({ status, query, event, data }) {
+  heardAt.value = Date.now();
+  if (status) {
+    const wasAway = status === 'live' && connection.peek() !== 'live';
+    if (status === 'refused') isLoggedOut.value = true;
+    if (status === 'live' || status === 'reconnecting' || status === 'full') connection.value = status;
+    if (wasAway && opened) loadSummary();
+    if (status === 'live' && query !== opened) {
+      opened = query;
+      emit('opened');
+    }
+    return;
+  }
+  if (event === 'tick') {
+    batch(() => {
+      measureSkew(data.now);
+      tick.value = data;
+    });
+  }
+  if (event === 'reset' || event === 'gap') {
+    loadSummary();
+    emit('missed', data);
+  }
+  emit(event, data);
+}
+
+function measureSkew(text) {
+  const found = instant(text) - Date.now() * 1000;
+  // Small differences are the way of the message; they would only make countdowns jump.
+  skew.value = Math.abs(found) > SKEW_SAID || skew.peek() === null ? found : skew.peek() * 0.9 + found * 0.1;
+}
+
+// Read the summary again; the screens see it as a signal.
+export async function loadSummary() {
+  try {
+    const found = await get('/v1/summary');
+    batch(() => {
+      heardAt.value = Date.now();
+      measureSkew(found.now);
+      learn(found);
+      summary.value = found;
+    });
+  } catch (error) {
+    if (!error.status && connection.peek() === 'connecting') connection.value = 'reconnecting';
+  }
+}
+
+function tellWants() {
+  send?.(document.hidden ? [] : [...new Set([...wants.values()].flat())]);
+}
+
+// Follow topics while a component is shown: tick, jobs, schedules, queues, workers, job:ID, schedule:NAME.
+// reload is called when the stream may have missed something: then the screen reads its data again.
+export function useLive(topics, reload) {
+  useEffect(() => {
+    const key = {};
+    wants.set(key, topics);
+    tellWants();
+    const stop = reload ? [on('missed', () => reload()), on('opened', () => reload())] : [];
+    return () => {
+      for (const each of stop) each();
+      wants.delete(key);
+      tellWants();
+    };
+  }, [topics.join()]);
+}
+
+// Call a function for each event of this name while a component is shown.
+export const useEvent = (event, handler, deps = []) => useEffect(() => on(event, handler), deps);
+
+// The shared worker is the one address that the policy `schedo` of trusted types lets through.
+function makeWorker() {
+  const url = new URL('../stream_worker.js', import.meta.url).href;
+  const policy = window.trustedTypes?.createPolicy('schedo', {
+    createScriptURL: (text) => {
+      if (text !== url) throw new TypeError('this is not the worker of the page');
+      return text;
+    },
+  });
+  return new SharedWorker(policy ? policy.createScriptURL(url) : url, { type: 'module', name: 'schedo' });
+}
+
+// Connect. Without shared workers the page has a stream of its own, which is closed while it is hidden.
+export function start() {
+  wants.set('page', ['tick']);
+  if (window.SharedWorker) {
+    const { port } = makeWorker();
+    port.onmessage = ({ data }) => receive(data);
+    send = (wanted) => port.postMessage({ wanted });
+    setInterval(tellWants, HERE_MS);
+    addEventListener('pagehide', () => port.postMessage({ bye: true }));
+    addEventListener('pageshow', tellWants);
+  } else {
+    const stream = new Stream(address('/v1/events').href, receive);
+    send = (wanted) => stream.want(new Set(wanted));
+  }
+  tellWants();
+  document.addEventListener('visibilitychange', () => {
+    tellWants();
+    if (document.hidden) opened = '';
+    else loadSummary().then(() => emit('missed'));
+  });
+  effect(() => {
+    if (connection.value !== 'full') return undefined;
+    const timer = setInterval(() => { if (!document.hidden) loadSummary(); }, POLL_MS);
+    return () => clearInterval(timer);
+  });
+  return loadSummary();
+}

@@ -1,0 +1,60 @@
+// The address of the view: every state that is worth a link is in it.
+import { base, signal } from './base.js';
+
+const read = () => ({
+  path: '/' + location.pathname.slice(base.length),
+  query: Object.fromEntries(new URLSearchParams(location.search)),
+  hash: location.hash.slice(1),
+});
+
+export const place = signal(read());
+
+// The href of a path of the page: link('/jobs', {state: 'failed'}).
+export function link(path, query) {
+  const pairs = Object.entries(query ?? {}).filter(([, value]) => value !== '' && value !== null && value !== undefined);
+  const text = new URLSearchParams(pairs).toString();
+  return base + path.slice(1) + (text ? '?' + text : '');
+}
+
+// Show another view. replace: the step back leaves it out.
+export function go(href, { replace = false } = {}) {
+  history[replace ? 'replaceState' : 'pushState'](null, '', href);
+  place.value = read();
+}
+
+// Change parameters of the view's address; an empty value removes one. It makes no step back unless asked.
+export function setQuery(changes, { push = false } = {}) {
+  go(link(place.peek().path, { ...place.peek().query, ...changes }), { replace: !push });
+}
+
+// Return the parameters of the path if it matches the pattern, such as /jobs/{id}; else null.
+export function match(pattern, path) {
+  const names = [];
+  const parts = pattern.split('/').map((part) => {
+    if (!part.startsWith('{')) return part.replace(/[.*+?^$()|[\]\\]/g, '\\$&');
+    names.push(part.slice(1, -1));
+    return '([^/]+)';
+  });
+  const found = new RegExp(`^${parts.join('/')}$`).exec(path);
+  if (!found) return null;
+  try {
+    return Object.fromEntries(names.map((name, at) => [name, decodeURIComponent(found[at + 1])]));
+  } catch {
+    return null; // a percent sign that encodes nothing
+  }
+}
+
+addEventListener('popstate', () => { place.value = read(); });
+
+// Follow links within the page without loading it anew. isOurs: whether a path is a view.
+export function followLinks(isOurs) {
+  document.addEventListener('click', (event) => {
+    const anchor = event.target.closest?.('a[href]');
+    if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (anchor.target || anchor.hasAttribute('download') || anchor.origin !== location.origin) return;
+    if (!anchor.pathname.startsWith(base) || !isOurs('/' + anchor.pathname.slice(base.length))) return;
+    if (anchor.pathname === location.pathname && anchor.search === location.search && anchor.hash) return;
+    event.preventDefault();
+    go(anchor.href);
+  });
+}

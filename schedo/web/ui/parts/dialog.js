@@ -1,0 +1,53 @@
+// Dialogs, and the question before an action that cannot be taken back.
+import { asCurl } from '../lib/api.js';
+import { html, signal, useEffect, useRef, useState } from '../lib/base.js';
+import { features } from '../lib/me.js';
+import { Copy } from './basics.js';
+
+// A modal dialog; it closes with Escape and gives the focus back. onClose is called in any case.
+export function Dialog({ title, onClose, children, className = '' }) {
+  const box = useRef();
+  useEffect(() => {
+    const before = document.activeElement;
+    box.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  const outside = (event) => { if (event.target === box.current) onClose(); };
+  return html`<dialog ref=${box} class=${className} aria-label=${title} onClose=${onClose} onMouseDown=${outside}>
+    <div class="dialog">${children}</div></dialog>`;
+}
+
+const question = signal(null);
+
+// Ask before an action; resolves to whether it shall be done.
+// question: {title, text, verb, danger, request: {method, path, body}, type: a text that must be typed, children}
+export function confirm(asked) {
+  return new Promise((resolve) => { question.value = { ...asked, resolve }; });
+}
+
+// The place of the question in the page.
+export function Question() {
+  const asked = question.value;
+  return asked && html`<${Asked} asked=${asked} key=${asked}/>`;
+}
+
+function Asked({ asked }) {
+  const [typed, setTyped] = useState('');
+  const answer = (isYes) => {
+    question.value = null;
+    asked.resolve(isYes);
+  };
+  const ready = !asked.type || typed === asked.type;
+  const submit = (event) => {
+    event.preventDefault();
+    if (ready) answer(true);
+  };
+  return html`<${Dialog} title=${asked.title} onClose=${() => question.value === asked && answer(false)}>
+    <form onSubmit=${submit}><h2>${asked.title}</h2>${asked.text && html`<p>${asked.text}</p>`}${asked.children}
+      ${asked.type && html`<label class="field">Type <b class="mono">${asked.type}</b> to go on
+        <input type="text" autocomplete="off" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)}/></label>`}
+      <div class="buttons">${asked.request && html`<${Copy} text=${asCurl(asked.request, features.value.tokens)} label="Copy as curl"/>`}
+        <span class="grow"></span><button type="button" class="btn" onClick=${() => answer(false)}>Go back</button>
+        <button type="submit" class=${'btn ' + (asked.danger ? 'danger' : 'primary')} disabled=${!ready}>${asked.verb}</button></div>
+    </form></${Dialog}>`;
+}

@@ -1,0 +1,33 @@
+// Log in with a token. It becomes a cookie that scripts cannot read; the page never keeps it.
+import { api } from '../lib/api.js';
+import { base, html, useState } from '../lib/base.js';
+
+// Only a path of this page, so that a link cannot lead elsewhere after the login.
+const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
+
+export default function Login({ query }) {
+  const [error, setError] = useState('');
+  const [isBusy, setBusy] = useState(false);
+  const submit = async (event) => {
+    event.preventDefault();
+    const token = new FormData(event.target).get('token').trim();
+    setBusy(true);
+    try {
+      await api('POST', '/v1/session', { token });
+      location.replace(base + safe(query.next).slice(1)); // the page starts anew, with the cookie
+    } catch (failure) {
+      setError(failure.text ?? failure.message);
+      setBusy(false);
+    }
+  };
+  return html`<div class="login"><section class="card" aria-labelledby="login"><form class="body" onSubmit=${submit}>
+    <h1 id="login">Log in to schedo</h1>
+    <p class="muted">This server asks for a token. It is exchanged for a cookie that lasts 12 hours.</p>
+    <input type="text" name="name" value="schedo" autocomplete="username" hidden/>
+    <label class="field">Token<input type="password" name="token" required autocomplete="current-password" autofocus spellcheck="false"
+      aria-invalid=${error ? 'true' : undefined} aria-describedby=${error ? 'login-error' : undefined}/></label>
+    ${error && html`<p id="login-error" class="failure" role="alert">${error}</p>`}
+    <button class="btn primary" disabled=${isBusy}>Log in</button>
+    <p class="muted small">On the server's machine, <code>schedo open</code> opens this page without typing a token.</p>
+  </form></section></div>`;
+}

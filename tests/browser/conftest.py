@@ -1,0 +1,118 @@
+"""A real browser for the page: one Chromium for all tests, a fresh context for each.
+
+The server runs in the same event loop as the tests, so a test can change anything on it. A page
+fails its test by any message on the console and any error: the policy reports there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+
+from tests.browser.shop import Shop
+
+Open = Callable[..., Awaitable[Page]]
+CHROMIUM = os.environ.get("SCHEDO_CHROMIUM") or shutil.which("chromium")
+_NO_BROWSER = "there is no Chromium: apt-get install chromium, or name one in SCHEDO_CHROMIUM"
+_AXE = Path(__file__).parent / "vendor" / "axe.js"
+# As root, in containers, Chromium has no sandbox; the tests open only their own server.
+_OPTIONS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--font-render-hinting=none",
+]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run these tests in one event loop, or skip them loudly."""
+    here = Path(__file__).parent
+    for item in items:
+        if here not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.browser)
+        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if CHROMIUM is None:
+            item.add_marker(pytest.mark.skip(reason=_NO_BROWSER))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in the last lines that the browser was missing: a skipped test is easy to overlook."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(_NO_BROWSER in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"The page was NOT tested: {_NO_BROWSER}", red=True)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chromium() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=_OPTIONS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shop() -> AsyncIterator[Shop]:
+    """A server on a free port, with nothing in its store."""
+    async with Shop() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
+    """Return a function that opens an address of the page in a context of its own."""
+    contexts: list[BrowserContext] = []
+    heard: list[str] = []
+
+    async def open_(path: str = "/", width: int = 1440, height: int = 900, **options: Any) -> Page:
+        context = await chromium.new_context(
+            viewport=ViewportSize(width=width, height=height),
+            base_url=shop.url,
+            reduced_motion="reduce",
+            timezone_id="Europe/Paris",
+            locale="en-GB",
+            **options,
+        )
+        contexts.append(context)
+        page = await context.new_page()
+        page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+        await page.goto(path)
+        return page
+
+    yield open_
+    for context in contexts:
+        await context.close()
+    expected = shop.expected
+    assert [line for line in heard if not any(part in line for part in expected)] == []
+
+
+Axe = Callable[[Page], Awaitable[None]]
+
+
+@pytest.fixture
+def axe() -> Axe:
+    """Return a check that a page has no barrier that axe finds.
+
+    axe makes functions from texts, which the policy of the page forbids: open the page with
+    bypass_csp=True.
+    """
+
+    async def check(page: Page) -> None:
+        await page.evaluate(_AXE.read_text(encoding="utf-8"))
+        found = await page.evaluate("axe.run({resultTypes: ['violations']})")
+        findings = [
+            f"{violation['id']}: {node['target']} {node['failureSummary']}"
+            for violation in found["violations"]
+            for node in violation["nodes"]
+        ]
+        assert not findings, "\n".join(findings)
+
+    return check
