@@ -15,6 +15,7 @@ from schedo.cli.job_filters import takes_filters
 from schedo.cli.job_options import given
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_error, describe_work, render_fact
+from schedo.cli.job_why import print_checks
 from schedo.cli.names import JOB
 from schedo.cli.submission import wait_and_print
 from schedo.cli.tables import print_facts, print_json, print_table, print_text
@@ -129,9 +130,16 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
 @as_json
 @connected
 def why(client: Client, job_id: str, is_json: bool) -> None:
-    """Explain what a job waits for."""
+    """Explain what a job waits for: all checks, and what each worker says.
+
+    A check or a worker that says "never" stays so until a user changes something.
+    """
     record = client.send(operations.why_job(job_id))
-    print_json(record) if is_json else click.echo(escape(str(record.get("why", ""))))
+    if is_json:
+        print_json(record)
+        return
+    click.echo(escape(str(record.get("why", ""))))
+    print_checks(record)
 
 
 @jobs.command("attempts")

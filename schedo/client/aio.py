@@ -167,7 +167,7 @@ class AsyncClient:
         return await self.send(operations.list_outputs(job_id))
 
     async def why(self, job_id: str) -> Record:
-        """Return {state, why, reasons}: why the job waits, the most lasting reason first."""
+        """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return await self.send(operations.why_job(job_id))
 
     async def attempts(self, job_id: str) -> list[Record]:

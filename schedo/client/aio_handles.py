@@ -68,7 +68,7 @@ class AsyncJobHandle(JobView):
         return await self._client.output(self.id)
 
     async def why(self) -> Record:
-        """Return {state, why, reasons}: why the job waits, the most lasting reason first."""
+        """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return await self._client.why(self.id)
 
     async def attempts(self) -> list[Record]:

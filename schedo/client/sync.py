@@ -170,7 +170,7 @@ class Client:
         return self.send(operations.list_outputs(job_id))
 
     def why(self, job_id: str) -> Record:
-        """Return {state, why, reasons}: why the job waits, the most lasting reason first."""
+        """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return self.send(operations.why_job(job_id))
 
     def attempts(self, job_id: str) -> list[Record]:

@@ -68,7 +68,7 @@ class SyncJobHandle(JobView):
         return self._client.output(self.id)
 
     def why(self) -> Record:
-        """Return {state, why, reasons}: why the job waits, the most lasting reason first."""
+        """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return self._client.why(self.id)
 
     def attempts(self) -> list[Record]:

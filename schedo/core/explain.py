@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Literal, NamedTuple
 
 from schedo.core.instants import render_instant
 from schedo.core.job_table import JobTable
@@ -10,79 +12,187 @@ from schedo.core.model import Job, Location, Pause, PauseScope, ReadyKey
 from schedo.core.pauses import describe_pause
 from schedo.core.requirements import render_amount
 from schedo.core.states import State
+from schedo.core.worker_obstacles import Obstacle, WorkerReason, explain_worker, first_obstacle
 from schedo.core.worker_pool import Worker, WorkerPool, first_unmet_requirement
+from schedo.core.worker_session import Session
+
+WORKERS_MAX = 64
+
+What = Literal[
+    "state", "worker", "due", "earlier_run", "server", "queue", "concurrency", "slot", "turn"
+]
 
 
-def explain(job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Pause]) -> list[str]:
-    """Return all reasons why the job is not running, or that it is running, or how it ended.
+class Check(NamedTuple):
+    """One condition of a start, and whether it holds."""
 
-    An obstacle that time alone does not remove comes first: no worker could ever run the job.
-    """
-    if job.state is State.QUEUED:
-        return [*_explain_queued(job, jobs, workers, pauses)]
-    reasons = [_SENTENCES[job.state](job)]
-    if job.state in _WAITING and not workers.eligible_workers(job.ready_key):
-        reasons.insert(0, explain_no_worker(job.ready_key, workers))
-    return reasons
+    what: What
+    is_ok: bool
+    text: str
+    is_permanent: bool = False  # time alone does not remove the obstacle
 
 
-def _explain_queued(
-    job: Job, jobs: JobTable, workers: WorkerPool, pauses: Sequence[Pause]
-) -> Iterator[str]:
-    ready_key = job.ready_key
-    eligible = workers.eligible_workers(ready_key)
-    obstacles = [
-        None if eligible else explain_no_worker(ready_key, workers),
-        *(_explain_pause(pause) for pause in pauses if pause.scope is PauseScope.STARTS),
-        _explain_queue(job.queue, jobs),
-        _explain_busy(ready_key, eligible) if eligible else None,
-    ]
-    if any(obstacles):
-        yield from filter(None, obstacles)
-    elif job.location is Location.HELD_BACK:
-        yield "it waits a moment for a worker of the previous server that may run it already"
-    elif job.location is not Location.READY:
-        ahead = len(jobs.ready_queues.ready_index(ready_key) or ())
-        yield f"at least {ahead} ready jobs of its queue and task go first"
-    else:
-        yield "it is next"
+class Explanation(NamedTuple):
+    """All checks of a job, permanent obstacles first, and what each worker says."""
+
+    checks: Sequence[Check]
+    workers: Sequence[WorkerReason] = ()  # WORKERS_MAX at most, those that serve the job first
+    has_more_workers: bool = False
+
+    @property
+    def reasons(self) -> list[str]:
+        """All reasons why the job is not running, or that it is running, or how it ended."""
+        failed = [check.text for check in self.checks if not check.is_ok]
+        return failed or [self.checks[-1].text]
 
 
-def _explain_pause(pause: Pause) -> str:
-    how = describe_pause(pause.note, pause.until)
-    return f"the server is paused{how}: no job starts until it is resumed"
+class Explainer:
+    """Explains the jobs of one scheduler."""
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        workers: WorkerPool,
+        sessions: Mapping[str, Session],
+        pauses: Callable[[], Sequence[Pause]],
+    ) -> None:
+        self._jobs = jobs
+        self._workers = workers
+        self._sessions = sessions
+        self._pauses = pauses
+
+    def explain(self, job: Job) -> Explanation:
+        """Return all checks of the job; of a job that runs or has ended only its state."""
+        if job.state not in _WAITING:
+            return Explanation([Check("state", True, _SENTENCES[job.state](job))])
+        checks = sorted(self._check(job), key=lambda check: (check.is_ok, not check.is_permanent))
+        if all(check.is_ok for check in checks):
+            checks.append(_check_turn(job, self._jobs))
+        reasons, has_more = self.explain_workers(job.ready_key)
+        return Explanation(checks, reasons, has_more)
+
+    def explain_workers(self, ready_key: ReadyKey) -> tuple[list[WorkerReason], bool]:
+        """Return what WORKERS_MAX workers say about a job of the key, and whether there are more.
+
+        First come those that could ever run it, then those that could but are not attached.
+        """
+        eligible = self._workers.eligible_workers(ready_key)
+        others = chain(self._find_away(ready_key), _without(self._workers, eligible))
+        found = list(islice(chain(eligible, others), WORKERS_MAX + 1))
+        reasons = [
+            explain_worker(worker, ready_key, self._sessions.get(worker.spec.id))
+            for worker in found[:WORKERS_MAX]
+        ]
+        return reasons, len(found) > WORKERS_MAX
+
+    def _find_away(self, ready_key: ReadyKey) -> Iterator[Worker]:
+        """Yield the workers that serve the key and have a session but are not attached."""
+        for name, session in self._sessions.items():
+            if name not in self._workers and session.spec.serves(ready_key):
+                yield Worker(session.spec)
+
+    def _check(self, job: Job) -> Iterator[Check]:
+        """Yield the checks of a waiting job, except for its turn."""
+        ready_key = job.ready_key
+        eligible = self._workers.eligible_workers(ready_key)
+        if eligible:
+            yield Check("worker", True, f"{_count(len(eligible), 'worker')} could run it")
+        else:
+            text = explain_no_worker(ready_key, self._workers)
+            yield Check("worker", False, text, is_permanent=True)
+        if job.state is State.BLOCKED:
+            yield Check("earlier_run", False, _SENTENCES[job.state](job))
+            return
+        is_due = job.state is State.QUEUED
+        since = f"it has been due since {render_instant(job.due_at)}"
+        yield Check("due", is_due, since if is_due else _SENTENCES[job.state](job))
+        yield _check_server(self._pauses())
+        yield _check_queue(job.queue, self._jobs)
+        if is_due:
+            yield from self._check_room(ready_key, eligible)
+
+    def _check_room(self, ready_key: ReadyKey, eligible: Sequence[Worker]) -> Iterator[Check]:
+        """Yield whether the queue and a worker have room for one more job."""
+        yield _check_concurrency(ready_key.queue, self._jobs)
+        if eligible:
+            yield _check_slot(ready_key, eligible, self._sessions)
 
 
-def _explain_queue(name: str, jobs: JobTable) -> str | None:
-    """Return why the queue starts no job now, or None."""
+def _check_server(pauses: Sequence[Pause]) -> Check:
+    for pause in pauses:
+        if pause.scope is PauseScope.STARTS:
+            how = describe_pause(pause.note, pause.until)
+            text = f"the server is paused{how}: no job starts until it is resumed"
+            return Check("server", False, text, is_permanent=pause.until is None)
+    return Check("server", True, "the server is not paused")
+
+
+def _check_queue(name: str, jobs: JobTable) -> Check:
+    queue = jobs.ready_queues.queue_state(name).queue
+    if not queue.paused:
+        return Check("queue", True, f"queue {name} is not paused")
+    pause = queue.pause
+    how = describe_pause(pause.note, pause.until) if pause is not None else ""
+    is_permanent = pause is None or pause.until is None
+    return Check("queue", False, f"queue {name} is paused{how}", is_permanent)
+
+
+def _check_concurrency(name: str, jobs: JobTable) -> Check:
     queue_state = jobs.ready_queues.queue_state(name)
-    if queue_state.queue.paused:
-        pause = queue_state.queue.pause
-        how = describe_pause(pause.note, pause.until) if pause is not None else ""
-        return f"queue {name} is paused{how}"
-    if not queue_state.is_open:
-        return f"queue {name} runs {queue_state.running} jobs, which is its concurrency limit"
-    return None
+    limit = queue_state.queue.concurrency
+    if limit is None:
+        return Check("concurrency", True, f"queue {name} has no concurrency limit")
+    running = queue_state.running
+    if running >= limit:
+        text = f"queue {name} runs {running} jobs, which is its concurrency limit"
+        return Check("concurrency", False, text)
+    return Check("concurrency", True, f"queue {name} runs {running} of {limit} jobs")
 
 
-def _explain_busy(ready_key: ReadyKey, eligible: Sequence[Worker]) -> str | None:
-    """Return why none of the workers can start the job now, or None."""
-    if all(worker.is_cordoned or not worker.is_open for worker in eligible):
-        names = ", ".join(worker.spec.id for worker in eligible[:_NAMED_MAX])
-        return f"all workers that could run it are cordoned or draining: {names}"
-    candidates = [worker for worker in eligible if worker.slots_free > 0]
-    if not candidates:
-        slots = sum(w.spec.slots for w in eligible if w.is_open and not w.is_cordoned)
-        return f"all {slots} slots for task {ready_key.task} are taken"
-    if ready_key.isolated and all(worker.suspects for worker in candidates):
-        return f"{_SUSPECT}, and a worker runs one such job at a time"
-    candidates = [worker for worker in candidates if worker.fit(ready_key.requirements, 1) > 0]
-    if not candidates:
-        return f"the resources that it needs are in use: {_render_needs(ready_key)}"
-    if not any(worker.free > 0 for worker in candidates):
-        names = ", ".join(worker.spec.id for worker in candidates[:_NAMED_MAX])
-        return f"no worker that could run it is polling now: {names}"
-    return None
+def _check_slot(
+    ready_key: ReadyKey, eligible: Sequence[Worker], sessions: Mapping[str, Session]
+) -> Check:
+    """Return whether one of the eligible workers takes the job now."""
+    obstacles = {
+        worker: first_obstacle(worker, ready_key, sessions.get(worker.spec.id))
+        for worker in eligible
+    }
+    free = [worker for worker, obstacle in obstacles.items() if obstacle is None]
+    if free:
+        return Check("slot", True, f"{_name(free)} could take it now")
+    if _CLOSED.issuperset(obstacles.values()):
+        text = f"all workers that could run it are cordoned or draining: {_name(eligible)}"
+        return Check("slot", False, text, is_permanent=True)
+    return Check("slot", False, _explain_busy(ready_key, obstacles))
+
+
+def _explain_busy(ready_key: ReadyKey, obstacles: Mapping[Worker, Obstacle | None]) -> str:
+    """Return what the worker that is nearest to taking the job waits for."""
+    nearest = max(_NEARNESS.index(each) for each in obstacles.values() if each in _NEARNESS)
+    workers = [worker for worker, each in obstacles.items() if each is _NEARNESS[nearest]]
+    match _NEARNESS[nearest]:
+        case Obstacle.DISCONNECTED:
+            return f"no worker that could run it is connected now: {_name(workers)}"
+        case Obstacle.SLOTS:
+            slots = sum(worker.spec.slots for worker in workers)
+            return f"all {slots} slots for task {ready_key.task} are taken"
+        case Obstacle.SUSPECT:
+            return f"{_SUSPECT}, and a worker runs one such job at a time"
+        case Obstacle.RESOURCES:
+            return f"the resources that it needs are in use: {_render_needs(ready_key)}"
+        case _:
+            return f"no worker that could run it is polling now: {_name(workers)}"
+
+
+def _check_turn(job: Job, jobs: JobTable) -> Check:
+    """Return whether the job, which nothing else keeps from starting, is the next one."""
+    if job.location is Location.HELD_BACK:
+        text = "it waits a moment for a worker of the previous server that may run it already"
+        return Check("turn", False, text)
+    if job.location is not Location.READY:
+        ahead = len(jobs.ready_queues.ready_index(job.ready_key) or ())
+        return Check("turn", False, f"at least {ahead} ready jobs of its queue and task go first")
+    return Check("turn", True, "it is next")
 
 
 def explain_no_worker(ready_key: ReadyKey, workers: WorkerPool) -> str:
@@ -104,9 +214,29 @@ def _render_needs(ready_key: ReadyKey) -> str:
     return ", ".join(f"{render_amount(amount)} {name}" for name, amount in needs)
 
 
-_WAITING = (State.SCHEDULED, State.RETRYING, State.BLOCKED)
+def _without(workers: WorkerPool, known: Collection[Worker]) -> Iterator[Worker]:
+    seen = {worker.spec.id for worker in known}
+    return (worker for worker in workers if worker.spec.id not in seen)
+
+
+def _name(workers: Sequence[Worker]) -> str:
+    names = ", ".join(worker.spec.id for worker in workers[:_NAMED_MAX])
+    return names if len(workers) <= _NAMED_MAX else f"{names} and {len(workers) - _NAMED_MAX} more"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_WAITING = (State.QUEUED, State.SCHEDULED, State.RETRYING, State.BLOCKED)
 _NAMED_MAX = 5
 _SUSPECT = "its last worker died with several jobs"
+_CLOSED = frozenset({Obstacle.CORDONED, Obstacle.DRAINING})
+# The obstacles that pass, by how near the worker is to taking the job.
+_NEARNESS = (
+    *(Obstacle.DISCONNECTED, Obstacle.SLOTS, Obstacle.SUSPECT),
+    *(Obstacle.RESOURCES, Obstacle.POLL),
+)
 
 
 _SENTENCES: dict[State, Callable[[Job], str]] = {

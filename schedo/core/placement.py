@@ -29,6 +29,7 @@ from schedo.core.states import State
 from schedo.core.timers import Timers, earliest
 from schedo.core.transitions import JobTransitions
 from schedo.core.worker_messages import Decided, Reservation
+from schedo.core.worker_obstacles import count_rejections
 from schedo.core.worker_pool import Worker, WorkerPool
 from schedo.core.worker_session import SessionTable
 from schedo.errors import NoCapacity, NoReservation, SchedoError, Unsatisfiable
@@ -373,7 +374,7 @@ class Placement:
     def _find_shortage(self, ready_key: ReadyKey, count: int) -> SchedoError:
         """Return the error that says why workers cannot take `count` jobs of the ready key."""
         considered = sum(1 for _ in self._workers)
-        rejected = self._workers.count_rejections(ready_key)
+        rejected = count_rejections(self._workers, ready_key)
         if considered and not self._workers.eligible_workers(ready_key):
             why = explain_no_worker(ready_key, self._workers)
             return Unsatisfiable(f"none of {considered} workers can ever take it: {why}")

@@ -24,7 +24,7 @@ from schedo.core.changes import Changes
 from schedo.core.expectation_table import Expectations
 from schedo.core.expectations import Expectation
 from schedo.core.expiry import Expiry
-from schedo.core.explain import explain
+from schedo.core.explain import Explainer
 from schedo.core.ids import IdSource
 from schedo.core.job_commands import JobCommands
 from schedo.core.job_maker import JobMaker
@@ -137,6 +137,9 @@ class Scheduler:
         self.recover_lost = results.recover_lost
         self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
         self.held_by = of_workers.held_by
+        explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
+        # All that a job waits for, or how it ended; and what each worker says about a ready key.
+        self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
         # The replies to polls that are complete, once the leases were dispatched.
         self.take_replies = self._sessions.take_replies
@@ -336,10 +339,6 @@ class Scheduler:
     def stats(self) -> figures.Stats:
         """Return figures for monitoring; this goes through all ready keys and workers."""
         return figures.read_stats(self._jobs, self._schedule_table, self._workers)
-
-    def explain(self, job: Job) -> list[str]:
-        """Return, as sentences, all that the job waits for, or how it ended."""
-        return explain(job, self._jobs, self._workers, self._pauses.all())
 
     # The results that the engine takes after a turn.
 

@@ -318,26 +318,6 @@ class WorkerPool:
         idle = (Worker(worker.spec) for worker in self.eligible_workers(ready_key))
         return sum(worker.fit(requirements, worker.spec.slots) for worker in idle)
 
-    def count_rejections(self, ready_key: ReadyKey) -> dict[str, int]:
-        """Count by reason why the workers do not take a job of the ready key now."""
-        reasons: Counter[str] = Counter()
-        requirements = ready_key.requirements or _ANYWHERE
-        for worker in self._workers.values():
-            spec = worker.spec
-            if not spec.serves(ready_key._replace(requirements=None)):
-                reasons["task"] += 1
-            elif first_unmet_requirement(requirements, spec) is not None:
-                reasons["requirements"] += 1
-            elif worker.is_cordoned or not worker.is_open:
-                reasons["draining"] += 1
-            elif spec.slots <= len(worker.running):
-                reasons["no_slots"] += 1
-            elif worker.fit(requirements, 1) <= 0:
-                reasons["resources"] += 1
-            else:
-                reasons["too_few"] += 1  # it has free slots, but not for all the jobs
-        return dict(reasons)
-
     def hold(self, worker_id: str, key: LeaseKey, amounts: ResourceAmounts = ()) -> None:
         """Take a slot of the worker for the attempt; do nothing if the worker is gone."""
         worker = self._workers.get(worker_id)

@@ -14,20 +14,14 @@ from schedo.clock import Clock, elapsed_us
 from schedo.core import commands
 from schedo.core.bulk_commands import DeleteJob
 from schedo.core.changes import IdempotencyRecord
+from schedo.core.explain import Explanation
 from schedo.core.limits import (
     READY_ENTRIES_MAX,
     UNCOMMITTED_JOBS_MAX,
     UNCOMMITTED_PAYLOAD_BYTES_MAX,
     WINDOW_ENTRIES,
 )
-from schedo.core.model import (
-    Job,
-    JobSpec,
-    Overlap,
-    Queue,
-    Schedule,
-    ScheduleSpec,
-)
+from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.paged_index import Window
 from schedo.core.pause_commands import PauseQueue
 from schedo.core.scheduler import Scheduler
@@ -40,12 +34,7 @@ from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.expectations import Expectations
 from schedo.engine.failures import log_fatal
 from schedo.engine.freezing import Freezing
-from schedo.engine.gauges import (
-    Gauges,
-    list_queue_statuses,
-    read_gauges,
-    read_queue_status,
-)
+from schedo.engine.gauges import Gauges, list_queue_statuses, read_gauges, read_queue_status
 from schedo.engine.health import LoopMonitor
 from schedo.engine.invocations import Invocations
 from schedo.engine.known_tasks import KnownTasks
@@ -359,8 +348,8 @@ class Engine:
         """Return the queue's status, also of one that has neither limits nor jobs."""
         return await read_queue_status(self._loop, self.store, name)
 
-    def why(self, job: Job) -> list[str]:
-        """Explain in sentences what the job waits for, permanent obstacles first."""
+    def why(self, job: Job) -> Explanation:
+        """Explain what the job waits for, permanent obstacles first, and what each worker says."""
         return self._loop.scheduler.explain(job)
 
     # Workers.

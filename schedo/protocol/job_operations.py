@@ -11,10 +11,10 @@ from schedo.protocol.jobs import (
     JobRequest,
     JobResponse,
     OutputPage,
-    WhyResponse,
 )
 from schedo.protocol.operation import Operation
 from schedo.protocol.schedules import EmptyRequest
+from schedo.protocol.why import WhyResponse
 
 _JOB_FILTERS = (
     "state",
@@ -89,7 +89,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "explain_job",
         "GET /v1/jobs/{id}/why",
-        "Explain in one sentence why the job waits.",
+        "Explain why the job waits: all checks, and what each worker says.",
         {200: WhyResponse},
     ),
     Operation(

@@ -246,15 +246,6 @@ class OutputPage(Struct, forbid_unknown_fields=True):
     items: list[OutputResponse]
 
 
-class WhyResponse(Struct, forbid_unknown_fields=True):
-    """The reasons why a job waits, as one sentence and one by one; permanent obstacles first."""
-
-    id: Id
-    state: State
-    why: str
-    reasons: list[str]
-
-
 def job_fields(
     job: Job, names: Names = _NO_NAMES, inline_bytes_max: int | None = None
 ) -> dict[str, Any]:

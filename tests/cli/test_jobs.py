@@ -216,6 +216,32 @@ def test_why_prints_the_reason(server: FakeServer, schedo: Call) -> None:
     assert schedo("jobs", "why", JOB_ID).stdout == "no worker offers\\x07 the task\n"
 
 
+def test_why_lists_the_checks_and_what_the_workers_say(server: FakeServer, schedo: Call) -> None:
+    checks = [
+        {"what": "worker", "ok": False, "permanent": True, "text": "no worker offers label gpu"},
+        {"what": "slot", "ok": False, "permanent": False, "text": "all slots are taken"},
+        {"what": "earlier_run", "ok": True, "permanent": False, "text": "none"},
+    ]
+    workers = [{"worker": "a", "ok": False, "permanent": True, "text": "it has no\x07 label gpu"}]
+    record = {"why": "no", "checks": checks, "workers": workers, "has_more_workers": True}
+    server.on("GET", f"{JOB}/why", 200, record)
+
+    result = schedo("jobs", "why", JOB_ID)
+
+    assert [line.split(maxsplit=2) for line in result.stdout.splitlines()] == [
+        ["no"],
+        [],
+        ["CHECK", "HOLDS", "DETAIL"],
+        ["worker", "never", "no worker offers label gpu"],
+        ["slot", "not", "now  all slots are taken"],
+        ["earlier", "run", "yes      none"],
+        [],
+        ["WORKER", "TAKES", "IT  DETAIL"],
+        ["a", "never", "it has no\\x07 label gpu"],
+    ]
+    assert result.stderr == "schedo: there are more workers; see schedo workers ls\n"
+
+
 def test_progress_is_a_table_of_the_reports(server: FakeServer, schedo: Call) -> None:
     reports = [
         {"at": DONE, "attempt": 1, "percent": 12.5, "message": "page 1"},

@@ -7,6 +7,7 @@ import pytest
 from schedo.core.instants import render_instant
 from schedo.core.leases import Blame, Lost
 from schedo.core.model import Failure, Job, JobSpec, Options, Queue
+from schedo.core.queue_pause import QueuePause
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
 from tests.core.builders import HOUR, T0, make_job, make_spec, worker_spec
@@ -14,7 +15,7 @@ from tests.core.server import Server
 
 
 def why(server: Server, job: Job) -> str:
-    return "; ".join(server.scheduler.explain(server.job(job.id)))
+    return "; ".join(server.scheduler.explain(server.job(job.id)).reasons)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def why(server: Server, job: Job) -> str:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_state_of_a_job_has_an_explanation(job: Job, sentence: str) -> None:
-    assert Server().scheduler.explain(job) == [sentence]
+    assert Server().scheduler.explain(job).reasons == [sentence]
 
 
 def test_a_job_of_a_paused_queue_is_explained() -> None:
@@ -73,9 +74,15 @@ def test_all_obstacles_are_named_and_the_permanent_ones_come_first() -> None:
     later = server.submit(make_spec("mail", queue="q", delay_us=HOUR))
     unoffered = "no worker offers task mail on queue q"
 
-    assert server.scheduler.explain(server.job(queued.id)) == [unoffered, "queue q is paused"]
-    due = f"it is not due before {render_instant(later.due_at)}"
-    assert server.scheduler.explain(server.job(later.id)) == [unoffered, due]
+    assert server.scheduler.explain(server.job(queued.id)).reasons == [
+        unoffered,
+        "queue q is paused",
+    ]
+    assert server.scheduler.explain(server.job(later.id)).reasons == [
+        unoffered,
+        "queue q is paused",
+        f"it is not due before {render_instant(later.due_at)}",
+    ]
 
 
 def test_a_paused_queue_whose_slots_are_taken_names_both() -> None:
@@ -129,7 +136,7 @@ def test_a_job_with_an_unknown_ready_key_is_explained() -> None:
     server = Server()
     elsewhere = make_job(state=State.QUEUED, due_at=HOUR)
 
-    assert server.scheduler.explain(elsewhere) == [
+    assert server.scheduler.explain(elsewhere).reasons == [
         "at least 0 ready jobs of its queue and task go first"
     ]
 
@@ -180,3 +187,67 @@ def test_the_explanation_names_the_requirement_that_no_worker_meets() -> None:
     job = server.submit(JobSpec("work", options=NEEDS_GPU))
 
     assert why(server, job) == "no worker offers 1 gpu"
+
+
+def test_each_check_is_told_whether_it_holds_or_not() -> None:
+    server = Server(slots=1)
+    server.set_queue(Queue("default", concurrency=1))
+    jobs = [server.submit(make_spec()) for _ in range(2)]
+    server.run(T0)
+
+    checks = server.scheduler.explain(server.job(jobs[1].id)).checks
+
+    assert [(check.what, check.is_ok, check.text) for check in checks] == [
+        ("concurrency", False, "queue default runs 1 jobs, which is its concurrency limit"),
+        ("slot", False, "all 1 slots for task work are taken"),
+        ("worker", True, "1 worker could run it"),
+        ("due", True, f"it has been due since {render_instant(T0)}"),
+        ("server", True, "the server is not paused"),
+        ("queue", True, "queue default is not paused"),
+    ]
+    assert not any(check.is_permanent for check in checks)
+
+
+def test_the_checks_of_a_job_that_starts_next_all_hold() -> None:
+    server = Server(slots=0)
+    job = server.submit(make_spec())
+    server.attach(worker_spec("free", slots=1))
+    server.attach(worker_spec("other", slots=1))
+    server.set_queue(Queue("default", concurrency=3))
+
+    explanation = server.scheduler.explain(server.job(job.id))
+
+    assert [(check.what, check.text) for check in explanation.checks][-3:] == [
+        ("concurrency", "queue default runs 0 of 3 jobs"),
+        ("slot", "free, other could take it now"),
+        ("turn", "it is next"),
+    ]
+    assert all(check.is_ok for check in explanation.checks)
+    assert {each.text for each in explanation.workers} == {"it could take the job now"}
+
+
+def test_a_pause_with_an_end_is_not_permanent() -> None:
+    server = Server()
+    server.set_queue(Queue("q", paused=True, pause=QueuePause(T0, None, HOUR)))
+    server.set_queue(Queue("r", paused=True, pause=QueuePause(T0)))
+    jobs = [server.submit(make_spec(queue=queue)) for queue in ("q", "r")]
+
+    first = [server.scheduler.explain(server.job(job.id)).checks[0] for job in jobs]
+
+    assert [(check.what, check.is_permanent) for check in first] == [
+        ("queue", False),
+        ("queue", True),
+    ]
+
+
+def test_workers_that_are_all_cordoned_are_a_permanent_obstacle() -> None:
+    server = Server(slots=0)
+    for number in range(6):
+        server.attach(worker_spec(f"w{number}"))
+        server.scheduler._workers.cordon(f"w{number}", True)
+    job = server.submit(make_spec())
+
+    [check] = [c for c in server.scheduler.explain(server.job(job.id)).checks if not c.is_ok]
+
+    assert check.is_permanent
+    assert check.text.endswith("are cordoned or draining: w0, w1, w2, w3, w4 and 1 more")

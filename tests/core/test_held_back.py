@@ -23,7 +23,7 @@ def test_a_job_that_was_due_is_held_back_until_its_worker_has_reconnected() -> N
     site.settle(NEXT)
     poll = site.poll("b", now=NEXT)
     assert poll not in site.replies
-    assert site.scheduler.explain(site.job(lease.key.job_id)) == [
+    assert site.scheduler.explain(site.job(lease.key.job_id)).reasons == [
         "it waits a moment for a worker of the previous server that may run it already"
     ]
 

@@ -185,12 +185,12 @@ def test_the_pause_explains_why_a_job_waits() -> None:
     server = Server()
     job = server.submit(make_spec())
     pause(server, SCHEDULES)
-    assert server.scheduler.explain(server.job(job.id)) == ["it is next"]
+    assert server.scheduler.explain(server.job(job.id)).reasons == ["it is next"]
 
     pause(server, STARTS)
-    [plain] = server.scheduler.explain(server.job(job.id))
+    [plain] = server.scheduler.explain(server.job(job.id)).reasons
     pause(server, STARTS, note="the disk is being moved")
-    [noted] = server.scheduler.explain(server.job(job.id))
+    [noted] = server.scheduler.explain(server.job(job.id)).reasons
 
     assert plain == "the server is paused: no job starts until it is resumed"
     assert noted == (
@@ -252,7 +252,7 @@ def test_why_names_the_note_and_the_end_of_a_pause() -> None:
     pause(server, STARTS, note="upgrade")
     job = server.submit(make_spec(queue="mail"), T1)
 
-    assert server.scheduler.explain(server.job(job.id)) == [
+    assert server.scheduler.explain(server.job(job.id)).reasons == [
         "the server is paused (upgrade): no job starts until it is resumed",
         "queue mail is paused (moving) until 2027-01-15T08:00:00Z",
     ]

@@ -131,7 +131,9 @@ def test_a_buffered_run_cannot_be_run_early() -> None:
     server.settle(2 * MINUTE)
     blocked = server.runs(schedule.id)[1]
 
-    assert server.scheduler.explain(blocked) == ["an earlier run of its schedule is not finished"]
+    assert server.scheduler.explain(blocked).reasons == [
+        "an earlier run of its schedule is not finished"
+    ]
     assert server.scheduler._schedule_table.find("s") is schedule
     assert schedule.blocked == blocked.id
 

@@ -125,6 +125,6 @@ async def test_the_reason_names_the_workers_that_are_cordoned(path: Path) -> Non
         await world.engine.sessions.cordon("far", True)
         job = await world.submit(task="resize")
 
-        [why] = world.engine.why(await world.engine.get(job.id))
+        [why] = world.engine.why(await world.engine.get(job.id)).reasons
 
         assert why == "all workers that could run it are cordoned or draining: far"

@@ -72,7 +72,9 @@ async def test_a_paused_queue_holds_its_jobs_until_it_is_resumed(path: Path) -> 
         await world.engine.pause_queue("default")
         job = await world.submit()
         assert (await world.engine.get(job.id)).state is State.QUEUED
-        assert world.engine.why(await world.engine.get(job.id)) == ["queue default is paused"]
+        assert world.engine.why(await world.engine.get(job.id)).reasons == [
+            "queue default is paused"
+        ]
 
         await world.engine.resume_queue("default")
 

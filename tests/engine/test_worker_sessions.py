@@ -66,7 +66,7 @@ async def test_a_worker_that_does_not_poll_gets_no_lease(path: Path) -> None:
         job = await world.submit(task="resize")
 
         assert (await world.engine.get(job.id)).state is State.QUEUED
-        [why] = world.engine.why(await world.engine.get(job.id))
+        [why] = world.engine.why(await world.engine.get(job.id)).reasons
         assert why == "no worker that could run it is polling now: far"
 
 

@@ -17,7 +17,7 @@ from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
 from schedo.protocol.invocations import ShortResponse
-from schedo.protocol.jobs import AttemptResponse, JobPatch, WhyResponse, job_fields, render_job
+from schedo.protocol.jobs import AttemptResponse, JobPatch, job_fields, render_job
 from schedo.protocol.query import (
     ATTEMPT_MAX,
     WAIT_US_DEFAULT,
@@ -35,6 +35,7 @@ from schedo.protocol.query import (
     read_wait,
     render_cursor,
 )
+from schedo.protocol.why import WhyResponse
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import OutputSource, read_output, render_outputs
 from schedo.web.holding import Moved
@@ -156,10 +157,7 @@ async def respond_when_ended(
 
 async def explain_job(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
-    reasons = context.engine.why(job)
-    if not job.is_final:  # of an unknown task, the first reason is that no worker offers it
-        reasons[0] += context.engine.tasks.suggest(job.task)
-    response = WhyResponse(render_id(job.id), job.state, "; ".join(reasons), reasons)
+    response = WhyResponse.of(job, context.engine.why(job), context.engine.tasks.suggest(job.task))
     return Response(200, msgspec.json.encode(response))
 
 

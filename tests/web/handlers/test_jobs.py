@@ -309,7 +309,10 @@ async def test_the_endpoint_why_explains_a_waiting_job(world: World) -> None:
     answer = (await world.get(f"/v1/jobs/{job['id']}/why")).json()
 
     assert answer["state"] == "scheduled"
-    assert answer["why"]
+    assert answer["why"] == "; ".join(answer["reasons"])
+    due = next(check for check in answer["checks"] if check["what"] == "due")
+    assert (due["ok"], due["permanent"], due["text"]) == (False, False, answer["reasons"][-1])
+    assert {each["ok"] for each in answer["workers"]} <= {True, False}
 
 
 async def test_a_unique_conflict_returns_the_existing_job(world: World) -> None:
