@@ -1,34 +1,62 @@
-"""`schedo schedules fires`: when a schedule fires in a range of time."""
+"""`schedo schedules fires`: when one schedule, or all of them, fire in a range of time."""
 
 from __future__ import annotations
 
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
 
 from schedo.cli.connection import as_json, connected
+from schedo.cli.escapes import escape
 from schedo.cli.names import SCHEDULE
 from schedo.cli.tables import print_json, print_table
-from schedo.cli.times import read_now, read_time, render_full
+from schedo.cli.times import read_now, read_time, render_full, render_time
+from schedo.client.messages import Record
 from schedo.client.sync import Client
+from schedo.protocol.times import parse_instant, render_instant
+
+_NAMES_SHOWN = 3
+_TOGETHER_NAMES_SHOWN = 8
 
 
 @click.command()
-@click.argument("name", type=SCHEDULE)
+@click.argument("name", type=SCHEDULE, required=False)
 @click.option("--from", "start", metavar="TIME", help="The first instant.  [default: now]")
 @click.option("--to", "end", metavar="TIME", help="The last instant.  [default: a day later]")
+@click.option(
+    "--hours", type=click.IntRange(1, 168), help="How long, of all schedules.  [default: 24]"
+)
 @as_json
 @connected
-def fires(client: Client, name: str, start: str | None, end: str | None, is_json: bool) -> None:
-    """List when a schedule fires, in its time zone, with its jitter and changes of the clock."""
-    found = client.list_schedule_fires(
-        name,
-        start=None if start is None else read_time(start, "--from"),
-        end=None if end is None else read_time(end, "--to"),
-    )
-    if is_json:
-        print_json(found)
+def fires(
+    client: Client,
+    name: str | None,
+    start: str | None,
+    end: str | None,
+    hours: int | None,
+    is_json: bool,
+) -> None:
+    """List when a schedule fires, in its time zone, with its jitter and changes of the clock.
+
+    Without a NAME: when each schedule fires next and how often, and the seconds in which many of
+    them fire together.
+    """
+    start = None if start is None else read_time(start, "--from")
+    if name is None:
+        if end is not None:
+            raise click.UsageError("--to is for one schedule; give --hours, or a name")
+        found = client.list_fires(start=start, hours=hours)
+        print_json(found) if is_json else _print_all(found)
         return
+    if hours is not None:
+        raise click.UsageError("--hours is for all schedules; give --to")
+    end = None if end is None else read_time(end, "--to")
+    found = client.list_schedule_fires(name, start=start, end=end)
+    print_json(found) if is_json else _print_one(found)
+
+
+def _print_one(found: Record) -> None:
     zone, now = ZoneInfo(found["tz"]), read_now()
     rows = [
         (render_full(fire["at"], now, zone), fire.get("jitter", ""), fire.get("clock_change", ""))
@@ -40,3 +68,56 @@ def fires(client: Client, name: str, start: str | None, end: str | None, is_json
         click.echo(f"schedo: these are the first {len(rows):,} of {count:,}", err=True)
     if found["paused"]:
         click.echo("schedo: the schedule is paused: none of them fires until a resume", err=True)
+
+
+def _print_all(found: Record) -> None:
+    now = read_now()
+    rows = [
+        (
+            _join(item["names"], item["schedules"], _NAMES_SHOWN),
+            item["rule"],
+            item["tz"],
+            f"{item['count']:,}",
+            render_time(_first_fire(item, found), now),
+            "; ".join(change["clock_change"] for change in item.get("clock_changes", ())),
+        )
+        for item in found["items"]
+    ]
+    headers = ("SCHEDULES", "RULE", "TZ", "FIRES", "FIRST", "CLOCK CHANGE")
+    print_table(headers, rows, optional=("CLOCK CHANGE", "TZ", "RULE"))
+    if found["busiest"]:
+        click.echo("\nMost schedules in the same second:")
+        for second in found["busiest"]:
+            count, at = second["schedules"], render_time(second["at"], now)
+            names = _join(second["names"], count, _TOGETHER_NAMES_SHOWN)
+            click.echo(f"{count:>6,}  {at}  {names}")
+        click.echo(
+            '\nWrite H in place of a number, as in "H 3 * * *", or give a jitter to spread them.'
+        )
+    _print_left_out(found)
+
+
+def _print_left_out(found: Record) -> None:
+    if found["has_more"]:
+        click.echo(f"schedo: these are the first {len(found['items']):,} rules", err=True)
+    if not found["complete"]:
+        count = found["schedules"]
+        click.echo(f"schedo: only the first {count:,} schedules were looked at", err=True)
+
+
+def _first_fire(item: Record, found: Record) -> str:
+    """Return the item's first fire, or the beginning of the bucket that has it."""
+    start = parse_instant(found["from"])
+    seconds: Any = item.get("seconds")
+    if seconds:
+        return render_instant(start + round(seconds[0] * 1_000_000))
+    counts = item["counts"]
+    place = next(place for place, count in enumerate(counts) if count)
+    width = (parse_instant(found["to"]) - start) // len(counts)
+    return render_instant(start + place * width)
+
+
+def _join(names: list[str], count: int, shown: int) -> str:
+    """Return the first names, and how many more there are."""
+    rest = count - len(names[:shown])
+    return escape(", ".join(names[:shown])) + (f" and {rest:,} more" if rest else "")

@@ -256,7 +256,21 @@ class AsyncClient:
         self, name: str, *, start: Instant | None = None, end: Instant | None = None
     ) -> Record:
         """Return when the schedule fires: by default in the next 24 hours."""
-        return await self.send(schedule_operations.list_fires(name, start, end))
+        return await self.send(schedule_operations.list_schedule_fires(name, start, end))
+
+    async def list_fires(
+        self,
+        *,
+        start: Instant | None = None,
+        hours: int | None = None,
+        bucket: Duration | None = None,
+        limit: int | None = None,
+    ) -> Record:
+        """Return when all schedules fire, and how many in the same second, by default for 24 hours.
+
+        bucket: how long the parts are that have counts; limit: of rules.
+        """
+        return await self.send(schedule_operations.list_fires(start, hours, bucket, limit))
 
     async def beat(self, expectation: str) -> Record:
         """Note that the work of a named expectation has been done; return the expectation."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from schedo.client.messages import Operation, Record
 from schedo.client.operations import PAGE_JOBS
-from schedo.client.options import Instant, render_options
+from schedo.client.options import Duration, Instant, render_options
 from schedo.client.rest import (
     JSON,
     Page,
@@ -69,7 +69,15 @@ def list_decisions(name: str) -> Operation[list[Record]]:
     return get(f"{_schedule(name)}/decisions", read_items)
 
 
-def list_fires(name: str, start: Instant | None, end: Instant | None) -> Operation[Record]:
+def list_fires(
+    start: Instant | None, hours: int | None, bucket: Duration | None, limit: int | None
+) -> Operation[Record]:
+    """Return when all schedules fire in some hours from an instant."""
+    query = {"from": start, "hours": hours, "bucket": bucket, "limit": limit}
+    return get(f"/v1/fires{render_query(query)}", read_record)
+
+
+def list_schedule_fires(name: str, start: Instant | None, end: Instant | None) -> Operation[Record]:
     """Return when the schedule fires from an instant to another one."""
     return get(f"{_schedule(name)}/fires{render_query({'from': start, 'to': end})}", read_record)
 

@@ -252,7 +252,21 @@ class Client:
         self, name: str, *, start: Instant | None = None, end: Instant | None = None
     ) -> Record:
         """Return when the schedule fires: by default in the next 24 hours."""
-        return self.send(schedule_operations.list_fires(name, start, end))
+        return self.send(schedule_operations.list_schedule_fires(name, start, end))
+
+    def list_fires(
+        self,
+        *,
+        start: Instant | None = None,
+        hours: int | None = None,
+        bucket: Duration | None = None,
+        limit: int | None = None,
+    ) -> Record:
+        """Return when all schedules fire, and how many in the same second, by default for 24 hours.
+
+        bucket: how long the parts are that have counts; limit: of rules.
+        """
+        return self.send(schedule_operations.list_fires(start, hours, bucket, limit))
 
     def beat(self, expectation: str) -> Record:
         """Note that the work of a named expectation has been done; return the expectation."""

@@ -12,7 +12,7 @@ A CronSim object takes kilobytes, so each call creates one and keeps none.
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
@@ -35,6 +35,7 @@ __all__ = [
     "count_fires",
     "describe_clock_change",
     "explain",
+    "local_pattern",
     "next_fire",
     "parse_cron",
     "previous_fire",
@@ -44,6 +45,7 @@ Gap = Literal["after", "skip"]
 Fold = Literal["first", "last", "both"]
 
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times are naive on purpose
+_EPOCH_DAY = date(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 _DAY_SECONDS = 86_400
 _YEARS_SEARCHED = 50  # 29 February on a given weekday comes at the latest after 40 years
@@ -112,6 +114,33 @@ def describe_clock_change(cron: str, tz: str, fire_us: int, gap: Gap = "after") 
             if change.is_gap and _count_local(CronSim(cron, _ANY_DAY), low, high):
                 return f"clocks go forward: moved, there is no {low:%H:%M} to {high:%H:%M} that day"
     return None
+
+
+class LocalPattern(NamedTuple):
+    """The local times of an expression, and what becomes of them in a gap and in a fold."""
+
+    sim: CronSim
+    day: int  # a bit for each second of a day
+    gap: Gap
+    fold: Fold
+
+    def mask(self, start: int, count: int) -> int:
+        """Return a bit for each second from a local time, in seconds since 1970, that matches."""
+        mask = 0
+        for day in range(start // _DAY_SECONDS, -(-(start + count) // _DAY_SECONDS)):
+            if _is_match(self.sim, _EPOCH_DAY + timedelta(days=day)):
+                shift = day * _DAY_SECONDS - start
+                mask |= self.day << shift if shift >= 0 else self.day >> -shift
+        return mask & ((1 << count) - 1)
+
+
+def local_pattern(cron: str, gap: Gap, fold: Fold) -> LocalPattern:
+    """Return the local times of an expression; gap, fold: as in its rule."""
+    sim = CronSim(cron, _ANY_DAY)
+    minute = sum(1 << second for second in sim.seconds)
+    hour = sum(minute << 60 * number for number in sim.minutes)
+    day = sum(hour << 3_600 * number for number in sim.hours)
+    return LocalPattern(sim, day, *_effective(cron, gap, fold))
 
 
 def _effective(cron: str, gap: Gap, fold: Fold) -> tuple[Gap, Fold]:

@@ -88,10 +88,10 @@ def instant_of(local: datetime, offset: int) -> int:
 
 def list_changes(zone: ZoneInfo, after: int, through: int) -> Iterator[Change]:
     """Yield the changes in (after, through], oldest first; no zone changes twice within a day."""
-    low, offset = after, _offset_at(zone, after)
+    low, offset = after, offset_at(zone, after)
     while low < through:
         high = min(low + _DAY, through)
-        following = _offset_at(zone, high)
+        following = offset_at(zone, high)
         if following != offset:
             yield _find_change(zone, low, high)
         low, offset = high, following
@@ -99,10 +99,10 @@ def list_changes(zone: ZoneInfo, after: int, through: int) -> Iterator[Change]:
 
 def _find_change(zone: ZoneInfo, low: int, high: int) -> Change:
     """Return the change in (low, high], where the offsets at both ends differ."""
-    before, after = _offset_at(zone, low), _offset_at(zone, high)
+    before, after = offset_at(zone, low), offset_at(zone, high)
     while high - low > 1:
         middle = (low + high) // 2
-        if _offset_at(zone, middle) == before:
+        if offset_at(zone, middle) == before:
             low = middle
         else:
             high = middle
@@ -115,5 +115,6 @@ def _offset(aware: datetime) -> int:
     return offset.days * _DAY + offset.seconds
 
 
-def _offset_at(zone: ZoneInfo, second: int) -> int:
+def offset_at(zone: ZoneInfo, second: int) -> int:
+    """Return how many seconds clocks are ahead of UTC at the instant."""
     return _offset((_EPOCH_UTC + timedelta(seconds=second)).astimezone(zone))

@@ -1,21 +1,37 @@
-"""The fires of a schedule in a range of time: the parameters and the response."""
+"""The fires of one schedule, and of all, in a range of time: the parameters and the responses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple, Self
 
 from msgspec import UNSET, Struct, UnsetType
 
 from schedo.core import limits
+from schedo.core.fire_map import FireMap, RuleFires, Together
+from schedo.core.fire_masks import Span
 from schedo.core.fires import ScheduleFire
+from schedo.core.limits import SECOND
 from schedo.core.model import Schedule
-from schedo.protocol.fields import DurationText, Instant, duration_or_unset, or_unset
+from schedo.protocol.cron import describe_rule
+from schedo.protocol.fields import DurationText, Instant, Name, duration_or_unset, or_unset
 from schedo.protocol.operation import Operation
-from schedo.protocol.query import Values, bad_parameter, read_instant
-from schedo.protocol.times import render_instant
+from schedo.protocol.query import (
+    LIMIT_MAX,
+    Values,
+    bad_parameter,
+    read_duration,
+    read_instant,
+    read_number,
+)
+from schedo.protocol.times import render_duration, render_instant
 
 RANGE_US_MAX = 366 * limits.DAY
+HOURS_MAX = 168
+HOURS_DEFAULT = 24
+BUCKET_S_DEFAULT = 300
+BUCKETS_MAX = 1_000
+ITEMS_DEFAULT = 100
 
 
 class FiresRequest(NamedTuple):
@@ -65,7 +81,144 @@ class FiresResponse(Struct, forbid_unknown_fields=True):
         return cls(items, count, schedule.spec.rule.tz, schedule.paused)
 
 
+class FireMapRequest(NamedTuple):
+    """The range of time, the length of its buckets in seconds, and how many rules are shown."""
+
+    span: Span
+    width: int
+    limit: int
+
+    @classmethod
+    def read(cls, values: Values, now: int) -> FireMapRequest:
+        """Return the checked parameters; raise BadRequest. The range begins with a whole bucket."""
+        hours = read_number(values, "hours", 1, HOURS_MAX) or HOURS_DEFAULT
+        width_us = read_duration(values, "bucket")
+        width = BUCKET_S_DEFAULT if width_us is None else width_us // SECOND
+        seconds = hours * 3_600
+        least = max(60, -(-seconds // BUCKETS_MAX))
+        if (width_us or 0) % SECOND or not least <= width <= seconds:
+            detail = f"this must be whole seconds, from {least}s to {hours}h"
+            raise bad_parameter("bucket", detail)
+        first = read_instant(values, "from")
+        first = (now if first is None else first) // SECOND // width * width
+        if first < 0 or (first + seconds) * SECOND > limits.INSTANT_MAX:
+            raise bad_parameter("from", "the range is not between the years 1970 and 9999")
+        limit = read_number(values, "limit", 1, LIMIT_MAX) or ITEMS_DEFAULT
+        return cls(Span(first, -(-seconds // width) * width), width, limit)
+
+
+class MovedFireResponse(Struct, forbid_unknown_fields=True):
+    """A fire that a change of the zone's clock moves or repeats, and how."""
+
+    at: Instant
+    clock_change: str
+
+
+class RuleFiresResponse(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The fires of the schedules with one rule.
+
+    names: of the first 20. seconds: the fires, in seconds after `from`; if there are more than 300,
+    `counts` says how many each bucket has. Each run is due up to `jitter` later.
+    """
+
+    names: list[Name]
+    schedules: int
+    rule: str
+    tz: str
+    count: int
+    jitter: DurationText | UnsetType = UNSET
+    seconds: list[int | float] | UnsetType = UNSET
+    counts: list[int] | UnsetType = UNSET
+    clock_changes: list[MovedFireResponse] | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, fires: RuleFires, first: int) -> Self:
+        rule, moved = fires.rule, fires.clock_changes
+        return cls(
+            names=fires.users.names,
+            schedules=fires.users.count,
+            rule=describe_rule(rule),
+            tz=rule.tz,
+            count=fires.total,
+            jitter=duration_or_unset(rule.jitter_us or None),
+            seconds=UNSET if fires.counts else [_after(at, first) for at in fires.instants],
+            counts=or_unset(list(fires.counts) or None),
+            clock_changes=or_unset(
+                [MovedFireResponse(render_instant(at), text) for at, text in moved] or None
+            ),
+        )
+
+
+class TogetherResponse(Struct, forbid_unknown_fields=True):
+    """A second in which several schedules fire: how many, and the names of the first 20."""
+
+    at: Instant
+    schedules: int
+    names: list[Name]
+
+    @classmethod
+    def of(cls, together: Together) -> Self:
+        return cls(render_instant(together.at), together.schedules, list(together.names))
+
+
+class FireMapResponse(Struct, forbid_unknown_fields=True, kw_only=True, rename={"first": "from"}):
+    """The fires of all schedules that are not paused.
+
+    together: of each bucket, the most schedules that fire in the same second, and together_at: in
+    which second after `from`. busiest: up to five such seconds. items: rules in the order of their
+    first fire; has_more: there are others. schedules: how many were looked at, 20,000 at most.
+    """
+
+    first: Instant
+    to: Instant
+    bucket: DurationText
+    computed_at: Instant
+    schedules: int
+    complete: bool
+    together: list[int]
+    together_at: list[int]
+    busiest: list[TogetherResponse]
+    items: list[RuleFiresResponse]
+    has_more: bool
+
+    @classmethod
+    def of(
+        cls, request: FireMapRequest, found: FireMap, now: int, *, schedules: int, complete: bool
+    ) -> Generator[None, None, Self]:
+        """Return the response, in short steps."""
+        span, items = request.span, []
+        for fires in found.fires:
+            items.append(RuleFiresResponse.of(fires, span.first))
+            yield
+        return cls(
+            first=render_instant(span.first * SECOND),
+            to=render_instant(span.end * SECOND),
+            bucket=render_duration(request.width * SECOND),
+            computed_at=render_instant(now),
+            schedules=schedules,
+            complete=complete,
+            together=[count for count, _ in found.most],
+            together_at=[second for _, second in found.most],
+            busiest=[TogetherResponse.of(each) for each in found.busiest],
+            items=items,
+            has_more=found.has_more,
+        )
+
+
+def _after(at: int, first: int) -> int | float:
+    """Return the seconds from a second to an instant."""
+    passed = at - first * SECOND
+    return passed / SECOND if passed % SECOND else passed // SECOND
+
+
 OPERATIONS = (
+    Operation(
+        "list_fires",
+        "GET /v1/fires",
+        "When all schedules fire in a range of time, and how many of them in the same second.",
+        {200: FireMapResponse},
+        query=("from", "hours", "bucket", "limit"),
+    ),
     Operation(
         "list_schedule_fires",
         "GET /v1/schedules/{name}/fires",

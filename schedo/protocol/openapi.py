@@ -19,6 +19,7 @@ from schedo.core.leases import STREAMS
 from schedo.core.states import State
 from schedo.protocol.declarations import OWNER_CHARACTERS_MAX, OWNER_PATTERN
 from schedo.protocol.fields import INSTANT_SCHEMA
+from schedo.protocol.fires import HOURS_DEFAULT, HOURS_MAX
 from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
@@ -143,6 +144,15 @@ PARAMETERS = _by_name(
     ),
     _query("from", "The first instant; default now.", type="string", **INSTANT_SCHEMA),
     _query("to", "The last instant; default a day later.", type="string", **INSTANT_SCHEMA),
+    _query(
+        "hours",
+        "How long the range is.",
+        type="integer",
+        minimum=1,
+        maximum=HOURS_MAX,
+        default=HOURS_DEFAULT,
+    ),
+    _query("bucket", "The length of a bucket; default 5m.", **_WAIT),
     _query("topics", "The topics, with commas between them; default all."),
     _query("job", "Only changes of this job.", type="string", pattern=_ID_PATTERN),
     _query("names", "The names of the figures, with commas between them; default all."),

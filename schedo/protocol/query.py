@@ -131,15 +131,20 @@ def read_instant(values: Values, name: str) -> int | None:
         raise bad_parameter(name, str(error)) from None
 
 
-def read_wait(values: Values, name: str) -> float | None:
-    """Return how many seconds to wait; None without the parameter."""
+def read_duration(values: Values, name: str) -> int | None:
+    """Return the parameter, which must be a duration, in microseconds, or None."""
     value = values.get(name)
-    if value is None:
-        return None
     try:
-        us = parse_duration(value)
+        return None if value is None else parse_duration(value)
     except ValueError as error:
         raise bad_parameter(name, str(error)) from None
+
+
+def read_wait(values: Values, name: str) -> float | None:
+    """Return how many seconds to wait; None without the parameter."""
+    us = read_duration(values, name)
+    if us is None:
+        return None
     if us > WAIT_US_MAX:
         raise bad_parameter(name, f"this must be at most {render_duration(WAIT_US_MAX)}")
     return us / limits.SECOND

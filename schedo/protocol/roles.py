@@ -24,7 +24,8 @@ _OPERATIONS: dict[Role | None, str] = {
         explain_cron list_queues
         list_workers get_worker list_operations get_operation
         get_metrics get_info short_status
-        get_summary get_timeseries get_events list_failures list_schedule_fires list_names
+        get_summary get_timeseries get_events list_failures list_names
+        list_schedule_fires list_fires
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job

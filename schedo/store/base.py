@@ -19,7 +19,7 @@ from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter
 from schedo.core.loads import Load
-from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Schedule
+from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Rule, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.states import State
 
@@ -100,6 +100,14 @@ class OutputPiece(NamedTuple):
     length: int
 
 
+class ScheduleRule(NamedTuple):
+    """The rule of a schedule, with its current phase."""
+
+    id: int
+    name: str
+    rule: Rule
+
+
 class StoredNames(NamedTuple):
     """Names that the store knows, each list in order."""
 
@@ -171,6 +179,12 @@ class Reader(Protocol):
 
     async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
         """Return what monitoring shows of schedules, in order of id, those after the given one."""
+
+    async def list_rules(self, after: int, limit: int) -> list[ScheduleRule]:
+        """Return the rules of schedules that are not paused, in order of id, after the given one.
+
+        There may be fewer than `limit`, because payloads may be large; none only at the end.
+        """
 
     async def list_owned(self, owner: str) -> list[str]:
         """Return the names of the owner's schedules, in their order."""

@@ -75,6 +75,7 @@ HANDLERS: dict[str, Handler] = {
         schedules.resume_schedule,
         schedules.trigger_schedule,
         fires.list_schedule_fires,
+        fires.list_fires,
         schedules.explain_cron,
         work.work,
         workers.list_workers,

@@ -48,3 +48,63 @@ def test_a_wrong_time_is_named(server: FakeServer, schedo: Call, option: str) ->
 
     assert result.exit_code == 2
     assert option in result.stderr
+
+
+ALL = {
+    "from": "2027-03-28T00:00:00.000000Z",
+    "to": "2027-03-29T00:00:00.000000Z",
+    "bucket": "12h",
+    "computed_at": "2027-03-28T00:00:00.000000Z",
+    "schedules": 24,
+    "complete": False,
+    "together": [24, 2],
+    "together_at": [3_600, 43_200],
+    "busiest": [{"at": "2027-03-28T01:00:00.000000Z", "schedules": 24, "names": ["a", "b"]}],
+    "items": [
+        {
+            "names": ["a", "b", "c", "d"],
+            "schedules": 23,
+            "rule": "At 02:30",
+            "tz": "Europe/Berlin",
+            "count": 1,
+            "seconds": [3_600.5],
+            "clock_changes": [{"at": "2027-03-28T01:00:00.000000Z", "clock_change": "moved"}],
+        },
+        {
+            "names": ["often"],
+            "schedules": 1,
+            "rule": "Every 5s",
+            "tz": "UTC",
+            "count": 8_640,
+            "counts": [0, 8_640],
+        },
+    ],
+    "has_more": True,
+}
+
+
+def test_the_fires_of_all_schedules_are_printed_by_rule(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/fires", 200, ALL)
+
+    result = schedo("schedules", "fires", "--hours", "24")
+
+    _, first, second, *rest = result.stdout.splitlines()
+    assert first.startswith("a, b, c and 20 more")
+    assert "moved" in first
+    assert "8,640" in second
+    assert any("24" in line and "a, b and 22 more" in line for line in rest)
+    assert "the first 2 rules" in result.stderr
+    assert "only the first 24 schedules" in result.stderr
+    assert server.requests[0].target == "/v1/fires?hours=24"
+
+
+def test_the_fires_of_all_schedules_are_printed_as_json(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/fires", 200, ALL)
+
+    assert json.loads(schedo("schedules", "fires", "--json").stdout) == ALL
+
+
+def test_options_of_one_schedule_and_of_all_are_not_mixed(server: FakeServer, schedo: Call) -> None:
+    assert "--hours" in schedo("schedules", "fires", "--to", "18:00").stderr
+    assert "--to" in schedo("schedules", "fires", "nightly", "--hours", "2").stderr
+    assert server.requests == []

@@ -10,11 +10,14 @@ from tests.client.server import FakeServer
 SUMMARY = {"verdict": {"level": "ok"}}
 SERIES = {"window": "24h", "figures": {}}
 FAILURES = {"since": "2026-11-20T11:00:00.000000Z", "items": []}
+FIRES = {"together": [2, 0], "items": []}
 NAMES = {"queues": ["mail"], "tags": []}
 TARGETS = [
     "/v1/summary",
     "/v1/failures",
     "/v1/names",
+    "/v1/fires",
+    "/v1/fires?from=2026-11-20T12%3A00%3A00Z&hours=6&bucket=1m&limit=9",
     "/v1/timeseries?window=15m",
     "/v1/timeseries?window=24h&names=due%2Cstarted&queue=mail&points=24",
 ]
@@ -25,6 +28,7 @@ def monitored(server: FakeServer) -> FakeServer:
     server.on("GET", "/v1/summary", 200, SUMMARY)
     server.on("GET", "/v1/failures", 200, FAILURES)
     server.on("GET", "/v1/names", 200, NAMES)
+    server.on("GET", "/v1/fires", 200, FIRES)
     server.on("GET", "/v1/timeseries", 200, SERIES)
     return server
 
@@ -34,6 +38,8 @@ def test_the_summary_and_the_series_are_read(monitored: FakeServer) -> None:
         assert client.get_summary() == SUMMARY
         assert client.list_failures() == FAILURES
         assert client.list_names() == NAMES
+        assert client.list_fires() == FIRES
+        client.list_fires(start="2026-11-20T12:00:00Z", hours=6, bucket="1m", limit=9)
         client.get_timeseries()
         found = client.get_timeseries("24h", names=["due", "started"], queue="mail", points=24)
 
@@ -46,6 +52,8 @@ async def test_the_summary_and_the_series_are_read_with_asyncio(monitored: FakeS
         assert await client.get_summary() == SUMMARY
         assert await client.list_failures() == FAILURES
         assert await client.list_names() == NAMES
+        assert await client.list_fires() == FIRES
+        await client.list_fires(start="2026-11-20T12:00:00Z", hours=6, bucket="1m", limit=9)
         await client.get_timeseries()
         names = ["due", "started"]
         found = await client.get_timeseries("24h", names=names, queue="mail", points=24)

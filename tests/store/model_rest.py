@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedo.core.model import Job, Schedule
-from schedo.store.base import StoredNames
+from schedo.store.base import ScheduleRule, StoredNames
 
 
 class ModelRest:
@@ -26,6 +26,14 @@ class ModelRest:
         names = sorted(each.name for each in self._schedules.values())
         tags = sorted({tag for job in self._jobs.values() for tag in job.options.tags})
         return StoredNames(names[:schedules_max], tags[:tags_max])
+
+    async def list_rules(self, after: int, limit: int) -> list[ScheduleRule]:
+        found = [
+            ScheduleRule(ident, each.name, each.rule)
+            for ident, each in sorted(self._schedules.items())
+            if ident > after and not each.paused
+        ]
+        return found[:limit]
 
     def note_leaving(self) -> None:
         pass  # the store ends with its server

@@ -28,7 +28,8 @@ TABLE = {
         list_workers get_worker list_operations get_operation
         list_schedules get_schedule list_decisions explain_cron list_queues
         list_expectations get_expectation short_status get_metrics get_info
-        get_summary get_timeseries get_events list_failures list_schedule_fires list_names
+        get_summary get_timeseries get_events list_failures list_names
+        list_schedule_fires list_fires
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation

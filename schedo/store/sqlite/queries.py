@@ -144,6 +144,9 @@ SCHEDULE_STATUSES = f"""
 SELECT schedule.id, schedule.name, schedule.created_at, schedule.paused, {_HISTORY}
 FROM schedule LEFT JOIN run_history AS history ON history.schedule_id = schedule.id
 WHERE schedule.id > ? ORDER BY schedule.id LIMIT ?"""
+RULES = """
+SELECT id, name, spec ->> '$.rule', phase_us, elapsed, length(spec) FROM schedule
+WHERE id > ? AND paused = 0 ORDER BY id LIMIT ?"""
 # For a whole page of schedules in one statement; :ids: their ids as JSON.
 ACTIVE = f"""
 SELECT run.schedule_id, run.id, run.state

@@ -10,7 +10,14 @@ from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
-from schedo.store.base import IdPage, JobPage, OutputPiece, OutputSize, StoredNames
+from schedo.store.base import (
+    IdPage,
+    JobPage,
+    OutputPiece,
+    OutputSize,
+    ScheduleRule,
+    StoredNames,
+)
 from schedo.store.sqlite import queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search, search_ids
@@ -88,6 +95,9 @@ class ConcurrentReads(StoreCalls):
 
     async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
         return await self._read(reads.schedule_statuses, after, limit)
+
+    async def list_rules(self, after: int, limit: int) -> list[ScheduleRule]:
+        return await self._read(reads.rules, self._offset_us, after, limit)
 
     async def list_owned(self, owner: str) -> list[str]:
         found = await self._read(reads.fetch_all, queries.OWNED, (owner,))

@@ -24,7 +24,7 @@ from schedo.core.loads import (
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import State
-from schedo.store.base import ClockMark, OutputPiece, OutputSize, Snapshot
+from schedo.store.base import ClockMark, OutputPiece, OutputSize, ScheduleRule, Snapshot
 from schedo.store.sqlite import queries, rows
 from schedo.store.sqlite.columns import Row
 
@@ -299,6 +299,25 @@ def schedule_statuses(
         )
         for ident, name, created_at, paused, *history in found
     ]
+
+
+def rules(
+    connection: sqlite3.Connection, offset_us: int, after: int, limit: int
+) -> list[ScheduleRule]:
+    """Return the rules of schedules that are not paused; large payloads end the page."""
+    found: list[ScheduleRule] = []
+    size = 0
+    with closing(connection.execute(queries.RULES, (after, limit))) as cursor:
+        for ident, name, text, phase_us, elapsed, length in cursor:
+            phase_us += offset_us if elapsed else 0
+            rule = rows.decode_rule(text)
+            if phase_us:
+                rule = msgspec.structs.replace(rule, phase_us=phase_us)
+            found.append(ScheduleRule(ident, name, rule))
+            size += length
+            if size > limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX:
+                break
+    return found
 
 
 def _with_active(connection: sqlite3.Connection, found: list[Schedule]) -> list[Schedule]:

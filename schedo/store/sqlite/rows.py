@@ -20,13 +20,24 @@ import msgspec
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
 from schedo.core.expectations import Expectation
-from schedo.core.model import PLAIN, DecisionRecord, Job, Options, Pause, Queue, ReadyKey, Schedule
+from schedo.core.model import (
+    PLAIN,
+    DecisionRecord,
+    Job,
+    Options,
+    Pause,
+    Queue,
+    ReadyKey,
+    Rule,
+    Schedule,
+)
 from schedo.core.requirements import Requirements
 from schedo.core.run_history import EndedRun, LastRun, RunHistory
 from schedo.store.sqlite.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
 decode_bulk_operation = msgspec.json.Decoder(BulkOperation).decode
+decode_rule = msgspec.json.Decoder(Rule).decode
 _decode_requirements = msgspec.json.Decoder(Requirements).decode
 # Waiting jobs with the same options share one object.
 _decode_options = lru_cache(maxsize=256)(msgspec.json.Decoder(Options).decode)

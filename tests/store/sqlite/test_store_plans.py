@@ -67,6 +67,7 @@ PLANS = {
         queries.SCHEDULE_STATUSES,
         "SEARCH schedule USING INTEGER PRIMARY KEY (rowid>?)",
     ),
+    "list_rules": (queries.RULES, "SEARCH schedule USING INTEGER PRIMARY KEY (rowid>?)"),
     "LoadBlocked": (queries.BLOCKED, "INDEX job_state (state=? AND id>?)"),
     "get_job": (queries.WHOLE_JOB, KEY),
     "load_payload": (queries.PAYLOAD, KEY),

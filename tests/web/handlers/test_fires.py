@@ -1,6 +1,8 @@
-"""GET /v1/schedules/{name}/fires."""
+"""GET /v1/schedules/{name}/fires and GET /v1/fires."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -68,3 +70,94 @@ async def test_a_wrong_range_is_named(world: World, query: str, parameter: str) 
 
 async def test_an_unknown_schedule_has_no_fires(world: World) -> None:
     assert (await world.get("/v1/schedules/nosuch/fires")).status == 404
+
+
+async def all_fires(world: World, query: str = "") -> Any:
+    reply = await world.get(f"/v1/fires?{query}")
+    assert reply.status == 200, reply
+    return reply.json()
+
+
+async def test_the_fires_of_all_schedules_are_listed_by_rule(world: World) -> None:
+    await world.put("/v1/schedules/hourly", {"cron": "0 * * * *", "task": "t"})
+    await world.put("/v1/schedules/again", {"cron": "0 * * * *", "task": "t"})
+    await world.put("/v1/schedules/paused", {"cron": "0 * * * *", "task": "t", "paused": True})
+    await world.put("/v1/schedules/second", {"every": "1s", "task": "t", "jitter": "900ms"})
+
+    found = await all_fires(world, "hours=2&bucket=1h&from=2027-01-15T08:20:00Z")
+
+    hourly, second = found["items"]
+    assert (found["from"], found["to"]) == (
+        "2027-01-15T08:00:00.000000Z",
+        "2027-01-15T10:00:00.000000Z",
+    )
+    assert (found["bucket"], found["schedules"], found["complete"]) == ("1h", 3, True)
+    assert (found["together"], found["together_at"]) == ([3, 3], [0, 3_600])
+    assert found["busiest"][0] == {
+        "at": "2027-01-15T08:00:00.000000Z",
+        "schedules": 3,
+        "names": ["hourly", "again", "second"],
+    }
+    assert hourly == {
+        "names": ["hourly", "again"],
+        "schedules": 2,
+        "rule": "At the start of every hour",
+        "tz": "UTC",
+        "count": 2,
+        "seconds": [0, 3_600],
+    }
+    assert (second["counts"], second["jitter"]) == ([3_600, 3_600], "900ms")
+    assert found["has_more"] is False
+
+
+async def test_a_fire_that_the_clock_moves_is_marked_among_all(world: World) -> None:
+    await world.put("/v1/schedules/nightly", BERLIN)
+
+    found = await all_fires(world, "from=2027-03-28T00:00:00Z")
+
+    [item] = found["items"]
+    assert item["seconds"] == [3_600]
+    assert item["clock_changes"][0]["at"] == "2027-03-28T01:00:00.000000Z"
+
+
+async def test_all_fires_are_computed_once_a_minute(world: World) -> None:
+    before = await all_fires(world, "bucket=1h")
+    await world.put("/v1/schedules/hourly", {"cron": "0 * * * *", "task": "t"})
+
+    assert await all_fires(world, "bucket=1h") == before
+    assert (await all_fires(world, "bucket=2h"))["schedules"] == 1
+    for hours in range(1, 5):
+        await all_fires(world, f"hours={hours}")
+    await world.clock.run_until(world.engine, world.clock.now() + 60_000_000)
+    assert (await all_fires(world, "bucket=1h"))["schedules"] == 1
+
+
+async def test_the_range_begins_with_the_present_bucket(world: World) -> None:
+    found = await all_fires(world)
+
+    assert (found["from"], found["bucket"]) == ("2026-11-20T11:00:00.000000Z", "5m")
+    assert found["together"] == [0] * 288
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("from=yesterday", "from"),
+        ("from=9999-12-31T12:00:00Z", "from"),
+        ("hours=0", "hours"),
+        ("hours=169", "hours"),
+        ("bucket=59s", "bucket"),
+        ("bucket=90.5s", "bucket"),
+        ("bucket=25h", "bucket"),
+        ("hours=168&bucket=5m", "bucket"),
+        ("limit=501", "limit"),
+        ("names=a", "names"),
+    ],
+)
+async def test_a_wrong_parameter_of_all_fires_is_named(
+    world: World, query: str, parameter: str
+) -> None:
+    reply = await world.get(f"/v1/fires?{query}")
+
+    assert reply.status == 400
+    assert reply.json()["errors"][0]["parameter"] == parameter
