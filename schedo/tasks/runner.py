@@ -51,9 +51,9 @@ class AttemptContext(msgspec.Struct, eq=False):
     lease: Lease
     stop: StopSignal
     report_progress: ReportProgress = ignore_progress  # may be called from any thread
-    # Of an application's handler: what it has written, and its asyncio task.
-    output: KeptOutput | None = None
-    handler: asyncio.Task[None] | None = None
+    # Only attempts of an application's tasks have these two.
+    output: KeptOutput | None = None  # what the handler prints and logs
+    handler: asyncio.Task[None] | None = None  # the asyncio task in which an async handler runs
 
 
 class Runner(Protocol):

@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 # LISTEN_PID is the program's own id, which only the program itself knows before it starts.
@@ -122,12 +121,7 @@ class Supervisor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.listener.close()
         self._drop_stored()
         self._notify.close()

@@ -29,6 +29,6 @@ async def submit_all_along(seconds: float) -> list[str]:
 
 @app.task
 async def call_another(seconds: float) -> int:
-    """Wait for a job that the new server starts; return what it has returned."""
+    """Submit a job that the new server will run, wait for its end, and return its result."""
     job = await linger.options(delay=seconds).enqueue(0)
     return await job.result(timeout=30)

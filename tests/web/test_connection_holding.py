@@ -50,6 +50,21 @@ def forwarder(next_served: Served) -> Forwarder:
     return Forwarder(partial(asyncio.open_connection, "127.0.0.1", next_served[2]))
 
 
+Held = tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture
+async def held(served: Served) -> AsyncIterator[Held]:
+    """A server that holds requests, and an open connection that has had a response before."""
+    _, http, port = served
+    reader, writer = await open_connection(port)
+    writer.write(GET)
+    await respond(reader)
+    await http.hold(lambda: None)
+    yield http, reader, writer
+    writer.close()
+
+
 async def test_requests_wait_and_are_answered_when_the_server_goes_on(served: Served) -> None:
     _, http, port = served
     await http.hold(lambda: None)
@@ -66,31 +81,22 @@ async def test_requests_wait_and_are_answered_when_the_server_goes_on(served: Se
 
 
 async def test_a_request_that_waits_too_long_is_refused(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "HELD_S", 0.01)
-    _, http, port = served
-    reader, writer = await open_connection(port)
-    writer.write(GET)
-    await respond(reader)
-    await http.hold(lambda: None)
+    http, reader, writer = held
     writer.write(GET)
 
     status, _, body = await respond(reader)
 
     assert (status, orjson.loads(body)["code"]) == (503, "unavailable")
     await http.resume()
-    writer.close()
 
 
 async def test_an_open_connection_gets_its_next_response_from_the_next_server(
-    served: Served, next_served: Served
+    held: Held, next_served: Served
 ) -> None:
-    _, http, port = served
-    reader, writer = await open_connection(port)
-    writer.write(GET)
-    await respond(reader)
-    await http.hold(lambda: None)
+    http, reader, writer = held
     writer.write(post(SUBMIT))
 
     http.pass_on(forwarder(next_served))
@@ -98,17 +104,12 @@ async def test_an_open_connection_gets_its_next_response_from_the_next_server(
 
     assert (status, closes) == (201, True)
     assert (await next_served[0].get(f"/v1/jobs/{orjson.loads(body)['id']}")).status == 200
-    writer.close()
 
 
 async def test_pipelined_requests_are_all_answered_and_the_last_response_closes(
-    served: Served, next_served: Served
+    held: Held, next_served: Served
 ) -> None:
-    _, http, port = served
-    reader, writer = await open_connection(port)
-    writer.write(GET)
-    await respond(reader)
-    await http.hold(lambda: None)
+    http, reader, writer = held
     http.pass_on(forwarder(next_served))
     writer.write(GET * 3)
 
@@ -116,7 +117,6 @@ async def test_pipelined_requests_are_all_answered_and_the_last_response_closes(
 
     assert [closes for _, closes, _ in answers] == [False, False, True]
     assert await reader.read() == b""
-    writer.close()
 
 
 async def test_a_request_whose_body_was_arriving_is_forwarded_whole(
@@ -248,21 +248,16 @@ async def waiting(http: HttpServer) -> None:
 
 
 async def test_connections_that_send_nothing_more_are_closed(
-    served: Served, next_served: Served, monkeypatch: pytest.MonkeyPatch
+    held: Held, next_served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "FORWARDING_IDLE_S", -1.0)
     monkeypatch.setattr(server, "_WATCH_S", 0.01)
-    _, http, port = served
-    reader, writer = await open_connection(port)
-    writer.write(GET)
-    await respond(reader)
-    await http.hold(lambda: None)
+    http, reader, _ = held
     http.pass_on(forwarder(next_served))
 
     await http.wait_closed(10.0)
 
     assert await reader.read() == b""
-    writer.close()
 
 
 async def test_a_server_that_cannot_be_reached_is_an_error(

@@ -42,6 +42,14 @@ def is_free(path: Path) -> bool:
         return True
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> FileLock:
+    """The lock of the store as a server holds it that serves now."""
+    held = FileLock(str(tmp_path / "jobs.db.lock"))
+    held.acquire()
+    return held
+
+
 async def test_a_free_store_is_held_at_once(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
@@ -52,11 +60,9 @@ async def test_a_free_store_is_held_at_once(tmp_path: Path) -> None:
     held.release()
 
 
-async def test_both_locks_are_waited_for(tmp_path: Path) -> None:
+async def test_both_locks_are_waited_for(tmp_path: Path, server: FileLock) -> None:
     path, lock = tmp_path / "jobs.db", tmp_path / "jobs.db.lock"
     path.touch()
-    server = FileLock(str(lock))
-    server.acquire()
     with path.open("rb") as database:
         fcntl.flock(database, fcntl.LOCK_EX)
         waiting = begin_wait(path)
@@ -71,10 +77,10 @@ async def test_both_locks_are_waited_for(tmp_path: Path) -> None:
     held.release()
 
 
-async def test_of_two_waiters_one_gets_the_locks_and_the_other_waits_on(tmp_path: Path) -> None:
+async def test_of_two_waiters_one_gets_the_locks_and_the_other_waits_on(
+    tmp_path: Path, server: FileLock
+) -> None:
     path, lock = tmp_path / "jobs.db", tmp_path / "jobs.db.lock"
-    server = FileLock(str(lock))
-    server.acquire()
     waits = {begin_wait(path), begin_wait(path)}
     await blocked_in_the_kernel(lock, 2)
     server.release()
@@ -88,10 +94,10 @@ async def test_of_two_waiters_one_gets_the_locks_and_the_other_waits_on(tmp_path
     (await second).release()
 
 
-async def test_a_lock_file_that_was_replaced_does_not_count(tmp_path: Path) -> None:
+async def test_a_lock_file_that_was_replaced_does_not_count(
+    tmp_path: Path, server: FileLock
+) -> None:
     path, lock = tmp_path / "jobs.db", tmp_path / "jobs.db.lock"
-    server = FileLock(str(lock))
-    server.acquire()
     waiting = begin_wait(path)
     await blocked_in_the_kernel(lock)
     lock.unlink()
@@ -105,10 +111,8 @@ async def test_a_lock_file_that_was_replaced_does_not_count(tmp_path: Path) -> N
     (await waiting).release()
 
 
-async def test_an_abandoned_wait_releases_what_it_gets(tmp_path: Path) -> None:
+async def test_an_abandoned_wait_releases_what_it_gets(tmp_path: Path, server: FileLock) -> None:
     path, lock = tmp_path / "jobs.db", tmp_path / "jobs.db.lock"
-    server = FileLock(str(lock))
-    server.acquire()
     waiting = begin_wait(path)
     await blocked_in_the_kernel(lock)
     waiting.cancel()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,26 @@ async def rule_of(engine: Engine) -> str | None:
     return (await engine.get_schedule("version")).spec.rule.cron
 
 
+@asynccontextmanager
+async def starting(folder: Path) -> AsyncIterator[tuple[Site, asyncio.Task[None]]]:
+    """A site in which children of `changing:app` are being started, with --reload."""
+    site = Site(folder, "changing:app", PoolSettings(1, 4, 0, BRISK, is_reloading=True))
+    await site.engine.start()
+    start = asyncio.create_task(site.children.start())
+    try:
+        yield site, start
+    finally:
+        await site.children.stop(0)
+        await site.engine.stop()
+
+
+async def logged(site: Site, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Return once the text is in the log."""
+    async with asyncio.timeout(LONG_S):
+        while text not in caplog.text:
+            await site.engine.flush()
+
+
 async def test_new_children_run_the_new_code_and_its_schedules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,9 +140,7 @@ async def test_jobs_wait_while_the_new_code_cannot_be_imported(
         module.write_text("1 / 0")
         site.children.reload()
         job = await site.submit("version")
-        async with asyncio.timeout(LONG_S):
-            while "ZeroDivisionError" not in caplog.text:
-                await site.engine.flush()
+        await logged(site, caplog, "ZeroDivisionError")
         module.write_text(APP.format(version="mended", rule='every("1h")'))
         site.children.reload()
 
@@ -133,25 +153,16 @@ async def test_a_start_waits_until_the_code_can_be_imported(
     monkeypatch.chdir(tmp_path)
     module = tmp_path / "changing.py"
     module.write_text("1 / 0")
-    settings = PoolSettings(1, 4, 0, BRISK, is_reloading=True)
-    site = Site(tmp_path, "changing:app", settings)
-    await site.engine.start()
-    try:
-        starting = asyncio.create_task(site.children.start())
-        async with asyncio.timeout(LONG_S):
-            while "the start continues when a source file changes" not in caplog.text:
-                await site.engine.flush()
+    async with starting(tmp_path) as (site, start):
+        await logged(site, caplog, "the start continues when a source file changes")
         assert "ZeroDivisionError" in caplog.text
-        assert not starting.done()
+        assert not start.done()
         module.write_text(APP.format(version="mended", rule='every("1h")'))
         site.children.reload()
-        await starting
+        await start
 
         await until_version(site, "mended")
         assert await rule_of(site.engine) is None  # it is declared: an interval
-    finally:
-        await site.children.stop(0)
-        await site.engine.stop()
 
 
 async def test_a_start_that_waits_for_a_change_can_be_stopped(
@@ -159,19 +170,11 @@ async def test_a_start_that_waits_for_a_change_can_be_stopped(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "changing.py").write_text("1 / 0")
-    site = Site(tmp_path, "changing:app", PoolSettings(1, 4, 0, BRISK, is_reloading=True))
-    await site.engine.start()
-    try:
-        starting = asyncio.create_task(site.children.start())
-        async with asyncio.timeout(LONG_S):
-            while "the start continues" not in caplog.text:
-                await site.engine.flush()
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        assert starting.cancelled()
-    finally:
-        await site.children.stop(0)
-        await site.engine.stop()
+    async with starting(tmp_path) as (site, start):
+        await logged(site, caplog, "the start continues")
+        start.cancel()
+        await asyncio.wait([start])
+        assert start.cancelled()
 
 
 async def test_new_code_runs_even_if_its_schedules_cannot_be_put(
