@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
+# Processes that run the tests; 0 runs them in pytest itself, so that a debugger works.
+TEST_PROCESSES ?= 2
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := $(PIP) install -q --require-hashes --only-binary :all:
@@ -34,7 +36,7 @@ run: $(VENV)/.run  ## set up and start the server on 127.0.0.1:8080 [ARGS="--all
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/schedo serve $(ARGS)
 
 test: $(VENV)/.dev  ## set up and run the tests [K=name] [ARGS="-x"]
-	$(BIN)/python -m pytest $(if $(K),-k '$(K)') $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(if $(K),-k '$(K)') $(ARGS)
 
 check: format lint types coverage test  ## everything CI runs: format, lint, types, coverage of the core, tests
 

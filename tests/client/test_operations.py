@@ -218,7 +218,7 @@ def test_a_time_without_a_zone_is_refused() -> None:
         operations.render_job("t", None, {"run_at": datetime(2026, 11, 20, 11)})  # noqa: DTZ001
 
 
-@pytest.mark.parametrize("payload", [float("nan"), float("inf"), object(), {1, 2}, b"x"], ids=repr)
+@pytest.mark.parametrize("payload", [float("nan"), float("inf"), object(), {1, 2}, b"x"])
 def test_a_payload_that_is_not_json_is_refused(payload: object) -> None:
     with pytest.raises(Invalid, match="cannot be written as JSON"):
         operations.submit(operations.render_job("t", payload, {}))

@@ -50,11 +50,11 @@ def forwarder(next_served: Served) -> Forwarder:
     return Forwarder(partial(asyncio.open_connection, "127.0.0.1", next_served[2]))
 
 
-Held = tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]
+HeldServer = tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @pytest.fixture
-async def held(served: Served) -> AsyncIterator[Held]:
+async def held(served: Served) -> AsyncIterator[HeldServer]:
     """A server that holds requests, and an open connection that has had a response before."""
     _, http, port = served
     reader, writer = await open_connection(port)
@@ -81,7 +81,7 @@ async def test_requests_wait_and_are_answered_when_the_server_goes_on(served: Se
 
 
 async def test_a_request_that_waits_too_long_is_refused(
-    held: Held, monkeypatch: pytest.MonkeyPatch
+    held: HeldServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "HELD_S", 0.01)
     http, reader, writer = held
@@ -94,7 +94,7 @@ async def test_a_request_that_waits_too_long_is_refused(
 
 
 async def test_an_open_connection_gets_its_next_response_from_the_next_server(
-    held: Held, next_served: Served
+    held: HeldServer, next_served: Served
 ) -> None:
     http, reader, writer = held
     writer.write(post(SUBMIT))
@@ -107,7 +107,7 @@ async def test_an_open_connection_gets_its_next_response_from_the_next_server(
 
 
 async def test_pipelined_requests_are_all_answered_and_the_last_response_closes(
-    held: Held, next_served: Served
+    held: HeldServer, next_served: Served
 ) -> None:
     http, reader, writer = held
     http.pass_on(forwarder(next_served))
@@ -248,7 +248,7 @@ async def waiting(http: HttpServer) -> None:
 
 
 async def test_connections_that_send_nothing_more_are_closed(
-    held: Held, next_served: Served, monkeypatch: pytest.MonkeyPatch
+    held: HeldServer, next_served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "FORWARDING_IDLE_S", -1.0)
     monkeypatch.setattr(server, "_WATCH_S", 0.01)
