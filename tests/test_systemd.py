@@ -16,6 +16,8 @@ from schedo.config_checks import check_config
 from schedo.errors import Invalid
 from schedo.systemd import STORED_NAME, Inherited, Notifier, take_sockets
 
+MORE_THAN_A_SOCKET_HOLDS = int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text()) + 20
+
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
@@ -163,7 +165,7 @@ def test_a_reload_ends_with_ready_even_if_it_fails(notifier: Notifier, receiver:
 async def test_messages_wait_in_their_order_while_the_supervisor_reads_none(
     notifier: Notifier, receiver: Receiver
 ) -> None:
-    count = int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text()) + 20  # the socket is full
+    count = MORE_THAN_A_SOCKET_HOLDS
     for number in range(count):
         notifier.send(f"STATUS={number}")
     received: list[str] = []
