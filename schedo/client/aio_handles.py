@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from schedo.client import operations
@@ -120,12 +119,7 @@ class AsyncReservation:
     async def __aenter__(self) -> AsyncReservation:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._is_open:
             with suppress(Conflict):  # it has expired
                 await self.release()

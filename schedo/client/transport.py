@@ -17,7 +17,6 @@ from http.client import (
     HTTPSConnection,
     RemoteDisconnected,
 )
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from schedo.client.errors import Unreachable
@@ -88,12 +87,7 @@ class Transport:
     def __enter__(self) -> Transport:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _take_idle(self) -> HTTPConnection | None:

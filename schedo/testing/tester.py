@@ -15,7 +15,6 @@ import threading
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from schedo.app.application import CONCURRENCY, Schedo
@@ -84,12 +83,7 @@ class AsyncTester:
         await self._settling.flush()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.app.leave_backend()
         await self._server.stop(_STOP_S)
 
@@ -238,12 +232,7 @@ class Tester:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._run(self._tester.__aexit__(None, None, None))
         finally:

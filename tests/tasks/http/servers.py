@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from schedo.core.leases import AttemptResult
@@ -43,12 +42,7 @@ class Server:
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._server.close()
         for task in self._tasks:
             task.cancel()
