@@ -19,7 +19,8 @@ EFFECTS = {
     "next_timeout_at", "awaits_slots",
 }
 QUERIES = {
-    "find_job", "find_schedule", "queue", "queue_names", "explain", "explain_workers",
+    "find_job", "find_schedule", "queue", "queue_names", "explain",
+    "explain_workers", "find_waiting",
     "worker_status",
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "slots", "waiting", "pauses", "unserved", "bulk_operations",

@@ -20,6 +20,10 @@ from schedo.suggestions import suggest
 
 _UNLIMITED = "unlimited"
 _DEFAULT = "default"
+_HEADERS = (
+    *("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "OLDEST DUE"),
+    *("WEIGHT", "PRIORITY STEP", "KEEP"),
+)
 _PAUSE = ("UNTIL", "NOTE")
 
 
@@ -29,14 +33,14 @@ def queues() -> None:
 
 
 def _print(queues: Iterable[Record]) -> None:
-    headers = ("NAME", "STATE", "RUNNING", "LIMIT", "WAITING", "WEIGHT", "PRIORITY STEP", "KEEP")
     rows = [_row(queue) for queue in queues]
     optional = ("PRIORITY STEP", "WEIGHT", "KEEP")
+    compact = {"OLDEST DUE": keep_distance, "UNTIL": keep_distance}
     if any(pause for _, pause in rows):
         paused = [(*row, *(pause or ("", ""))) for row, pause in rows]
-        print_table((*headers, *_PAUSE), paused, {"UNTIL": keep_distance}, optional=optional)
+        print_table((*_HEADERS, *_PAUSE), paused, compact, optional=optional)
     else:
-        print_table(headers, [row for row, _ in rows], optional=optional)
+        print_table(_HEADERS, [row for row, _ in rows], compact, optional=optional)
 
 
 def _row(queue: Record) -> tuple[tuple[str, ...], tuple[str, str] | None]:
@@ -50,6 +54,7 @@ def _row(queue: Record) -> tuple[tuple[str, ...], tuple[str, str] | None]:
         str(queue.get("running", 0)),
         _UNLIMITED if queue.get("concurrency") is None else str(queue["concurrency"]),
         render_waiting(queue.get("waiting") or {}),
+        render_time(queue.get("oldest_due_at"), read_now()),
         str(queue.get("weight", 1)),
         str(queue.get("priority_step", "")),
         ", ".join(f"{end} {time}" for end, time in (queue.get("keep") or {}).items()) or "-",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.latency import render_us
-from schedo.cli.tables import has_colors, print_facts, print_json
+from schedo.cli.tables import has_colors, print_facts, print_json, print_table
+from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.client import monitoring_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -36,6 +37,20 @@ def summary(client: Client, is_json: bool) -> None:
         click.echo(escape(other))
     click.echo()
     print_facts(_list_facts(found))
+    _print_long_waits(found.get("long_waits", []))
+
+
+def _print_long_waits(waits: Sequence[Record]) -> None:
+    if not waits:
+        return
+    click.echo()
+    now = read_now()
+    rows = [
+        (wait["job"], wait["task"], wait["queue"], render_time(wait["due_at"], now), wait["why"])
+        for wait in waits
+    ]
+    headers = ("WAITS", "TASK", "QUEUE", "DUE", "WHY")
+    print_table(headers, rows, {"DUE": keep_distance}, optional=("QUEUE", "TASK"))
 
 
 def _list_facts(found: Record) -> Iterator[tuple[str, str]]:

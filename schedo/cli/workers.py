@@ -70,11 +70,12 @@ def list_(client: Client, is_json: bool) -> None:
 @as_json
 @connected
 def show(client: Client, name: str, is_json: bool) -> None:
-    """Show all fields of a worker."""
+    """Show all fields of a worker, and the jobs that it runs."""
     worker = client.get_worker(name)
     if is_json:
         print_json(worker)
         return
+    runs = worker.pop("runs", [])
     shown = {
         **worker,
         "tasks": _join(worker.get("tasks")),
@@ -84,6 +85,11 @@ def show(client: Client, name: str, is_json: bool) -> None:
         "resources_used": _pairs(worker.get("resources_used")),
     }
     print_facts((name, "-" if value is None else str(value)) for name, value in shown.items())
+    if runs:
+        click.echo()
+        now = read_now()
+        rows = [(run["job"], run["task"], render_time(run["started_at"], now)) for run in runs]
+        print_table(("JOB", "TASK", "STARTED"), rows, {"STARTED": keep_distance})
 
 
 def _acting(name: str, help_text: str, act: Callable[[Client, str], Record]) -> None:

@@ -61,29 +61,31 @@ class Explainer:
         self._sessions = sessions
         self._pauses = pauses
 
-    def explain(self, job: Job) -> Explanation:
+    def explain(self, job: Job, workers_max: int = WORKERS_MAX) -> Explanation:
         """Return all checks of the job; of a job that runs or has ended only its state."""
         if job.state not in _WAITING:
             return Explanation([Check("state", True, _SENTENCES[job.state](job))])
         checks = sorted(self._check(job), key=lambda check: (check.is_ok, not check.is_permanent))
         if all(check.is_ok for check in checks):
             checks.append(_check_turn(job, self._jobs))
-        reasons, has_more = self.explain_workers(job.ready_key)
+        reasons, has_more = self.explain_workers(job.ready_key, workers_max)
         return Explanation(checks, reasons, has_more)
 
-    def explain_workers(self, ready_key: ReadyKey) -> tuple[list[WorkerReason], bool]:
-        """Return what WORKERS_MAX workers say about a job of the key, and whether there are more.
+    def explain_workers(
+        self, ready_key: ReadyKey, limit: int = WORKERS_MAX
+    ) -> tuple[list[WorkerReason], bool]:
+        """Return what `limit` workers say about a job of the key, and whether there are more.
 
         First come those that could ever run it, then those that could but are not attached.
         """
         eligible = self._workers.eligible_workers(ready_key)
         others = chain(self._find_away(ready_key), _without(self._workers, eligible))
-        found = list(islice(chain(eligible, others), WORKERS_MAX + 1))
+        found = list(islice(chain(eligible, others), limit + 1))
         reasons = [
             explain_worker(worker, ready_key, self._sessions.get(worker.spec.id))
-            for worker in found[:WORKERS_MAX]
+            for worker in found[:limit]
         ]
-        return reasons, len(found) > WORKERS_MAX
+        return reasons, len(found) > limit
 
     def _find_away(self, ready_key: ReadyKey) -> Iterator[Worker]:
         """Yield the workers that serve the key and have a session but are not attached."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from schedo.core.commit_queue import CommitQueue
 from schedo.core.expectation_table import Expectations
@@ -13,6 +14,7 @@ from schedo.core.model import Job, LeaseKey, Location, Trigger
 from schedo.core.requirements import ResourceAmounts
 from schedo.core.states import State
 from schedo.core.timers import Timers
+from schedo.core.worker_messages import Run
 from schedo.core.worker_pool import Worker, WorkerPool
 
 _RUNNING, _INVOKE = State.RUNNING, Trigger.INVOKE
@@ -130,6 +132,11 @@ class RunningAttempts:
     def shift_deadlines(self, delta_us: int) -> None:
         """Shift the timeouts after a clock change, because they count elapsed time."""
         self._deadlines.shift(delta_us)
+
+    def list_runs(self, worker: Worker, limit: int) -> list[Run]:
+        """Return the jobs that the worker runs, those that it has longest first, up to `limit`."""
+        jobs = (self._jobs.find(key.job_id) for key in islice(worker.running, limit))
+        return [Run(job.id, job.task, job.started_at or 0) for job in jobs if job is not None]
 
     # Leases, from their start to the worker.
 

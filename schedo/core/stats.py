@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
+from schedo.core.explain import Explainer
 from schedo.core.job_table import JobTable
-from schedo.core.model import Queue
+from schedo.core.model import Job, Queue
+from schedo.core.paged_index import PagedIndex
 from schedo.core.pauses import Pauses
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.worker_pool import WorkerPool
+
+KEYS_MAX = 256  # of ready keys (queue, task and requirements), in one look
 
 
 class QueueStats(NamedTuple):
@@ -16,6 +24,17 @@ class QueueStats(NamedTuple):
 
     queue: Queue
     running: int
+    oldest_due_at: int | None = None  # of the jobs that are due and first among their like
+
+
+class WaitingJob(NamedTuple):
+    """A job that has been due for some time, and the first reason why it does not run."""
+
+    job_id: int
+    task: str
+    queue: str
+    due_at: int
+    reason: str
 
 
 class Delays(NamedTuple):
@@ -42,7 +61,35 @@ class Stats(NamedTuple):
 def read_queue(name: str, jobs: JobTable) -> QueueStats:
     """Return the figures of the queue; it has the default limits if it was never configured."""
     state = jobs.ready_queues.find_queue_state(name)
-    return QueueStats(Queue(name), 0) if state is None else QueueStats(state.queue, state.running)
+    if state is None:
+        return QueueStats(Queue(name), 0)
+    first = [job.due_at for job in _first_jobs(islice(state.indexes.values(), KEYS_MAX), jobs)]
+    return QueueStats(state.queue, state.running, min(first, default=None))
+
+
+def find_waiting(
+    jobs: JobTable, explainer: Explainer, due_before: int, limit: int
+) -> list[WaitingJob]:
+    """Return jobs that were due before this instant and wait, the oldest first.
+
+    It looks at the first jobs of KEYS_MAX ready keys, so that it takes the same time however many
+    jobs wait.
+    """
+    indexes = (index for _, index in islice(jobs.ready_queues.ready_indexes(), KEYS_MAX))
+    due = [job for job in _first_jobs(indexes, jobs) if job.due_at < due_before]
+    return [
+        WaitingJob(job.id, job.task, job.queue, job.due_at, explainer.explain(job, 0).reasons[0])
+        for job in nsmallest(limit, due, key=attrgetter("due_at", "id"))
+    ]
+
+
+def _first_jobs(indexes: Iterable[PagedIndex], jobs: JobTable) -> Iterator[Job]:
+    """Yield the first job of each ready key; jobs of one rank start in the order of their ids."""
+    for index in indexes:
+        first = index.first()
+        job = jobs.find(first[1]) if first is not None else None
+        if job is not None:
+            yield job
 
 
 def read_delays(jobs: JobTable, schedules: ScheduleTable, pauses: Pauses, now: int) -> Delays:

@@ -23,6 +23,9 @@ from schedo.core.worker_sessions import WorkerSessions
 from schedo.core.worker_status import status
 from schedo.errors import NotFound
 
+WORKER_RUNS_MAX = 64  # how many of its running jobs a worker's status lists
+RUNS_MAX = 1_024  # the same for all workers of a list
+
 
 class WorkerCommands:
     """Attaches, detaches, cordons and drains workers."""
@@ -96,19 +99,26 @@ class WorkerCommands:
 
     def status(self, name: str, now: int) -> WorkerStatus:
         """Return the status of one worker; raise NotFound."""
-        return status(self._find(name), self._table.by_name.get(name), now)
+        worker = self._find(name)
+        runs = self._attempts.list_runs(worker, WORKER_RUNS_MAX)
+        return status(worker, self._table.by_name.get(name), now, runs)
 
-    def statuses(self, now: int, limit: int | None = None) -> list[WorkerStatus]:
+    def statuses(
+        self, now: int, limit: int | None = None, runs_max: int = RUNS_MAX
+    ) -> list[WorkerStatus]:
         """Return the attached workers, then the disconnected ones that still have a session.
 
-        limit: how many at most; None: all.
+        limit: how many at most; None: all. runs_max: how many of their running jobs at most.
         """
+        left = runs_max
         sessions = self._table.by_name
         away = (Worker(each.spec) for name, each in sessions.items() if name not in self._workers)
-        return [
-            status(worker, sessions.get(worker.spec.id), now)
-            for worker in islice(chain(self._workers, away), limit)
-        ]
+        found: list[WorkerStatus] = []
+        for worker in islice(chain(self._workers, away), limit):
+            runs = self._attempts.list_runs(worker, min(left, WORKER_RUNS_MAX))
+            left -= len(runs)
+            found.append(status(worker, sessions.get(worker.spec.id), now, runs))
+        return found
 
     def held_by(self, name: str) -> list[Lease]:
         """Return the leases that the worker holds, or held when the previous server ended."""

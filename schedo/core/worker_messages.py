@@ -52,6 +52,14 @@ class PollResponse(NamedTuple):
     drain: bool = False
 
 
+class Run(NamedTuple):
+    """A job that a worker runs."""
+
+    job_id: int
+    task: str
+    started_at: int
+
+
 class WorkerStatus(NamedTuple):
     """One worker as operators see it."""
 
@@ -71,6 +79,7 @@ class WorkerStatus(NamedTuple):
     session_timeout_s: float | None
     health: str | None  # a problem of the worker, or None
     isolated: bool = False  # it runs only poison suspects
+    runs: Sequence[Run] = ()  # the oldest of them, if it runs many
 
 
 class ProgressLine(NamedTuple):

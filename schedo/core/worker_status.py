@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from schedo.core.limits import SECOND
-from schedo.core.worker_messages import WorkerStatus
+from schedo.core.worker_messages import Run, WorkerStatus
 from schedo.core.worker_pool import Worker
 from schedo.core.worker_session import Session, SessionState
 
@@ -25,7 +26,9 @@ def kind(name: str) -> Literal["remote", "process", "server", "embedded"]:
     return "process" if name.startswith("process-") else "remote"
 
 
-def status(worker: Worker, session: Session | None, now: int) -> WorkerStatus:
+def status(
+    worker: Worker, session: Session | None, now: int, runs: Sequence[Run] = ()
+) -> WorkerStatus:
     """Return the worker's status at `now`; the server's own workers have no session."""
     spec = worker.spec
     return WorkerStatus(
@@ -45,6 +48,7 @@ def status(worker: Worker, session: Session | None, now: int) -> WorkerStatus:
         session.timeout_us / SECOND if session is not None else None,
         _find_health_problem(worker, session, now),
         spec.isolated,
+        runs,
     )
 
 

@@ -27,6 +27,7 @@ class QueueStatus(NamedTuple):
     running: int
     waiting: dict[str, int]
     counted_at: int  # when the waiting jobs were counted
+    oldest_due_at: int | None = None  # of its first due jobs; None: memory has none
 
 
 class Health(NamedTuple):

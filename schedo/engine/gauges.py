@@ -80,7 +80,8 @@ def describe_queue(
 ) -> QueueStatus:
     """Return the status of a queue; `waiting`: the numbers of waiting jobs of all queues."""
     by_state = {state.value: count for state, count in waiting.get(name, {}).items()}
-    return QueueStatus(*loop.scheduler.queue(name), by_state, loop.clock.now())
+    queue, running, oldest_due_at = loop.scheduler.queue(name)
+    return QueueStatus(queue, running, by_state, loop.clock.now(), oldest_due_at)
 
 
 async def read_gauges(loop: EngineLoop, store: Store) -> Gauges:
@@ -119,7 +120,7 @@ def _read_queues(
         label = metrics.name_queue(name)
         if label != OTHER_QUEUES:
             metrics.queue(name)  # it is measured by name from now on
-        queue, running = scheduler.queue(name)
+        queue, running, _ = scheduler.queue(name)
         by_state = waiting.get(name, {})
         known = queues.get(label) or QueueGauges(0, 0, dict.fromkeys(WAITING_STATES, 0))
         queues[label] = QueueGauges(

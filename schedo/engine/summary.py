@@ -13,6 +13,7 @@ from schedo.core.lateness import START_KINDS, Budget, count_within, quantile_us
 from schedo.core.limits import SECOND
 from schedo.core.series import COUNTS, lateness_of
 from schedo.core.states import State
+from schedo.core.stats import WaitingJob
 from schedo.core.verdict import Situation, Verdict, judge
 from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.call_results import QueueStatus, describe_pauses
@@ -23,6 +24,9 @@ from schedo.engine.series import RECENT_SECONDS, Recorder
 
 QUEUES_MAX = 64
 WORKERS_MAX = 64
+RUNS_MAX = 256
+LONG_US = 5 * SECOND  # a due job that waits longer is named, with the reason
+LONG_MAX = 8
 
 
 class Lateness(NamedTuple):
@@ -50,6 +54,7 @@ class Summary(NamedTuple):
     has_more_queues: bool
     workers: Sequence[WorkerStatus]  # WORKERS_MAX at most
     has_more_workers: bool
+    long_waits: Sequence[WaitingJob]  # LONG_MAX at most
 
 
 def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summary:
@@ -60,7 +65,7 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
     slots, running = scheduler.slots() if is_open else (0, 0)
     waiting = scheduler.waiting if is_open and scheduler.waiting.is_complete else None
     queues = _read_queues(loop, series) if is_open else []
-    workers = scheduler.worker_statuses(now, WORKERS_MAX + 1) if is_open else []
+    workers = scheduler.worker_statuses(now, WORKERS_MAX + 1, RUNS_MAX) if is_open else []
     quarter = _by_name(series.seconds.sums)
     situation = Situation(
         reasons=loop.not_ready_reasons(),
@@ -87,6 +92,7 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
         len(queues) > QUEUES_MAX,
         workers[:WORKERS_MAX],
         len(workers) > WORKERS_MAX,
+        scheduler.find_waiting(now - LONG_US, LONG_MAX) if is_open else [],
     )
 
 

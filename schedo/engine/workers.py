@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from schedo.core.commands import Cordon, Drain
 from schedo.core.leases import Lease
+from schedo.core.worker_commands import RUNS_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.loop import EngineLoop
@@ -35,12 +36,12 @@ class Workers:
         """Return the status of one worker; raise NotFound."""
         return self._loop.scheduler.worker_status(name, self._loop.clock.now())
 
-    def list(self, limit: int | None = None) -> list[WorkerStatus]:
+    def list(self, limit: int | None = None, runs_max: int = RUNS_MAX) -> list[WorkerStatus]:
         """Return the attached workers, then the disconnected ones that still have a session.
 
-        limit: how many at most; None: all.
+        limit: how many at most; None: all. runs_max: how many of their running jobs at most.
         """
-        return self._loop.scheduler.worker_statuses(self._loop.clock.now(), limit)
+        return self._loop.scheduler.worker_statuses(self._loop.clock.now(), limit, runs_max)
 
     def has_suspects_for(self, spec: WorkerSpec) -> bool:
         """Whether poison suspects wait that a worker of this spec could run."""

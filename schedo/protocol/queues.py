@@ -82,7 +82,10 @@ class QueuePauseResponse(Struct, forbid_unknown_fields=True):
 
 
 class QueueResponse(Struct, forbid_unknown_fields=True):
-    """The current state of a queue; concurrency null means no limit but the slots."""
+    """The current state of a queue; concurrency null means no limit but the slots.
+
+    `oldest_due_at` is the due instant of its oldest due job, if jobs are due and wait.
+    """
 
     name: str
     concurrency: int | None
@@ -94,9 +97,17 @@ class QueueResponse(Struct, forbid_unknown_fields=True):
     counted_at: Instant
     keep: KeepRequest | UnsetType = UNSET
     pause: QueuePauseResponse | UnsetType = UNSET
+    oldest_due_at: Instant | UnsetType = UNSET
 
     @classmethod
-    def of(cls, queue: Queue, running: int, waiting: Mapping[str, int], counted_at: int) -> Self:
+    def of(
+        cls,
+        queue: Queue,
+        running: int,
+        waiting: Mapping[str, int],
+        counted_at: int,
+        oldest_due_at: int | None = None,
+    ) -> Self:
         return cls(
             queue.name,
             queue.concurrency,
@@ -108,6 +119,7 @@ class QueueResponse(Struct, forbid_unknown_fields=True):
             render_instant(counted_at),
             UNSET if queue.keep is None else KeepRequest.of(queue.keep),
             UNSET if queue.pause is None else QueuePauseResponse.of(queue.pause),
+            fields.instant_or_unset(oldest_due_at),
         )
 
 

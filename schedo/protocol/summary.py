@@ -6,10 +6,13 @@ from typing import Literal, Self
 
 from msgspec import Struct
 
+from schedo.core.ids import render_id
 from schedo.core.lateness import TARGET, Budget
-from schedo.protocol.fields import Instant
+from schedo.core.stats import WaitingJob
+from schedo.protocol.fields import Id, Instant
 from schedo.protocol.operation import Operation
 from schedo.protocol.queues import QueueResponse
+from schedo.protocol.times import render_instant
 from schedo.protocol.workers import WorkerResponse
 
 
@@ -58,11 +61,27 @@ class CallerResponse(Struct, forbid_unknown_fields=True):
     role: str
 
 
+class WaitingJobResponse(Struct, forbid_unknown_fields=True):
+    """A job that has been due for more than 5 s, and the first reason why it waits."""
+
+    job: Id
+    task: str
+    queue: str
+    due_at: Instant
+    why: str
+
+    @classmethod
+    def of(cls, waiting: WaitingJob) -> Self:
+        due_at = render_instant(waiting.due_at)
+        return cls(render_id(waiting.job_id), waiting.task, waiting.queue, due_at, waiting.reason)
+
+
 class SummaryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """A server at one moment.
 
     `recent`, `quarter` and `day` are counts of the last 5 minutes, 15 minutes and 24 hours; the
     server has run for `recent_seconds` of the first. `states` is null while a large store counts.
+    `long_waits` are at most 8 jobs that are first in their queue and have been due for 5 s.
     """
 
     verdict: VerdictResponse
@@ -87,6 +106,7 @@ class SummaryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     has_more_queues: bool
     workers: list[WorkerResponse]
     has_more_workers: bool
+    long_waits: list[WaitingJobResponse]
 
 
 OPERATIONS = (

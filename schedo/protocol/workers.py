@@ -6,15 +6,31 @@ from typing import Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
 
+from schedo.core.ids import render_id
 from schedo.core.limits import SECOND
-from schedo.core.worker_messages import ProgressLine, WorkerStatus
-from schedo.protocol.fields import DurationText, Instant, instant_or_unset, or_unset
+from schedo.core.worker_messages import ProgressLine, Run, WorkerStatus
+from schedo.protocol.fields import DurationText, Id, Instant, instant_or_unset, or_unset
 from schedo.protocol.requirements import amount_fields
 from schedo.protocol.times import render_duration, render_instant
 
 
+class RunResponse(Struct, forbid_unknown_fields=True):
+    """A job that a worker runs."""
+
+    job: Id
+    task: str
+    started_at: Instant
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        return cls(render_id(run.job_id), run.task, render_instant(run.started_at))
+
+
 class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A worker. Without tasks or queues it takes any, without health it is healthy."""
+    """A worker. Without tasks or queues it takes any, without health it is healthy.
+
+    `runs` are at most 64 of its running jobs, the oldest first, and 1,024 in a list of workers.
+    """
 
     name: str
     kind: Literal["remote", "process", "server", "embedded"]
@@ -32,6 +48,7 @@ class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     last_seen_at: Instant | UnsetType = UNSET
     session_timeout: DurationText | UnsetType = UNSET
     health: str | UnsetType = UNSET
+    runs: list[RunResponse] = []
 
     @classmethod
     def of(cls, seen: WorkerStatus) -> Self:
@@ -54,6 +71,7 @@ class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             if seen.session_timeout_s is None
             else render_duration(round(seen.session_timeout_s * SECOND)),
             health=or_unset(seen.health),
+            runs=[RunResponse.of(run) for run in seen.runs],
         )
 
 

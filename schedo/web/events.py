@@ -264,7 +264,7 @@ class EventHub:
             self._add("workers", "workers", partial(events.workers_data, changed, gone))
 
     def _read_workers(self) -> dict[str, WorkerStatus]:
-        found = self._engine.sessions.list(WORKERS_MAX)
+        found = self._engine.sessions.list(WORKERS_MAX, runs_max=0)
         return {seen.name: seen._replace(last_seen_at=None) for seen in found}
 
     def _add(self, topic: str, name: str, make: Callable[[], dict[str, Any]]) -> None:

@@ -31,7 +31,7 @@ def test_queues_are_printed_as_a_table(server: FakeServer, schedo: Call) -> None
 
     _, first, second = result.stdout.splitlines()
     assert first.split() == [
-        *("mail", "open", "2", "unlimited", "3", "queued,", "1", "retrying", "1", "1m", "-")
+        *("mail", "open", "2", "unlimited", "3", "queued,", "1", "retrying", "-", "1", "1m", "-")
     ]
     assert second.split()[1] == "paused"
 

@@ -41,6 +41,18 @@ def test_the_verdict_comes_first(server: FakeServer, schedo: Call) -> None:
     assert "slots 4 of 20 busy" in text
 
 
+def test_jobs_that_wait_long_are_listed_with_the_reason(server: FakeServer, schedo: Call) -> None:
+    due_at = "2026-11-20T11:00:00.000000Z"
+    wait = {"job": "0CR6", "task": "train", "queue": "ml", "due_at": due_at, "why": "no worker"}
+    server.on("GET", "/v1/summary", 200, summary(long_waits=[wait]))
+
+    *_, headers, row = schedo("summary").stdout.splitlines()
+
+    assert headers.split() == ["WAITS", "TASK", "QUEUE", "DUE", "WHY"]
+    assert row.split()[:3] == ["0CR6", "train", "ml"]
+    assert row.endswith("no worker")
+
+
 def test_jobs_that_are_still_counted_are_no_number(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/summary", 200, summary(states=None))
 

@@ -16,6 +16,7 @@ from schedo.protocol.summary import (
     ObjectiveResponse,
     SummaryResponse,
     VerdictResponse,
+    WaitingJobResponse,
 )
 from schedo.protocol.times import render_instant
 from schedo.protocol.workers import WorkerResponse
@@ -55,6 +56,7 @@ async def get_summary(context: AppContext, request: Request) -> Response:
         has_more_queues=summary.has_more_queues,
         workers=[WorkerResponse.of(seen) for seen in summary.workers],
         has_more_workers=summary.has_more_workers,
+        long_waits=[WaitingJobResponse.of(each) for each in summary.long_waits],
     )
     return Response(200, msgspec.json.encode(response))
 

@@ -287,6 +287,7 @@ async def test_limits_of_a_queue_can_be_set_and_removed(world: World) -> None:
         "running": 0,
         "waiting": {"queued": 1},
         "counted_at": "2026-11-20T11:04:05.000000Z",
+        "oldest_due_at": "2026-11-20T11:04:05.000000Z",
     }
     assert unset.json()["concurrency"] is None
     assert unset.json()["priority_step"] == "2m"

@@ -106,6 +106,26 @@ async def test_failures_late_starts_and_unserved_jobs_are_said(world: World) -> 
     ]
 
 
+async def test_jobs_that_are_due_for_more_than_five_seconds_are_named(world: World) -> None:
+    await world.engine.gauges()
+    job = await world.submit(task="train", queue="ml")
+    assert (await read(world))["long_waits"] == []
+    pass_second(world, 6)
+
+    found = await read(world)
+
+    assert found["long_waits"] == [
+        {
+            "job": job["id"],
+            "task": "train",
+            "queue": "ml",
+            "due_at": job["scheduled_at"],
+            "why": "no worker offers task train on queue ml",
+        }
+    ]
+    assert found["queues"][0]["oldest_due_at"] == job["scheduled_at"]
+
+
 async def test_a_pause_is_said(world: World) -> None:
     await world.post("/v1/server:pause", {"note": "we move"})
 

@@ -11,7 +11,7 @@ import pytest
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
-from schedo.core.worker_messages import Progress, ProgressLine
+from schedo.core.worker_messages import Progress, ProgressLine, Run
 from schedo.protocol import workers
 from schedo.protocol.work import parse_response
 from schedo.web.settings import WebSettings
@@ -44,6 +44,7 @@ async def test_a_worker_is_shown_with_its_spec_and_its_load(world: PlacingWorld)
         resources={"cpu": 4_000, "share": 500},
         resources_used={"cpu": 3_000},
         version="1.2",
+        runs=[Run(1, "b", T0)],
         health="it has free slots, but has not polled for 42 s",
     )
 
@@ -66,6 +67,9 @@ async def test_a_worker_is_shown_with_its_spec_and_its_load(world: PlacingWorld)
         "last_seen_at": "2026-11-20T11:04:06.000000Z",
         "session_timeout": "30s",
         "health": "it has free slots, but has not polled for 42 s",
+        "runs": [
+            {"job": "0000000000001", "task": "b", "started_at": "2026-11-20T11:04:05.000000Z"}
+        ],
     }
 
 

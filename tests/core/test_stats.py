@@ -1,0 +1,72 @@
+"""What monitoring reads from the scheduler: running jobs of workers, and the oldest due jobs."""
+
+from __future__ import annotations
+
+from schedo.core.model import Queue
+from schedo.core.stats import KEYS_MAX
+from schedo.core.worker_commands import WORKER_RUNS_MAX
+from schedo.core.worker_messages import Run
+from tests.core.builders import HOUR, SECOND, T0, make_spec, worker_spec
+from tests.core.server import Server
+
+
+def test_a_worker_lists_the_jobs_that_it_runs() -> None:
+    server = Server(slots=2)
+    jobs = [server.submit(make_spec()) for _ in range(3)]
+    server.run(T0)
+
+    [seen] = server.scheduler.worker_statuses(T0)
+
+    assert seen.runs == [Run(job.id, "work", T0) for job in jobs[:2]]
+    assert server.scheduler.worker_status(seen.name, T0).runs == seen.runs
+
+
+def test_a_list_of_workers_is_bounded_in_its_running_jobs() -> None:
+    server = Server(slots=0)
+    server.attach(worker_spec("a", slots=WORKER_RUNS_MAX + 6))
+    server.attach(worker_spec("b", slots=5))
+    for _ in range(WORKER_RUNS_MAX + 11):
+        server.submit(make_spec())
+    server.run(T0)
+
+    seen = server.scheduler.worker_statuses(T0, None, WORKER_RUNS_MAX + 3)
+
+    assert [len(each.runs) for each in seen] == [WORKER_RUNS_MAX, 3]
+
+
+def test_the_oldest_due_job_of_a_queue_is_the_oldest_of_all_its_tasks() -> None:
+    server = Server(slots=0)
+    server.submit(make_spec("mail", queue="q"), T0 + SECOND)
+    server.submit(make_spec("work", queue="q"), T0)
+    server.submit(make_spec("later", queue="q", delay_us=HOUR), T0)
+
+    assert server.scheduler.queue("q").oldest_due_at == T0
+    assert server.scheduler.queue("unknown").oldest_due_at is None
+
+
+def test_a_queue_without_a_due_job_has_no_oldest_one() -> None:
+    server = Server()
+    server.set_queue(Queue("q", weight=2))
+
+    assert server.scheduler.queue("q").oldest_due_at is None
+
+
+def test_the_jobs_that_wait_longest_are_found_with_their_reason() -> None:
+    server = Server(slots=0)
+    for number in range(4):
+        server.submit(make_spec(queue=f"q{number}"), T0 + number * SECOND)
+
+    found = server.scheduler.find_waiting(T0 + 3 * SECOND, 2)
+
+    assert [(each.queue, each.due_at, each.reason) for each in found] == [
+        ("q0", T0, "no worker offers task work on queue q0"),
+        ("q1", T0 + SECOND, "no worker offers task work on queue q1"),
+    ]
+
+
+def test_the_search_for_waiting_jobs_is_bounded() -> None:
+    server = Server(capacity=1, slots=0)
+    for number in range(KEYS_MAX + 4):
+        server.submit(make_spec(queue=f"q{number}"), T0)
+
+    assert len(server.scheduler.find_waiting(T0 + SECOND, 1_000)) <= KEYS_MAX
