@@ -100,12 +100,15 @@ async def _serve(
         await server.upgrades.stop()
         if server.replaced is not None:
             # From the old process, because systemd must have it before that one ends.
-            notifier.send(f"MAINPID={server.replaced.successor_pid}")
+            notifier.send(f"MAINPID={server.upgrades.main_pid}")
             handle_signals(server.begin_grace, server.workers.stop_now)
             await server.replaced.drain()
         else:
             notifier.send("STOPPING=1")
-            await server.drain()
+            await server.pass_to_standby()
+            await (
+                server.drain() if server.replaced is None else server.replaced.stop(server.grace_s)
+            )
     finally:
         await server.stop()
     log.info("stopped")

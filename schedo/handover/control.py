@@ -165,6 +165,11 @@ class Control:
             sock = take_stream(descriptors)
             self._active.serve_http(sock, is_trusted=request.is_trusted)
 
+    @property
+    def has_warm_standby(self) -> bool:
+        """Whether a standby is connected that can take the store at once."""
+        return any(status is not None and status.is_warm for status in self._standbys.values())
+
     def dismiss(self) -> None:
         """Let the standbys and old processes go, which then connect to the next active server."""
         for link in (*self._standbys, *self._predecessors):

@@ -103,19 +103,10 @@ class Predecessor:
         log_step(Step.OPENED)
 
     def report_active(self, activated: Activated) -> None:
-        """Report that this server has the place of the old one."""
-        try:
+        """Report that this server has the place of the old one, and close the link."""
+        with contextlib.suppress(LinkLost):  # it has died in the meantime, and needs no report
             self.link.send(activated)
-        except LinkLost:
-            return  # it has died in the meantime, and needs no report
-
-    async def wait_ended(self) -> None:
-        """Return when the old process has ended."""
-        try:
-            while True:
-                await self.link.receive()
-        except (LinkLost, BadMessage):
-            self.link.close()
+        self.link.close()
 
 
 def take_predecessor(environ: MutableMapping[str, str]) -> Predecessor | None:

@@ -1,4 +1,4 @@
-"""The steps of an upgrade, as the log of each process names them.
+"""The steps by which a store passes to another process, as the log of each process names them.
 
     old process                              new process
     STARTED   it has started the new one
@@ -11,6 +11,8 @@
     REPLACED  it forwards, and drains
 
 Until it is ACTIVE, the death of the new process changes nothing: the old one opens its store again.
+When a server stops beside a standby, the standby is the new process. It was READY before; instead
+of SENT, the old one releases the locks after FROZEN.
 """
 
 from __future__ import annotations
@@ -36,4 +38,4 @@ class Step(StrEnum):
 
 def log_step(step: Step) -> None:
     """Log that this process has done the step."""
-    log.info("upgrade: %s", step.value)
+    log.info("handover: %s", step.value)

@@ -41,6 +41,11 @@ class ControlSocket:
             return
         self._watch()
 
+    @property
+    def has_warm_standby(self) -> bool:
+        """Whether a standby is connected that can take the store at once."""
+        return self._control is not None and self._control.has_warm_standby
+
     def leave(self) -> None:
         """Stop listening, and let all clients but operators go; the file is the next server's."""
         if self._socket is not None:

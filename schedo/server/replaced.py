@@ -1,6 +1,7 @@
-"""The old process after an upgrade: it sees through what it runs, and what its connections send.
+"""A process that has passed its store on: it ends what it runs, and what its connections send.
 
-It has neither the store nor the listener any more. Its attempts are those of a worker of the new
+That is the old process of an upgrade, or a server that stops beside a standby. It has neither the
+store nor the listener any more. Its attempts are those of a worker of the new
 server (worker/drainer.py); the requests on its open connections are forwarded (web/forwarding.py).
 It ends with the last of them.
 """
@@ -17,6 +18,7 @@ from schedo.errors import SchedoError
 from schedo.handover.http_way import HttpWay
 from schedo.store.sqlite.schema import newest_schema
 from schedo.web.forwarding import Forwarder
+from schedo.web.server import FORWARDING_IDLE_S
 from schedo.worker.drainer import Drainer
 from schedo.worker.successor_backend import SuccessorBackend
 
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("schedo")
 
 CONNECTIONS_S = 60.0  # for the clients of this process to close their connections
+STOPPING_IDLE_S = 1.0  # after which a process that must end soon closes a connection
 
 
 class Replaced:
     """A server whose place another process has taken."""
 
-    def __init__(self, server: Server, worker: str, frozen: Frozen, successor_pid: int) -> None:
+    def __init__(self, server: Server, worker: str, frozen: Frozen) -> None:
         """worker: the name by which the new server knows this process."""
         self._server = server
-        self.successor_pid = successor_pid
         assert server.store.path is not None, "a store in memory cannot be passed on"
         self._way = HttpWay(server.store.path, newest_schema())
         self._drainer = Drainer(
@@ -44,12 +46,20 @@ class Replaced:
         server.workers.follow(self._backend)
         server.http.pass_on(Forwarder(partial(self._way.open, is_trusted=False)))
 
+    async def stop(self, grace_s: float) -> None:
+        """Return when the attempts have ended, at the latest when the grace time is over."""
+        asyncio.get_running_loop().call_later(grace_s, self._server.workers.stop_now)
+        await self._drain(grace_s + STOPPING_IDLE_S, STOPPING_IDLE_S)
+
     async def drain(self) -> None:
-        """Return when all attempts have ended and all connections are closed."""
+        """Return when all attempts have ended, however long they take, and all connections."""
+        await self._drain(CONNECTIONS_S, FORWARDING_IDLE_S)
+
+    async def _drain(self, connections_s: float, idle_s: float) -> None:
         count = len(self._drainer.attempts)
         log.info("this process now only ends what it runs: %d attempts", count)
         workers = asyncio.create_task(self._server.workers.drain(None))
-        connections = asyncio.create_task(self._server.http.wait_closed(CONNECTIONS_S))
+        connections = asyncio.create_task(self._server.http.wait_closed(connections_s, idle_s))
         passing = asyncio.create_task(self._drainer.pass_on())
         ending = asyncio.create_task(self._drainer.run())
         try:

@@ -36,7 +36,7 @@ from schedo.store import open_store
 from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
-from schedo.web.server import HttpServer, bind
+from schedo.web.server import STOP_GRACE_S, HttpServer, bind
 from schedo.web.tenure import Tenure
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Server:
         """read: reads the settings again, for a reload. predecessor: the process it replaces."""
         self._predecessor = predecessor
         self.upgrades = Upgrades(self, start.command, _find_obstacle(start))
-        self._following: asyncio.Task[None] | None = None  # the end of the old process
+        self._watching: asyncio.Task[None] | None = None  # what old processes leave
         self.replaced: Replaced | None = None  # set: another process serves, this one drains
         self._is_resuming = start.is_resuming
         self.shutdown = Shutdown()
@@ -88,6 +88,11 @@ class Server:
     def config(self) -> Config:
         """The settings, as the last reload left them."""
         return self.reload.config
+
+    @property
+    def grace_s(self) -> float:
+        """How long running attempts may take to end in a drain."""
+        return self.config.drain_grace_us / 1_000_000
 
     async def leave(self) -> None:
         """Stop a server that has not opened its store."""
@@ -146,10 +151,10 @@ class Server:
         self.app.context.tenure = Tenure(takeover.number, round(takeover.took_ms * 1_000))
         takeover.log()
         if self._predecessor is not None:
-            from schedo.server.successor import follow, report_active
+            from schedo.server.successor import report_active
 
             report_active(self, self._predecessor)
-            self._following = asyncio.create_task(follow(self, self._predecessor))
+        self._watching = asyncio.create_task(self.workers.watch_left())
         if takeover.is_warm:  # the children run already, and wait for this
             try:
                 await self.workers.start_children()
@@ -169,16 +174,26 @@ class Server:
     async def drain(self) -> None:
         """End open waits, and give running attempts the grace time to finish."""
         self.app.drain()
-        grace_s = 0.0 if self.shutdown.failure else self.config.drain_grace_us / 1_000_000
+        grace_s = 0.0 if self.shutdown.failure else self.grace_s
         log.info(
             "draining: running jobs have %g s to finish; a second signal stops them at once",
             grace_s,
         )
         await self.workers.drain(grace_s)
 
+    async def pass_to_standby(self) -> None:
+        """Let a warm standby have the store before this process drains, if there is one.
+
+        Then `replaced` is set. Else nothing has changed.
+        """
+        if self.shutdown.failure is None and self._control.has_warm_standby:
+            from schedo.server.to_standby import pass_to_standby
+
+            await pass_to_standby(self)
+
     def begin_grace(self) -> None:
         """Give what this replaced process still runs the grace time to end."""
-        grace_s = self.config.drain_grace_us / 1_000_000
+        grace_s = self.grace_s
         log.info("stopping: the running jobs of this old process have %g s to finish", grace_s)
         asyncio.get_running_loop().call_later(grace_s, self.workers.stop_now)
 
@@ -193,10 +208,11 @@ class Server:
 
     async def stop(self) -> None:
         """Stop what is left at once, and make everything durable."""
-        if self._following is not None:
-            self._following.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         await self._control.close()
-        await self.http.stop()
+        # One that was replaced has waited for its clients already.
+        await self.http.stop(STOP_GRACE_S if self.replaced is None else 0.0)
         await self.workers.drain(0.0)
         await self.engine.stop()
 

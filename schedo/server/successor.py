@@ -92,9 +92,3 @@ def report_active(server: Server, predecessor: Predecessor) -> None:
             steps_ms=takeover.steps_ms,
         )
     )
-
-
-async def follow(server: Server, predecessor: Predecessor) -> None:
-    """Wait for the end of the old process; if it has died, kill the commands that it has left."""
-    await predecessor.wait_ended()
-    server.workers.reap_left()

@@ -1,21 +1,17 @@
 """`schedo upgrade` and SIGUSR2: replaces this process by a new one, which no client notices.
 
 The new process starts with the same command and the code that is on the disk now, and becomes warm
-beside this one. Then requests wait for some milliseconds while the store passes: this process
-commits for the last time and closes it, the new one opens it and accepts. Whatever goes wrong
-before the new process is active ends that process, and this one serves on. handover/steps.py has
-the steps. What this process still runs, it sees through: see server/replaced.py.
+beside this one. Then the store passes (server/passing.py). Whatever goes wrong before the new
+process is active ends that process, and this one serves on. handover/steps.py has the steps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from typing import TYPE_CHECKING
 
-from schedo.engine.freezing import Frozen as FrozenEngine
 from schedo.handover.command import Command
 from schedo.handover.listeners import describe_addresses
 from schedo.handover.messages import (
@@ -29,7 +25,7 @@ from schedo.handover.messages import (
 )
 from schedo.handover.steps import Step, log_step
 from schedo.handover.successor import Successor
-from schedo.server.replaced import Replaced
+from schedo.server.passing import pass_store
 
 if TYPE_CHECKING:
     from schedo.server.server import Server
@@ -95,46 +91,29 @@ def _locks(server: Server) -> Locks:
     return Locks(server.app.context.tenure.takeovers)
 
 
+class _NewProcess:
+    """The recipient of the store in an upgrade."""
+
+    def __init__(self, server: Server, successor: Successor) -> None:
+        self._server, self._successor = server, successor
+        self.activated: Activated | None = None  # its report
+
+    async def take(self, held_at: float) -> None:
+        try:
+            self._successor.send(Frozen(held_at))
+            async with asyncio.timeout(ACTIVE_S):
+                self.activated = await self._successor.expect(Activated)
+        except TimeoutError:
+            raise UpgradeFailed(f"the new process was not active within {ACTIVE_S:g} s") from None
+
+    async def give_up(self) -> None:
+        await self._successor.kill()  # it has the locks, too
+
+
 async def _pass_store(server: Server, successor: Successor) -> Activated:
-    """Let the new process have the store; if it dies before it is active, take the store again."""
-    held_at = time.monotonic()
-    worker = f"handover-{os.getpid()}"
-    try:
-        await server.http.hold(server.engine.freezing.end_waits)
-        log_step(Step.HELD)
-        frozen = await server.engine.freezing.freeze(worker)
-    except Exception as error:
-        await successor.kill()
-        await server.http.resume()
-        raise UpgradeFailed(f"the last commit of this process failed: {error}") from error
-    server.workers.leave()
-    log_step(Step.FROZEN)
-    try:
-        successor.send(Frozen(held_at))
-        async with asyncio.timeout(ACTIVE_S):
-            activated = await successor.expect(Activated)
-    except (UpgradeFailed, TimeoutError) as error:
-        await _take_back(server, successor)
-        raise UpgradeFailed(
-            str(error) or f"the new process was not active within {ACTIVE_S:g} s"
-        ) from error
-    await _pass_on(server, worker, frozen, activated.pid)
-    return activated
-
-
-async def _take_back(server: Server, successor: Successor) -> None:
-    """Serve again: first the new process ends, because it has the locks, too."""
-    await successor.kill()
-    server.workers.come_back()
-    await server.engine.freezing.reopen()
-    server.reopen_control()
-    await server.http.resume()
-
-
-async def _pass_on(server: Server, worker: str, frozen: FrozenEngine, pid: int) -> None:
-    """Give the locks away, and forward what the open connections still send."""
-    await server.store.close()
-    server.leave_control()
-    server.replaced = Replaced(server, worker, frozen, pid)
+    recipient = _NewProcess(server, successor)
+    await pass_store(server, recipient)
+    assert recipient.activated is not None, "the store was passed"
+    server.upgrades.main_pid = recipient.activated.pid
     server.shutdown.request()
-    log_step(Step.REPLACED)
+    return recipient.activated

@@ -28,6 +28,7 @@ class Upgrades:
         self._command = command
         self._obstacle = obstacle
         self._running: asyncio.Task[Activated] | None = None
+        self.main_pid: int | None = None  # of the new process, once that serves
 
     def begin(self) -> None:
         """Begin an upgrade; its end is logged."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("schedo")
 
+WATCH_S = 1.0
+
 
 class ServerWorkers:
     """The workers of one server; they take no work before they are attached."""
@@ -96,9 +98,13 @@ class ServerWorkers:
         if self._orphans is not None:
             self._orphans.come_back()
 
-    def reap_left(self) -> None:
-        """Kill the commands that the old process of an upgrade has left, if it has died."""
-        if self._orphans is not None:
+    async def watch_left(self) -> None:
+        """Kill the commands of an old process if it dies before they end; return when it is gone.
+
+        Only those of a process that has passed its store to this one: they run on in it.
+        """
+        while self._orphans is not None and self._orphans.has_left():
+            await asyncio.sleep(WATCH_S)
             _log_killed(self._orphans.reap_left())
 
     def stop_now(self) -> None:

@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
     def may_stay_open(self) -> bool:
         """Return whether another request can follow: not after a long unread body."""
         is_short = self._chunks is not None or self._left <= limits.SKIPPED_BYTES_MAX
-        is_last = self._shared.is_forwarding and not self._rest
+        is_last = self._shared.is_leaving and not self._rest
         return not is_last and (self.stage is not Stage.BODY or is_short)
 
     def end_response(self) -> None:

@@ -23,9 +23,13 @@ _OF_A_BODY = frozenset((b"content-length", b"content-type", b"transfer-encoding"
 class Holding:
     """An application that holds requests until one of two servers answers them."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """app: the application of this process."""
+    def __init__(self, app: ASGIApp, waits_s: float) -> None:
+        """app: the application of this process.
+
+        waits_s: the longest wait for a job that may go on with the next server.
+        """
         self.app = app
+        self.waits_s = waits_s
         self._successor: asyncio.Future[ASGIApp | None] = asyncio.get_running_loop().create_future()
 
     def release(self, successor: ASGIApp | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import select
 import socket
 from collections.abc import Callable, Sequence
@@ -93,13 +94,15 @@ class HttpServer:
 
     # The passing of the requests to a new process.
 
-    async def hold(self, end_waits: Callable[[], None]) -> None:
+    async def hold(self, end_waits: Callable[[], None], waits_s: float = math.inf) -> None:
         """Accept nothing and let new requests wait; return when those in progress have ended.
 
         The ones that take long go on. end_waits: lets requests that wait for something respond.
+        waits_s: how long this process can forward a wait for a job.
         """
         assert self._app is not None, "it listens"
-        self._holding = self._app.context.holding = self._state.app = Holding(self._app)
+        self._holding = self._app.context.holding = self._state.app = Holding(self._app, waits_s)
+        self._state.is_leaving = True  # so the next connection reaches the other process itself
         self._kept = [sock.dup() for sock in self.sockets]
         await self._accept_no_more()
         began_at = self._state.loop.time()
@@ -119,13 +122,14 @@ class HttpServer:
         """Answer the requests that wait, and accept again."""
         assert self._app is not None, "it listened"
         self._app.context.holding, self._state.app = None, self._app
+        self._state.is_leaving = False
         self._release(None)
         kept, self._kept = self._kept, []
         await self._accept(kept)
 
     def pass_on(self, successor: ASGIApp) -> None:
         """Let the successor answer what waits, and one more request of each connection."""
-        self._state.app, self._state.is_forwarding = successor, True
+        self._state.app = successor
         self._end_local()
         self._release(successor)
         for sock in self._kept:  # else no other process could listen there while this one drains
@@ -146,7 +150,7 @@ class HttpServer:
         assert self._holding is not None, "it holds"
         self._holding.release(successor)
 
-    async def wait_closed(self, most_s: float) -> None:
+    async def wait_closed(self, most_s: float, idle_s: float) -> None:
         """Wait until the clients have closed their connections; close those that stay idle.
 
         Requests of clients that an older process forwards to this one count as well: after a
@@ -154,7 +158,7 @@ class HttpServer:
         """
         until = self._state.loop.time() + most_s
         while self._has_clients() and self._state.loop.time() < until:
-            latest = self._state.loop.time() - FORWARDING_IDLE_S
+            latest = self._state.loop.time() - idle_s
             for connection in self.connections:
                 since = connection.idle_since()
                 if since is not None and since < latest:

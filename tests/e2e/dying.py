@@ -16,7 +16,7 @@ class Killer(logging.Handler):
 
     def __init__(self, step: str) -> None:
         super().__init__()
-        self._message = f"upgrade: {step}"
+        self._message = f"handover: {step}"
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.getMessage() == self._message:

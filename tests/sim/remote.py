@@ -158,11 +158,18 @@ class Drain:
         for result in self.results.values():
             self.server.call_engine(lambda engine, each=result: engine.report(each))
 
-    async def run(self) -> None:
-        """Report until all attempts have ended; then the process ends."""
-        world, until = self.world, self.world.loop.time() + HANG_MAX_S
+    async def run(self, grace_s: float | None) -> None:
+        """Report until all attempts have ended; then the process ends.
+
+        grace_s: after which they are released; None: they may take as long as they take.
+        """
+        world, began_at = self.world, self.world.loop.time()
+        until = began_at + HANG_MAX_S
         while held := {key for each in self.connections for key in each.held} | self.results.keys():
-            if world.is_calm or world.loop.time() > until:
+            if grace_s is not None and world.loop.time() > began_at + grace_s:
+                for each in self.connections:
+                    each.release_all()
+            elif world.is_calm or world.loop.time() > until:
                 for each in self.connections:
                     each.finish_all()
             reports = list(self.results.values())

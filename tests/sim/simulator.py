@@ -15,10 +15,11 @@ from schedo.errors import NotFound
 from tests.sim.clients import Clients
 from tests.sim.plan import Plan
 from tests.sim.trace import Broke, Ended, Trace
-from tests.sim.world import ENGINE_LOG, BugLog, World
+from tests.sim.world import World
 from tests.store.model_records import count_waiting
 from tests.store.steps import all_jobs
 
+ENGINE_LOG = logging.getLogger("schedo.engine")
 PROBE_EVERY_S = 10.0
 QUIET_S = 400.0  # longer than the most frequent schedules' interval and the late threshold
 REST_MAX_S = 12 * 3600.0
@@ -155,3 +156,16 @@ async def _record_end(world: World) -> None:
     if waiting != expected:
         world.record(Broke, f"the engine counts {waiting}, it should be {expected}")
     world.record(Ended, tuple(jobs), tuple(schedules), running)
+
+
+class BugLog(logging.Handler):
+    """A log handler that records internal errors of the engine in the trace."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            error = record.exc_info[1]
+            self._world.record(Broke, f"{record.getMessage()}: {error!r}")

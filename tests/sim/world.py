@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar
 from random import Random
@@ -45,7 +44,6 @@ from tests.sim.workers import BEHAVIOURS, Connection, WorkerProfile, make_profil
 _server: ContextVar[Server | None] = ContextVar("server", default=None)
 TASKS = frozenset({"a", "b", "c"})
 LOOKED_UP_MAX = 20  # records that commands have loaded, until the next commit
-ENGINE_LOG = logging.getLogger("schedo.engine")
 
 
 class Server:
@@ -248,10 +246,11 @@ class World:
             await self.loop.pass_time(self.random.uniform(0, down))
         self.boot()
 
-    async def hand_over(self) -> None:
+    async def hand_over(self, grace_s: float | None = None) -> None:
         """Freeze the server, and let another one have its store; the old one drains.
 
         Or the new one dies before it serves, and the old one goes on; or the old one dies.
+        grace_s: how long the attempts of the old one may run; None: as long as they take.
         """
         old = self.server
         if old is None or not old.is_open:
@@ -268,17 +267,18 @@ class World:
         fate = self.random.choice(("drains", "drains", "drains", "goes on", "dies"))
         if fate == "dies" or old.is_dead:
             old.die_soon()
-        elif fate == "goes on" and self.files is None:
+        elif fate == "goes on":
             await self._go_on(old, drain)
         else:
             old.store.pass_on()
             self.draining.append(old)
-            self.loop.create_task(drain.run(), context=Context())
+            self.loop.create_task(drain.run(grace_s), context=Context())
             self.server = None
             self.boot()
 
     async def _go_on(self, old: Server, drain: Drain) -> None:
-        if self.random.random() < 0.5:  # the new server has opened the store before it died
+        if self.files is None and self.random.random() < 0.5:
+            # The new server has opened the store before it died.
             await self.disk.memory.open()
             await self.disk.memory.close()
         reopening = old.run(old.engine.freezing.reopen())
@@ -291,9 +291,11 @@ class World:
             drain.serve_on()
 
     async def stop_server(self) -> None:
-        """Shut the server down, as SIGTERM does."""
+        """Shut the server down, as SIGTERM does: a standby gets the store before it drains."""
         server = self.server
-        if server is None or not server.is_open:
+        if self.plan.has_standby:
+            await self.hand_over(grace_s=self.random.uniform(0, 5))
+        if server is None or not server.is_open or server is not self.server:
             return
         server.is_open = False
         for connection in server.connections.values():
@@ -383,16 +385,3 @@ def _make_task(
         if server.is_dead:
             task.cancel()
     return task
-
-
-class BugLog(logging.Handler):
-    """A log handler that records internal errors of the engine in the trace."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(logging.ERROR)
-        self._world = world
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            error = record.exc_info[1]
-            self._world.record(Broke, f"{record.getMessage()}: {error!r}")

@@ -203,6 +203,22 @@ async def test_a_wait_for_a_job_goes_on_with_the_next_server(
     writer.close()
 
 
+async def test_a_wait_that_cannot_go_on_here_ends_with_the_record_of_the_job(
+    served: Served,
+) -> None:
+    """The process that would forward it ends at once."""
+    world, http, port = served
+    reader, writer = await open_connection(port)
+    writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
+    await waiting(http)
+
+    await http.hold(world.engine.freezing.end_waits, waits_s=0.0)
+
+    assert (await respond(reader))[:2] == (202, True)
+    await http.resume()
+    writer.close()
+
+
 async def test_a_wait_for_a_job_goes_on_when_the_server_goes_on(served: Served) -> None:
     world, http, port = served
     reader, writer = await open_connection(port)
@@ -250,12 +266,11 @@ async def waiting(http: HttpServer) -> None:
 async def test_connections_that_send_nothing_more_are_closed(
     held: HeldServer, next_served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "FORWARDING_IDLE_S", -1.0)
     monkeypatch.setattr(server, "_WATCH_S", 0.01)
     http, reader, _ = held
     http.pass_on(forwarder(next_served))
 
-    await http.wait_closed(10.0)
+    await http.wait_closed(10.0, idle_s=-1.0)
 
     assert await reader.read() == b""
 

@@ -67,26 +67,37 @@ async def wait_for_locks(path: str) -> HeldLocks:
     return await found
 
 
-def _take_locks(path: str) -> HeldLocks:
-    lock, has_waited = _lock_named(path + ".lock", os.O_CREAT)
+def take_free_locks(path: str) -> HeldLocks | None:
+    """Return the locks of the database if no other process holds one of them, or None."""
+    try:
+        return _take_locks(path, waits=False)
+    except BlockingIOError:
+        return None
+
+
+def _take_locks(path: str, *, waits: bool = True) -> HeldLocks:
+    lock, has_waited = _lock_named(path + ".lock", os.O_CREAT, waits=waits)
     assert lock is not None, "the lock file is created if it is missing"
     try:
-        database, _ = _lock_named(path, 0)
+        database, _ = _lock_named(path, 0, waits=waits)
     except BaseException:
         os.close(lock)
         raise
     return HeldLocks(lock, database, has_waited, time.monotonic())
 
 
-def _lock_named(path: str, flags: int) -> tuple[int | None, bool]:
-    """Lock the file that has this name now; return its descriptor, and whether that took a wait."""
+def _lock_named(path: str, flags: int, *, waits: bool) -> tuple[int | None, bool]:
+    """Lock the file that has this name now; return its descriptor, and whether that took a wait.
+
+    waits: wait for the lock; else raise BlockingIOError if another process holds it.
+    """
     has_waited = False
     while True:
         descriptor = _open(path, flags)
         if descriptor is None:
             return None, has_waited
         try:
-            has_waited |= _lock(descriptor)
+            has_waited |= _lock(descriptor, waits=waits)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                     return descriptor, has_waited
@@ -106,11 +117,13 @@ def _open(path: str, flags: int) -> int | None:
         raise StoreUnsuitable(f"cannot open {path}: {error.strerror}") from error
 
 
-def _lock(descriptor: int) -> bool:
+def _lock(descriptor: int, *, waits: bool) -> bool:
     """Lock the file; return whether another process held its lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        if not waits:
+            raise
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return True
     return False

@@ -16,7 +16,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Changes
 from schedo.core.loads import Load, PromoteDue
@@ -36,17 +36,14 @@ from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
 from schedo.store.sqlite.buffer_entries import has_entries, replay, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
+from schedo.store.sqlite.lock_passing import PassedLocks
 from schedo.store.sqlite.path_checks import size_bytes
 from schedo.store.sqlite.pruning import prune
-from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.schema import check_file, migrate
 from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_readers import WarmReaders
 from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
 from schedo.store.sqlite.writes import Commit
-
-if TYPE_CHECKING:
-    from schedo.store.sqlite.lock_wait import HeldLocks
 
 log = logging.getLogger("schedo.store")
 
@@ -56,7 +53,7 @@ T = TypeVar("T")
 FLUSH_PERIOD_S = 0.1
 
 
-class SqliteStore(ConcurrentReads):
+class SqliteStore(PassedLocks):
     """A Store in a file, which this process locks from open to close; or in memory, until close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
@@ -124,26 +121,6 @@ class SqliteStore(ConcurrentReads):
     async def shorten_log(self) -> None:
         await self.settle()
         await self._run(self._require_open(self._writer), self._checkpoint)
-
-    def lock_descriptors(self) -> tuple[int, ...]:
-        return self._guard.lock_descriptors()
-
-    def inherit(self, lock: int, database: int | None) -> None:
-        """Own the descriptors of lock_descriptors() of another process; call it before open()."""
-        self._guard.inherit(lock, database)
-
-    async def hold(self) -> HeldLocks | None:
-        """Wait until no other process has the store, and lock it for open(); None: in memory.
-
-        A cancelled wait keeps a thread, so the process must end after it.
-        """
-        if self.path is None:
-            return None
-        from schedo.store.sqlite.lock_wait import wait_for_locks  # only a standby waits
-
-        held = await wait_for_locks(self.path)
-        self._guard.inherit(held.lock, held.database)
-        return held
 
     def note_leaving(self) -> None:
         self._guard.note_leaving()

@@ -7,8 +7,8 @@ which the recorded process was seen alive (two processes cannot have had the pid
 has the attempt's mark in its environment. The mark also finds descendants that left the group
 (setsid). Both checks need Linux's /proc; elsewhere only marks are recorded.
 
-In an upgrade the old process goes on with its commands beside the new server. So it renames its
-file, and locks it: the next server kills these commands only when the old process has died.
+A process that passes its store on goes on with its commands beside the new server. So it renames
+its file, and locks it: the next server kills these commands only when the old process has died.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,10 +74,17 @@ class Orphans:
         self._rewrite()
         return count
 
+    def has_left(self) -> bool:
+        """Whether there are lists of old processes, which may live."""
+        return next(self._find_left(), None) is not None
+
+    def _find_left(self) -> Iterator[Path]:
+        return self._name.parent.glob(self._name.name + ".[0-9]*")
+
     def reap_left(self) -> int:
         """Kill the commands of old processes that died before their commands ended; count them."""
         count = 0
-        for path in self._name.parent.glob(self._name.name + ".[0-9]*"):
+        for path in self._find_left():
             with contextlib.suppress(OSError), path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 count += _kill_listed(path)

@@ -147,8 +147,10 @@ async def respond_when_ended(
     ending = context.engine.wait(job_id, timeout_s, waiter)
     job = await context.run_until_drain(ending, request.gone())
     left_s = until - loop.time()
-    if context.holding is not None and job is not None and not job.is_final and left_s > 0:
-        raise Moved(context.holding, f"/v1/jobs/{render_id(job_id)}/wait?timeout={left_s:.6f}")
+    if context.holding is not None and job is not None and not job.is_final:
+        left_s = min(left_s, context.holding.waits_s)
+        if left_s > 0:
+            raise Moved(context.holding, f"/v1/jobs/{render_id(job_id)}/wait?timeout={left_s:.6f}")
     await request.claim.take(JOB_BYTES, None)
     if job is None:
         job = await context.engine.get(job_id)

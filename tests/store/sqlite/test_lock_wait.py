@@ -12,7 +12,7 @@ import pytest
 
 from schedo.errors import StoreUnsuitable
 from schedo.store.sqlite.lock import FileLock, read_holder
-from schedo.store.sqlite.lock_wait import HeldLocks, wait_for_locks
+from schedo.store.sqlite.lock_wait import HeldLocks, take_free_locks, wait_for_locks
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.steps import put
@@ -58,6 +58,29 @@ async def test_a_free_store_is_held_at_once(tmp_path: Path) -> None:
     assert (held.has_waited, held.database) == (False, None)
     assert not is_free(tmp_path / "jobs.db.lock")
     held.release()
+
+
+def test_the_locks_of_a_free_store_are_taken_without_a_wait(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.touch()
+
+    held = take_free_locks(str(path))
+
+    assert held is not None
+    assert not is_free(path)
+    held.release()
+
+
+@pytest.mark.parametrize("name", ["jobs.db.lock", "jobs.db"])
+def test_a_store_with_one_held_lock_is_not_taken(tmp_path: Path, name: str) -> None:
+    for each in ("jobs.db.lock", "jobs.db"):
+        (tmp_path / each).touch()
+    with (tmp_path / name).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        assert take_free_locks(str(tmp_path / "jobs.db")) is None
+
+    assert is_free(tmp_path / "jobs.db.lock")
 
 
 async def test_both_locks_are_waited_for(tmp_path: Path, server: FileLock) -> None:
