@@ -56,7 +56,7 @@ class Layout(NamedTuple):
 
 LAYOUT = Layout(rows.JOB.inserted, (*rows.JOB.mutable, "id"))
 
-_NEW_ENDED, _KNOWN_ENDED = LAYOUT.new.index("ended_at"), LAYOUT.known.index("ended_at")
+_new_end, _known_end = (itemgetter(names.index("ended_at")) for names in LAYOUT)
 _new_expiry, _known_expiry = (itemgetter(names.index("expires_at")) for names in LAYOUT)
 
 # Before the file noted the columns, an entry began with the number of its layout.
@@ -120,8 +120,7 @@ def merge_entry(
 
 def have_ended(entry: Entry, new: Iterator[Row], known: Iterator[Row]) -> bool:
     """Whether the jobs of the entry have ended; this takes its rows from the iterators."""
-    ended = [row[_NEW_ENDED] for row in islice(new, entry.new)]
-    ended += [row[_KNOWN_ENDED] for row in islice(known, entry.known)]
+    ended = [*map(_new_end, islice(new, entry.new)), *map(_known_end, islice(known, entry.known))]
     return None not in ended
 
 

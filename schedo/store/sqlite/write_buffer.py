@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
+from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
@@ -88,8 +89,8 @@ _DELETE = "DELETE FROM write_buffer WHERE id <= ?"
 
 _encode_ids = msgspec.json.Encoder().encode
 
-_STATE, _QUEUED = LAYOUT.new.index("state"), str(State.QUEUED.value)
-_KNOWN_STATE = LAYOUT.known.index("state")
+_new_state, _known_state = (itemgetter(names.index("state")) for names in LAYOUT)
+_QUEUED = str(State.QUEUED.value)
 _merge = LAYOUT.merger()
 
 
@@ -329,9 +330,9 @@ class WriteBuffer:
             self._keys.note(jobs)
         merge_entry(self._new, self._known, jobs, _merge)
         self._queued.note(jobs.new)
-        waiting = sum(1 for row in jobs.new if row[_STATE] != _QUEUED)
+        waiting = len(jobs.new) - list(map(_new_state, jobs.new)).count(_QUEUED)
         if not self._has_requeued:
-            self._has_requeued = any(row[_KNOWN_STATE] == _QUEUED for row in jobs.known)
+            self._has_requeued = _QUEUED in map(_known_state, jobs.known)
         self._entries.append(
             Entry(entry, len(self._new) - new, len(self._known) - known, size, waiting)
         )
