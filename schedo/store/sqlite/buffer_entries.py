@@ -56,6 +56,7 @@ class Layout(NamedTuple):
 
 LAYOUT = Layout(rows.JOB.inserted, (*rows.JOB.mutable, "id"))
 
+_new_id = itemgetter(0)
 _new_end, _known_end = (itemgetter(names.index("ended_at")) for names in LAYOUT)
 _new_expiry, _known_expiry = (itemgetter(names.index("expires_at")) for names in LAYOUT)
 
@@ -114,8 +115,7 @@ def merge_entry(
             known[job_id] = row
         else:
             new[job_id] = merge(before + row)
-    for row in jobs.new:
-        new[row[0]] = row
+    new.update(zip(map(_new_id, jobs.new), jobs.new, strict=True))
 
 
 def have_ended(entry: Entry, new: Iterator[Row], known: Iterator[Row]) -> bool:

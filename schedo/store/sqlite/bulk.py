@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, repeat
+from operator import eq, itemgetter
 from typing import Any, NamedTuple
 
 Values = tuple[Any, ...]
@@ -72,7 +72,7 @@ def write(
 
 def _split(shape: Shape, rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     omitted, nulls = shape.omitted, shape.nulls
-    if omitted is None:
+    if omitted is None or all(map(eq, map(omitted, rows), repeat(nulls))):  # as most are
         return rows, ()
     matching: list[Any] = []
     others: list[Any] = []

@@ -331,8 +331,7 @@ class WriteBuffer:
         merge_entry(self._new, self._known, jobs, _merge)
         self._queued.note(jobs.new)
         waiting = len(jobs.new) - list(map(_new_state, jobs.new)).count(_QUEUED)
-        if not self._has_requeued:
-            self._has_requeued = _QUEUED in map(_known_state, jobs.known)
+        self._has_requeued = self._has_requeued or _QUEUED in map(_known_state, jobs.known)
         self._entries.append(
             Entry(entry, len(self._new) - new, len(self._known) - known, size, waiting)
         )
