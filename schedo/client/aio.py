@@ -301,6 +301,14 @@ class AsyncClient:
         """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
         return await self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
+    async def get_me(self) -> Record:
+        """Return who this client is, and the names of the operations that it may call."""
+        return await self.send(monitoring_operations.get_me())
+
+    async def create_session_link(self) -> Record:
+        """Make a code that logs a browser in, once and within a minute, at `/login#link=CODE`."""
+        return await self.send(monitoring_operations.create_session_link())
+
     async def list_failures(self) -> Record:
         """Return what has failed since the server started, in groups of the same task and error."""
         return await self.send(monitoring_operations.list_failures())

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedo.client.messages import Operation, Record
-from schedo.client.rest import get, read_record, render_query
+from schedo.client.rest import get, post, read_record, render_query
 
 
 def get_summary() -> Operation[Record]:
     """Return the verdict on the server and its main figures."""
     return get("/v1/summary", read_record)
+
+
+def get_me() -> Operation[Record]:
+    """Return who the client is, and the names of the operations that it may call."""
+    return get("/v1/me", read_record)
+
+
+def create_session_link() -> Operation[Record]:
+    """Make a code that logs a browser in, once and within a minute."""
+    return post("/v1/session:link")
 
 
 def list_failures() -> Operation[Record]:

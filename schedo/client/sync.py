@@ -297,6 +297,14 @@ class Client:
         """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
         return self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
+    def get_me(self) -> Record:
+        """Return who this client is, and the names of the operations that it may call."""
+        return self.send(monitoring_operations.get_me())
+
+    def create_session_link(self) -> Record:
+        """Make a code that logs a browser in, once and within a minute, at `/login#link=CODE`."""
+        return self.send(monitoring_operations.create_session_link())
+
     def list_failures(self) -> Record:
         """Return what has failed since the server started, in groups of the same task and error."""
         return self.send(monitoring_operations.list_failures())

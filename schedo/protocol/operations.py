@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from schedo.protocol import events, expectations, failures, fires, names, summary, timeseries
+from schedo.protocol import (
+    events,
+    expectations,
+    failures,
+    fires,
+    names,
+    sessions,
+    summary,
+    timeseries,
+)
 from schedo.protocol.cron import CronRequest, CronResponse
 from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
@@ -254,6 +263,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *fires.OPERATIONS,
     *names.OPERATIONS,
     *timeseries.OPERATIONS,
+    *sessions.OPERATIONS,
     Operation(
         "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}
     ),

@@ -17,7 +17,7 @@ class Role(StrEnum):
 
 # The operations by the role that a token needs for them; None: no token is needed.
 _OPERATIONS: dict[Role | None, str] = {
-    None: "check_health check_ready get_openapi get_problem",
+    None: "check_health check_ready get_openapi get_problem get_me create_session delete_session",
     Role.VIEWER: """
         list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
         list_schedules get_schedule list_decisions list_expectations get_expectation
@@ -26,6 +26,7 @@ _OPERATIONS: dict[Role | None, str] = {
         get_metrics get_info short_status
         get_summary get_timeseries get_events list_failures list_names
         list_schedule_fires list_fires
+        create_session_link
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job

@@ -283,6 +283,12 @@ class Store(Reader, Protocol):
         Minutes that are older than this one by `keep_us` are deleted.
         """
 
+    async def session_key(self) -> bytes:
+        """Return the random key that signs sessions; the first call makes it durable.
+
+        Later servers of the store have the same key. A backup has none.
+        """
+
     async def snapshot(self) -> Snapshot:
         """Return a snapshot of an open store under a new epoch.
 

@@ -12,6 +12,7 @@ from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.web.auth import AccessMiddleware, TrustingMiddleware
 from schedo.web.context import AppContext, Handler
+from schedo.web.credentials import Credentials
 from schedo.web.endpoint import Endpoint
 from schedo.web.handlers import (
     backup,
@@ -30,6 +31,7 @@ from schedo.web.handlers import (
     pauses,
     queues,
     schedules,
+    sessions,
     submit,
     summary,
     system,
@@ -38,6 +40,7 @@ from schedo.web.handlers import (
     workers,
 )
 from schedo.web.permissions import TokenPermission
+from schedo.web.sessions import Sessions
 from schedo.web.settings import WebSettings
 from schedo.web.site import Site
 from schedo.web.slim_imports import Route, Router
@@ -97,6 +100,10 @@ HANDLERS: dict[str, Handler] = {
         queues.update_queue,
         queues.pause_queue,
         queues.resume_queue,
+        sessions.get_me,
+        sessions.create_session,
+        sessions.delete_session,
+        sessions.create_session_link,
         system.check_health,
         system.check_ready,
         metrics.get_metrics,
@@ -120,11 +127,12 @@ class WebApp:
     """The ASGI application of one server."""
 
     def __init__(self, engine: Engine, settings: WebSettings) -> None:
-        self.context = AppContext(engine, settings)
+        signed = Sessions(engine.store.session_key, engine.clock.now)
+        self.context = AppContext(engine, settings, Credentials(settings, signed))
         routes = _make_routes(self.context)
         self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
         self._router = Router(routes, default=Site(), redirect_slashes=False)
-        self._guarded = AccessMiddleware(self._route, settings)
+        self._guarded = AccessMiddleware(self._route, settings, self.context.credentials)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return self._guarded(scope, receive, send)
@@ -141,10 +149,16 @@ class WebApp:
         """Use these settings for the requests that follow."""
         self.context.settings = settings
         self._guarded.use(settings)
+        if settings.tokens != self.context.credentials.tokens:
+            self.context.end_streams()  # their clients connect again, if they still may
+        self.context.credentials.use(settings)
 
     def trusting(self, permission: TokenPermission, client_id: str) -> ASGIApp:
         """Return this application for connections that have the permission without a token."""
-        return TrustingMiddleware(self._route, self.context.settings, permission, client_id)
+        context = self.context
+        return TrustingMiddleware(
+            self._route, context.settings, context.credentials, permission, client_id
+        )
 
     def drain(self) -> None:
         """End open waits with the current state of their jobs; the server shuts down."""

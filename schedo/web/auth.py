@@ -8,12 +8,9 @@ turns every exception into a response.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import itertools
 import logging
 import secrets
-import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -24,16 +21,17 @@ from schedo.errors import (
     CrossSite,
     Misdirected,
     NoCapacity,
+    Overloaded,
     SchedoError,
     Unauthorized,
     Unavailable,
 )
 from schedo.protocol.operations import OPERATIONS
+from schedo.web.credentials import Credentials, host_name
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
 from schedo.web.site import is_page
-from schedo.web.token_throttle import TokenThrottle
 
 log = logging.getLogger("schedo.web")
 
@@ -42,9 +40,9 @@ _OPEN = [operation.path for operation in OPERATIONS if operation.role is None]
 _OPEN_PATHS = frozenset(path for path in _OPEN if "{" not in path)
 _OPEN_PREFIXES = tuple(path.partition("{")[0] for path in _OPEN if "{" in path)
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
-_OWN_SITES = frozenset({b"same-origin", b"none"})
+_SAME_ORIGIN = b"same-origin"
+_OWN_SITES = frozenset({_SAME_ORIGIN, b"none"})
 _HOSTS_REMEMBERED_MAX = 64
-_HOW = "send it as 'Authorization: Bearer <token>'"
 
 
 class ClientGone(Exception):
@@ -54,17 +52,15 @@ class ClientGone(Exception):
 class AccessMiddleware:
     """ASGI middleware: passes a request on, or answers it with a problem document."""
 
-    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: WebSettings, credentials: Credentials) -> None:
         self._app = app
+        self._credentials = credentials
         self.use(settings)
-        self._throttle = TokenThrottle()
         self._numbers = itertools.count(1)
         self._prefix = secrets.token_hex(4)
 
     def use(self, settings: WebSettings) -> None:
-        """Check the requests that follow by these tokens and host names."""
-        self._tokens = settings.tokens
-        self._anyone = settings.anyone
+        """Check the requests that follow by these host names."""
         # A token is proof enough: a page that uses DNS rebinding cannot send it.
         hosts = settings.allowed_hosts if settings.anyone else ("*",)
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
@@ -77,11 +73,9 @@ class AccessMiddleware:
         scope["schedo.request_id"] = request_id
         try:
             headers = scope["schedo.headers"] = index_headers(scope)
-            try:
-                self._check(headers, scope)
-            except SchedoError:
-                if not _is_open(scope["path"]):
-                    raise
+            if b"cookie" in headers:
+                await self._load_key(scope)
+            self._admit(headers, scope)
             await self._app(scope, receive, send)
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
@@ -94,11 +88,29 @@ class AccessMiddleware:
             bug = SchedoError(f"a bug in schedo; its log has more under {request_id}")
             await send_response(send, problem_response(bug, request_id), request_id)
 
+    async def _load_key(self, scope: Scope) -> None:
+        try:
+            await self._credentials.sessions.load()
+        except SchedoError as error:  # the store does not respond
+            if not _is_open(scope, error):
+                raise
+
+    def _admit(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
+        """Check the request; raise its error unless the operation is open."""
+        try:
+            self._check(headers, scope)
+        except SchedoError as error:
+            if not _is_open(scope, error):
+                raise
+
     def _check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
         self._check_host(headers)
-        scope["schedo.client_id"] = self._check_token(headers, scope)
-        if scope["method"] not in _SAFE_METHODS:
+        is_safe = scope["method"] in _SAFE_METHODS
+        if not is_safe:
             _check_site(headers)
+        has_session = self._credentials.identify(headers, scope)
+        if has_session and not is_safe:
+            _check_proof(headers)
 
     def _check_host(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host")
@@ -114,36 +126,19 @@ class AccessMiddleware:
         if len(self._known_hosts) < _HOSTS_REMEMBERED_MAX:
             self._known_hosts.add(host)
 
-    def _check_token(self, headers: Mapping[bytes, bytes], scope: Scope) -> str:
-        """Return an id of the client for logs and Idempotency-Keys, never the token itself."""
-        scope["schedo.permission"] = self._anyone
-        if not self._tokens:
-            return "anyone"
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        token = token.strip() if scheme.lower() == b"bearer" else b""
-        digest = hashlib.sha256(token).digest()
-        # Compare with every token: the time must not reveal which one was similar.
-        found = [known for known in self._tokens if hmac.compare_digest(known, digest)]
-        if found:
-            scope["schedo.permission"] = self._tokens[found[0]]
-            return digest.hex()[:16]
-        if self._anyone is not None:
-            return "anyone"
-        if b"authorization" not in headers:
-            raise Unauthorized(f"the token is missing; {_HOW}")
-        self._throttle.count(_find_address(scope), time.monotonic())
-        if not token:
-            raise Unauthorized(f"the Authorization header has no bearer token; {_HOW}")
-        raise Unauthorized("the token is wrong")
-
 
 class TrustingMiddleware(AccessMiddleware):
     """As AccessMiddleware, for connections whose other end is known without a token."""
 
     def __init__(
-        self, app: ASGIApp, settings: WebSettings, permission: TokenPermission, client_id: str
+        self,
+        app: ASGIApp,
+        settings: WebSettings,
+        credentials: Credentials,
+        permission: TokenPermission,
+        client_id: str,
     ) -> None:
-        super().__init__(app, settings)
+        super().__init__(app, settings, credentials)
         self._permission = permission
         self._client_id = client_id
 
@@ -152,15 +147,15 @@ class TrustingMiddleware(AccessMiddleware):
         scope["schedo.permission"] = self._permission
 
 
-def _is_open(path: str) -> bool:
-    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES) or is_page(path)
+def _is_open(scope: Scope, error: SchedoError) -> bool:
+    """Return whether the operation needs no token, and so passes in spite of the error.
 
-
-def _find_address(scope: Scope) -> str:
-    """Return the client's address. Called only for wrong tokens: it can cost a system call."""
-    transport = scope.get("schedo.transport")
-    peer = transport.get_extra_info("peername") if transport is not None else None
-    return str(peer[0]) if isinstance(peer, tuple) else ""
+    One that changes something still needs the right Host, and no other site behind it.
+    """
+    path: str = scope["path"]
+    if not (path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES) or is_page(path)):
+        return False
+    return scope["method"] in _SAFE_METHODS or isinstance(error, Unauthorized | Overloaded)
 
 
 def _check_site(headers: Mapping[bytes, bytes]) -> None:
@@ -180,13 +175,14 @@ def _check_site(headers: Mapping[bytes, bytes]) -> None:
         raise CrossSite("the Origin header names another site")
 
 
+def _check_proof(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a change by a cookie unless the browser says that a page of this server sent it."""
+    if headers.get(b"sec-fetch-site") != _SAME_ORIGIN and b"origin" not in headers:
+        raise CrossSite(
+            "a change with a cookie needs 'Sec-Fetch-Site: same-origin' or the Origin of this"
+            " server, which browsers send; programs send a token"
+        )
+
+
 def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def host_name(host: str) -> str:
-    """Return the name in a Host header: lower case, without the port, brackets kept."""
-    name = host.lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.partition(":")[0].removesuffix(".")

@@ -16,6 +16,7 @@ from schedo.engine.sharing import SharedCall
 from schedo.errors import Invalid, ShellDisabled
 from schedo.protocol.fields import read_under
 from schedo.web.bytes_in_flight import BytesInFlight
+from schedo.web.credentials import Credentials
 from schedo.web.fire_maps import FireMaps
 from schedo.web.holding import Holding
 from schedo.web.http import Request, Response
@@ -52,6 +53,7 @@ class AppContext:
 
     engine: Engine
     settings: WebSettings
+    credentials: Credentials
     keys_in_progress: set[str] = field(default_factory=set)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     schedule_names: dict[int, str] = field(default_factory=dict)

@@ -111,6 +111,7 @@ def _make_request(
         claim,
         media_type == LINES_TYPE,
         scope.get("schedo.permission"),
+        scope.get("schedo.transport"),
     )
 
 

@@ -66,6 +66,7 @@ class Request(NamedTuple):
     claim: Claim  # the bytes in flight that it holds
     is_lines: bool = False  # the body is newline-delimited JSON
     permission: TokenPermission | None = None  # None: the operation needs no token, nor has one
+    transport: object = None
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header as text, or None."""
@@ -172,6 +173,7 @@ def index_headers(scope: Scope) -> dict[bytes, bytes]:
 _ONCE = (
     b"host",
     b"authorization",
+    b"cookie",
     b"content-type",
     b"content-length",
     b"content-encoding",

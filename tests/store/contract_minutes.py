@@ -1,4 +1,4 @@
-"""Claims about the figures of minutes."""
+"""Claims about the figures of minutes, and the key of sessions."""
 
 from __future__ import annotations
 
@@ -28,3 +28,11 @@ class MinuteClaims:
             await store.save_minute(minute * MINUTE, "{}", 3 * MINUTE)
 
         assert [at // MINUTE for at, _ in await store.load_minutes(0)] == [6, 7, 8]
+
+
+class SessionKeyClaims:
+    async def test_the_key_of_sessions_stays_the_same(self, store: Store) -> None:
+        first = await store.session_key()
+
+        assert len(first) == 32
+        assert await store.session_key() == first

@@ -14,6 +14,7 @@ class ModelRest:
 
     def __init__(self) -> None:
         self._minutes: dict[int, str] = {}
+        self._session_key = bytes(32)
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
         self._minutes[at] = figures
@@ -21,6 +22,9 @@ class ModelRest:
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
+
+    async def session_key(self) -> bytes:
+        return self._session_key
 
     async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
         names = sorted(each.name for each in self._schedules.values())

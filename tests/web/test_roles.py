@@ -30,6 +30,7 @@ TABLE = {
         list_expectations get_expectation short_status get_metrics get_info
         get_summary get_timeseries get_events list_failures list_names
         list_schedule_fires list_fires
+        create_session_link
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation
@@ -44,7 +45,7 @@ TABLE = {
         """,
     "aw": "work",
     "oab": "beat_expectation",
-    "-": "check_health check_ready get_openapi get_problem",
+    "-": "check_health check_ready get_openapi get_problem get_me create_session delete_session",
 }
 ALLOWED = {name: letters for letters, names in TABLE.items() for name in names.split()}
 TOKENS = {role: f"{role}-token-0123456789abcdef" for role in Role}

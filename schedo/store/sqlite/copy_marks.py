@@ -27,6 +27,11 @@ _EPOCHS_SKIPPED = 1_000_000
 _NEW_STORE = "UPDATE meta SET value = random() WHERE name = 'store'"
 _SKIP_EPOCHS = "UPDATE meta SET value = value + ? WHERE name = 'epoch'"
 _NOTE_BACKUP = "INSERT OR REPLACE INTO meta (name, value) VALUES ('backed_up_at', ?)"
+# Overwritten first, because a deleted row leaves its bytes in the file.
+_FORGET_SECRETS = (
+    "UPDATE secret SET value = zeroblob(length(value))",
+    "DELETE FROM secret",
+)
 _TAKE_BACKUP = "DELETE FROM meta WHERE name = 'backed_up_at' RETURNING value"
 _READ = "SELECT value FROM meta WHERE name = 'open_schema'"
 _WRITE = "INSERT OR REPLACE INTO meta (name, value) VALUES ('open_schema', ?)"
@@ -45,6 +50,8 @@ def mark_closed(connection: sqlite3.Connection) -> None:
 def mark_backup(connection: sqlite3.Connection, instant: int) -> None:
     """Mark the file as a backup that shows the store at this instant; needs a transaction."""
     mark_closed(connection)
+    for statement in _FORGET_SECRETS:
+        connection.execute(statement)
     connection.execute(_NOTE_BACKUP, (instant,))
 
 

@@ -40,6 +40,7 @@ from schedo.store.sqlite.lock_passing import PassedLocks
 from schedo.store.sqlite.path_checks import size_bytes
 from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.schema import check_file, migrate
+from schedo.store.sqlite.session_keys import SessionKeys
 from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_readers import WarmReaders
 from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
@@ -53,7 +54,7 @@ T = TypeVar("T")
 FLUSH_PERIOD_S = 0.1
 
 
-class SqliteStore(PassedLocks):
+class SqliteStore(PassedLocks, SessionKeys):
     """A Store in a file, which this process locks from open to close; or in memory, until close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:

@@ -222,3 +222,22 @@ def test_a_missing_store_is_not_copied(tmp_path: Path) -> None:
         back_up_stopped(str(tmp_path / "none.db"), str(tmp_path / "copy.db"), now)
 
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_backup_has_no_key_of_sessions(store: SqliteStore, path: Path) -> None:
+    key = await store.session_key()
+    write_backup(str(path), str(copy_of(path)), now, lambda: False)
+
+    assert key not in copy_of(path).read_bytes()
+    copy = SqliteStore(copy_of(path))
+    await copy.open()
+    assert await copy.session_key() != key
+    await copy.close()
+
+
+async def test_the_next_server_has_the_same_key_of_sessions(store: SqliteStore, path: Path) -> None:
+    key = await store.session_key()
+    await store.close()
+    await store.open()
+
+    assert await store.session_key() == key

@@ -1,0 +1,39 @@
+"""`schedo open`: opens the server's page in a browser, logged in by a one-time link."""
+
+from __future__ import annotations
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.tables import print_json
+from schedo.client import monitoring_operations
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+
+@click.command("open")
+@click.option("--print", "is_printed", is_flag=True, help="Print the link and open no browser.")
+@as_json
+@connected
+def open_(client: Client, is_printed: bool, is_json: bool) -> None:
+    """Open the page of the server in a browser.
+
+    If the server needs a token, the link logs the browser in with the role of yours. It is good
+    for one use within a minute, and does not contain the token.
+    """
+    made = _make_link(client)
+    if is_json:
+        print_json(made)
+    elif is_printed:
+        click.echo(made["url"])
+    elif click.launch(made["url"]) != 0:
+        click.echo("There is no browser here. Open this within a minute:", err=True)
+        click.echo(made["url"])
+
+
+def _make_link(client: Client) -> Record:
+    address = client.url.rstrip("/")
+    if client.send(monitoring_operations.get_me())["access"] != "token":
+        return {"url": address + "/"}
+    made = client.send(monitoring_operations.create_session_link())
+    return {"url": f"{address}/login#link={made['link']}", "expires_at": made["expires_at"]}
