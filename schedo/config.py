@@ -1,17 +1,17 @@
 """The server's configuration: one frozen object, read once, with the source of each value.
 
 Later sources override earlier ones: defaults, /etc/schedo/schedo.toml,
-$XDG_CONFIG_HOME/schedo/schedo.toml, ./schedo.toml, SCHEDO_… variables, flags. SETTINGS lists every
-key once; the files, the environment (`retention.failed` is SCHEDO_RETENTION__FAILED) and the
-options of `schedo serve` follow from it. An unknown key or a bad value is an error that names the
-key and the source. The token is not a key: it comes from a file, or from SCHEDO_TOKEN, which is
-removed from the environment once read.
+$XDG_CONFIG_HOME/schedo/schedo.toml, ./schedo.toml, SCHEDO_… variables, flags. The table in
+setting_table.py lists every key once; the files, the environment (`retention.failed` is
+SCHEDO_RETENTION__FAILED) and the options of `schedo serve` follow from it. An unknown key or a bad
+value is an error that names the key and the source. The token is not a key: it comes from a file,
+or from SCHEDO_TOKEN, which is removed from the environment once read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,26 +22,13 @@ from schedo.core import limits
 from schedo.core.lateness import OBJECTIVE_US
 from schedo.errors import Invalid
 from schedo.log_format import LogFormat
+from schedo.protocol.public_url import PublicUrl
 from schedo.protocol.times import render_duration
-from schedo.setting_values import (
-    read_app,
-    read_choice,
-    read_duration,
-    read_host_name,
-    read_list_of,
-    read_number,
-    read_objective,
-    read_switch,
-    read_target,
-    read_text,
-    read_url,
-)
+from schedo.setting_table import SETTINGS
 from schedo.store.base import Retention
 from schedo.suggestions import suggest
 
 PREFIX = "SCHEDO_"
-CONCURRENCY_MAX = 10_000
-PROCESSES_MAX = 1_024
 
 # Kubernetes kills a pod 30 s after SIGTERM. Like Sidekiq, schedo keeps 5 s of that in reserve.
 DRAIN_GRACE_US = 25 * limits.SECOND
@@ -94,6 +81,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_grace_us: int = DRAIN_GRACE_US
     allowed_hosts: tuple[str, ...] = ()
+    anonymous: Literal["viewer"] | None = None
+    hide_payload_from: Literal["viewer"] | None = None
+    public_url: PublicUrl | None = None
     webhook_allow: tuple[str, ...] = ()
     webhook_secrets_file: str | None = None
     heartbeat_url: str | None = None
@@ -109,136 +99,6 @@ def _count_processors() -> int:
     if hasattr(os, "sched_getaffinity"):  # what this process may use; Linux only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-class Setting(NamedTuple):
-    """One key: the parser of its value (which raises ValueError) and its help text."""
-
-    parse: Callable[[object], Any]
-    help: str
-    metavar: str = "TEXT"
-    field: str = ""  # the name in Config, if it differs
-    may_be_secret: bool = False  # errors do not show such a value
-
-
-SETTINGS: dict[str, Setting] = {
-    "app": Setting(
-        read_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"
-    ),
-    "store": Setting(read_text, "SQLite file that holds all jobs and schedules.", "FILE"),
-    "host": Setting(read_text, "Address to listen on; any but loopback requires a token.", "HOST"),
-    "port": Setting(read_number(0, 65_535), "Port to listen on; 0 means any free port.", "PORT"),
-    "concurrency": Setting(
-        read_number(1, CONCURRENCY_MAX),
-        "How many shell and http jobs run at once, and how many jobs of the app's tasks.",
-        "N",
-    ),
-    "async_concurrency": Setting(
-        read_number(0, CONCURRENCY_MAX),
-        "How many async tasks of the app run at once, besides its plain functions; 0: concurrency"
-        " counts both, as it does where only concurrency is set.",
-        "N",
-    ),
-    "processes": Setting(
-        read_number(1, PROCESSES_MAX), "Number of child processes for the app's tasks.", "N"
-    ),
-    "allow_shell": Setting(read_switch, "Allow jobs to run commands on this machine.", "BOOL"),
-    "strict": Setting(
-        read_switch,
-        "Refuse jobs and schedules whose task no application and no worker has offered.",
-        "BOOL",
-    ),
-    "output_dir": Setting(
-        read_text, "Directory in which to also store the complete output of commands.", "DIR"
-    ),
-    "token_file": Setting(
-        read_text, "File with a token that clients must send; its role is admin.", "FILE"
-    ),
-    "tokens": Setting(
-        read_text,
-        "File with a line 'TOKEN role=viewer|operator|admin|worker|beat name=x' for each token;"
-        " queues=a,b and tasks=x restrict an operator or a worker; schedules=yes lets a worker put"
-        " the schedules of its app.",
-        "FILE",
-    ),
-    "worker_tokens": Setting(
-        read_text,
-        "File with a line 'TOKEN queues=a,b tasks=x' for each token whose role is worker; --tokens"
-        " does the same and more.",
-        "FILE",
-    ),
-    "log_format": Setting(
-        read_choice("text", "json"), "Format of log lines: text or json.", "FORMAT"
-    ),
-    "log_level": Setting(
-        read_choice("debug", "info", "warning", "error"),
-        "Lowest level to log: debug, info, warning or error.",
-        "LEVEL",
-    ),
-    "drain_grace": Setting(
-        read_duration,
-        "How long running jobs may take to finish after SIGTERM.",
-        "DURATION",
-        "drain_grace_us",
-    ),
-    "allowed_hosts": Setting(
-        read_list_of(read_host_name), "Additional host name to accept in the Host header.", "NAME"
-    ),
-    "webhook_allow": Setting(
-        read_list_of(read_target),
-        "Private host[:port] or CIDR block that http jobs may call.",
-        "TARGET",
-    ),
-    "webhook_secrets_file": Setting(
-        read_text,
-        'TOML file of webhook secrets, such as orders = "whsec_..."; http jobs use them by name.',
-        "FILE",
-    ),
-    "heartbeat_url": Setting(
-        read_url,
-        "URL to call while the server is ready, so that a monitor notices when it is not.",
-        "URL",
-        may_be_secret=True,
-    ),
-    "heartbeat_interval": Setting(
-        read_duration,
-        "The time between two such calls; at least 1s.",
-        "DURATION",
-        "heartbeat_interval_us",
-    ),
-    "lateness_objective": Setting(
-        read_objective,
-        "How late 99.9 % of the jobs may start: a bound of the histograms, such as 5ms or 10ms.",
-        "DURATION",
-        "lateness_objective_us",
-    ),
-    "standby": Setting(
-        read_switch,
-        "While another server has the store, wait beside it, and take its place when it ends.",
-        "BOOL",
-    ),
-    "kill_stuck": Setting(
-        read_duration,
-        "As a standby, kill a server that has not answered for this long; at least 1s; 0s: never.",
-        "DURATION",
-        "kill_stuck_us",
-    ),
-    "retention.completed": Setting(
-        read_duration, "How long completed jobs are kept.", "DURATION", "completed_us"
-    ),
-    "retention.failed": Setting(
-        read_duration, "How long failed jobs are kept.", "DURATION", "failed_us"
-    ),
-    "retention.cancelled": Setting(
-        read_duration, "How long cancelled and expired jobs are kept.", "DURATION", "cancelled_us"
-    ),
-    "retention.schedule_runs": Setting(
-        read_number(0, limits.RUNS_KEPT_MAX),
-        "How many of the last runs of each schedule are kept for longer.",
-        "N",
-        "schedule_runs",
-    ),
-}
 
 
 class _Found(NamedTuple):
@@ -376,6 +236,7 @@ def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
         owner = config.retention if key.startswith("retention.") else config
         value = getattr(owner, setting.field or key)
         shown = render_duration(value) if setting.metavar == "DURATION" else value
+        shown = str(shown) if isinstance(shown, PublicUrl) else shown
         yield (
             key,
             list(shown) if isinstance(shown, tuple) else shown,

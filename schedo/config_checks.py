@@ -25,6 +25,12 @@ def check_config(config: Config) -> None:
             f"standby ({source}): only one process can have a store that is kept in memory; give a"
             " file with --store"
         )
+    if config.anonymous is not None and not needs_token(config):
+        source = config.sources.get("anonymous", "default")
+        raise Invalid(
+            f"anonymous ({source}): without a token, every client may do everything; put tokens in"
+            " a file and add --tokens"
+        )
     if not needs_token(config) and not is_loopback(config.host):
         source = config.sources.get("host", "default")
         raise Invalid(

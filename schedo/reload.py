@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from schedo.config import SETTINGS, Config, describe_config
+from schedo.config import Config, describe_config
 from schedo.config_checks import check_config
 from schedo.errors import SchedoError
+from schedo.setting_table import SETTINGS
 
 log = logging.getLogger("schedo")
 
@@ -27,6 +28,8 @@ RELOADED = frozenset(
             "tokens",
             "worker_tokens",
             "allowed_hosts",
+            "anonymous",
+            "hide_payload_from",
             "strict",
             "log_level",
             "drain_grace",

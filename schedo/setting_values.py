@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from schedo.core.lateness import DURATION_BOUNDS_US
+from schedo.protocol.public_url import PublicUrl, parse_public_url
 from schedo.protocol.times import parse_duration, render_duration
 
 
@@ -110,6 +111,11 @@ def read_url(value: object) -> str:
     text = read_text(value)
     parse_url(text)
     return text
+
+
+def read_public_url(value: object) -> PublicUrl:
+    """Return the parts of an http or https URL of a host and a path."""
+    return parse_public_url(read_text(value))
 
 
 def read_target(text: str) -> str:

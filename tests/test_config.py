@@ -11,7 +11,6 @@ import pytest
 from schedo.cli.run import run
 from schedo.cli.worker import worker
 from schedo.config import (
-    SETTINGS,
     Config,
     describe_config,
     load_config,
@@ -20,6 +19,7 @@ from schedo.config import (
 )
 from schedo.config_checks import check_config, is_loopback
 from schedo.errors import Invalid
+from schedo.setting_table import SETTINGS
 
 TOKEN = "0123456789abcdef0123"
 SECOND = 1_000_000

@@ -34,8 +34,8 @@ LAYERS = (
 # These modules are the composition root; they count as one part.
 COMPOSITION = dict.fromkeys(
     (
-        *("", "app", "config", "config_checks", "reload", "server", "setting_values"),
-        *("startup_text", "systemd"),
+        *("", "app", "config", "config_checks", "reload", "server", "setting_table"),
+        *("setting_values", "startup_text", "systemd"),
     ),
     "serve",
 )

@@ -7,9 +7,10 @@ import logging
 import msgspec
 import pytest
 
-from schedo.config import SETTINGS, Config, Secret
+from schedo.config import Config, Secret
 from schedo.errors import Invalid
 from schedo.reload import RELOADED, Reload, merge
+from schedo.setting_table import SETTINGS
 from schedo.store.base import Retention
 
 OLD = Config(token=Secret("first-0123456789abcdef"), processes=1)

@@ -32,8 +32,9 @@ def open_(client: Client, is_printed: bool, is_json: bool) -> None:
 
 
 def _make_link(client: Client) -> Record:
-    address = client.url.rstrip("/")
-    if client.send(monitoring_operations.get_me())["access"] != "token":
+    me = client.send(monitoring_operations.get_me())
+    address = me.get("public_url", client.url).rstrip("/")
+    if me["access"] != "token":
         return {"url": address + "/"}
     made = client.send(monitoring_operations.create_session_link())
     return {"url": f"{address}/login#link={made['link']}", "expires_at": made["expires_at"]}

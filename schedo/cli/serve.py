@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from schedo.cli.errors import BadConfiguration
-from schedo.config import SETTINGS, Config, load_config, option, variable
+from schedo.config import Config, load_config, option, variable
 from schedo.config_checks import check_config
 from schedo.errors import Invalid
 from schedo.handover.command import Command
 from schedo.hardening import harden_process
+from schedo.setting_table import SETTINGS
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MEMORY = ":memory:"

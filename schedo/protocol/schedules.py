@@ -174,7 +174,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     end_at: Instant | UnsetType = UNSET
     description: str | UnsetType = UNSET
     task: str
-    payload: Raw
+    payload: Raw | UnsetType = UNSET  # hidden from some viewers
     queue: str
     priority: int
     retry: RetryResponse | UnsetType = UNSET

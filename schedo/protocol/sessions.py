@@ -49,6 +49,8 @@ class MeResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     queues: list[str] | UnsetType = UNSET
     tasks: list[str] | UnsetType = UNSET
     expires_at: Instant | UnsetType = UNSET
+    public_url: str | UnsetType = UNSET
+    hides_payloads: bool | UnsetType = UNSET
 
 
 OPERATIONS = (

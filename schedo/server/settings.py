@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import schedo
 from schedo.client.tokens import check_token, read_private
@@ -10,11 +11,20 @@ from schedo.config import Config
 from schedo.config_checks import needs_token
 from schedo.core.built_in import find_permissions
 from schedo.errors import Invalid
+from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.roles import Role
 from schedo.tasks.built_in import payload_checks
 from schedo.tasks.http.signatures import parse_secrets
-from schedo.web.permissions import ANYONE, WORKER_LINE, TokenPermission, digest, parse_tokens
+from schedo.web.permissions import (
+    ANONYMOUS,
+    ANYONE,
+    WORKER_LINE,
+    TokenPermission,
+    digest,
+    parse_tokens,
+)
 from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
+from schedo.web.site import is_page
 
 SECRETS_CHARACTERS_MAX = 65_536
 TOKENS_CHARACTERS_MAX = 1_048_576
@@ -23,16 +33,37 @@ ADMIN = TokenPermission(Role.ADMIN, "token_file", setting="token")
 
 def read_web_settings(config: Config) -> WebSettings:
     """Return the settings of the HTTP application; raise Invalid as read_tokens does."""
+    url = config.public_url
+    if url is not None:
+        check_prefix(url.prefix, config.sources.get("public_url", "default"))
     return WebSettings(
         tokens=read_tokens(config),
-        anyone=None if needs_token(config) else ANYONE,
+        anyone=_find_anyone(config),
         allowed_hosts=(*LOOPBACK_HOSTS, config.host, *config.allowed_hosts),
+        public_url=url,
         permissions=find_permissions(config),
         payload_checks=payload_checks(),
         version=schedo.__version__,
         is_strict=config.strict,
         lateness_objective_us=config.lateness_objective_us,
     )
+
+
+def _find_anyone(config: Config) -> TokenPermission | None:
+    """Return what a client without a token may do."""
+    if not needs_token(config):
+        return ANYONE
+    if config.anonymous is None:
+        return None
+    return replace(ANONYMOUS, hides_payloads=config.hide_payload_from is not None)
+
+
+def check_prefix(prefix: str, source: str) -> None:
+    """Raise Invalid if the paths below the prefix would be those of the server itself."""
+    first = prefix.strip("/").partition("/")[0]
+    own = {operation.path.split("/")[1] for operation in OPERATIONS}
+    if first and (first in own or is_page(f"/{first}") or is_page(f"/{first}/")):
+        raise Invalid(f"public_url ({source}): /{first} is an address of the server itself")
 
 
 def read_tokens(config: Config) -> dict[bytes, TokenPermission]:
@@ -47,7 +78,12 @@ def read_tokens(config: Config) -> dict[bytes, TokenPermission]:
         tokens |= _read_tokens("tokens", config.tokens, tokens, {})
     if config.worker_tokens is not None:
         tokens |= _read_tokens("worker_tokens", config.worker_tokens, tokens, WORKER_LINE)
-    return tokens
+    if config.hide_payload_from is None:
+        return tokens
+    return {
+        key: replace(it, hides_payloads=True) if it.role == config.hide_payload_from else it
+        for key, it in tokens.items()
+    }
 
 
 def _read_tokens(

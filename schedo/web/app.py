@@ -131,10 +131,12 @@ class WebApp:
         self.context = AppContext(engine, settings, Credentials(settings, signed))
         routes = _make_routes(self.context)
         self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
-        self._router = Router(routes, default=Site(), redirect_slashes=False)
+        self._router = Router(routes, default=Site(settings.prefix + "/"), redirect_slashes=False)
         self._guarded = AccessMiddleware(self._route, settings, self.context.credentials)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http" and (prefix := self.context.settings.prefix):
+            _strip(scope, prefix)
         return self._guarded(scope, receive, send)
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -177,3 +179,11 @@ def _make_routes(context: AppContext) -> list[Route]:
     # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
     paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
     return [Route(path, Endpoint(context, methods[path])) for path in paths]
+
+
+def _strip(scope: Scope, prefix: str) -> None:
+    """Remove the prefix from the path, unless a proxy has done that; links begin with it."""
+    scope["root_path"] = prefix
+    path: str = scope["path"]
+    if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
+        scope["path"] = path[len(prefix) :] or "/"

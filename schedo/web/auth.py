@@ -27,6 +27,7 @@ from schedo.errors import (
     Unavailable,
 )
 from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.public_url import PublicUrl
 from schedo.web.credentials import Credentials, host_name
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
@@ -61,8 +62,14 @@ class AccessMiddleware:
 
     def use(self, settings: WebSettings) -> None:
         """Check the requests that follow by these host names."""
-        # A token is proof enough: a page that uses DNS rebinding cannot send it.
-        hosts = settings.allowed_hosts if settings.anyone else ("*",)
+        self._url = settings.public_url
+        hosts = [*settings.allowed_hosts]
+        if self._url is not None:
+            hosts.append(host_name(self._url.host))
+        # A token is proof enough: a page that uses DNS rebinding cannot send it. The same goes for
+        # the cookie of a session, which is only good for the host that gave it.
+        self._allows_any = "*" in hosts or (settings.anyone is None and self._url is None)
+        self._has_login = settings.has_login
         self._hosts = frozenset(_bracket(host.lower()) for host in hosts)
         self._known_hosts: set[bytes] = set()
 
@@ -107,7 +114,7 @@ class AccessMiddleware:
         self._check_host(headers)
         is_safe = scope["method"] in _SAFE_METHODS
         if not is_safe:
-            _check_site(headers)
+            _check_site(headers, self._url)
         has_session = self._credentials.identify(headers, scope)
         if has_session and not is_safe:
             _check_proof(headers)
@@ -118,8 +125,10 @@ class AccessMiddleware:
             return
         if host is None:
             raise BadRequest("the Host header is missing")
+        if self._allows_any or (self._has_login and b"authorization" in headers):
+            return
         name = host_name(host.decode("latin-1"))
-        if "*" not in self._hosts and name not in self._hosts:
+        if name not in self._hosts:
             raise Misdirected(
                 f"this server is not {name[:100]!r}; allow the name with --allowed-hosts"
             )
@@ -158,7 +167,7 @@ def _is_open(scope: Scope, error: SchedoError) -> bool:
     return scope["method"] in _SAFE_METHODS or isinstance(error, Unauthorized | Overloaded)
 
 
-def _check_site(headers: Mapping[bytes, bytes]) -> None:
+def _check_site(headers: Mapping[bytes, bytes], url: PublicUrl | None) -> None:
     """Refuse a change that a browser sends for another origin; others send no such header."""
     site = headers.get(b"sec-fetch-site")
     if site is not None and site not in _OWN_SITES:
@@ -166,12 +175,15 @@ def _check_site(headers: Mapping[bytes, bytes]) -> None:
     origin = headers.get(b"origin")
     if origin is None:
         return
+    text = origin.decode("latin-1").lower()
     host = headers.get(b"host", b"").decode("latin-1").lower()
     try:
-        sender = urlsplit(origin.decode("latin-1").lower()).netloc
+        sender = urlsplit(text).netloc
     except ValueError:
         sender = ""
-    if sender != host:
+    if url is not None and text == url.origin:  # a proxy may change the Host header
+        return
+    if sender != host or (url is not None and sender == url.host):
         raise CrossSite("the Origin header names another site")
 
 

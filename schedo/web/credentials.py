@@ -31,12 +31,8 @@ class Credentials:
         """Use these tokens from now on; the sessions of others are over."""
         self.tokens = settings.tokens
         self.anyone = settings.anyone
+        self.has_login = settings.has_login
         self._by_id = {token_id(token): token for token in settings.tokens}
-
-    @property
-    def has_login(self) -> bool:
-        """Whether a token permits more than none."""
-        return self.anyone is None or self.anyone.role is not Role.ADMIN
 
     def identify(self, headers: Mapping[bytes, bytes], scope: Scope) -> bool:
         """Note the permission and the id of the client in the scope; raise Unauthorized.

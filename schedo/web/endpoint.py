@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -17,7 +17,7 @@ from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
 from schedo.web.holding import Moved, replay
-from schedo.web.http import JSON_TYPE, Request, send_response
+from schedo.web.http import JSON_TYPE, Request, Response, send_response
 from schedo.web.permissions import TokenPermission
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
@@ -56,7 +56,7 @@ class Endpoint:
             if operation.request is EmptyRequest:  # its handler does not read the body
                 await request.read(EmptyRequest)
                 request = request._replace(body=b"")
-            responding = handle(self._context, request)
+            responding = _begin(handle, self._context, request)
             del request, body  # the handler may wait for long; it frees the body
             await send_response(send, await responding, scope["schedo.request_id"], claim)
         except TooSlow:
@@ -112,7 +112,21 @@ def _make_request(
         media_type == LINES_TYPE,
         scope.get("schedo.permission"),
         scope.get("schedo.transport"),
+        scope["root_path"],
     )
+
+
+def _begin(handle: Handler, context: AppContext, request: Request) -> Awaitable[Response]:
+    responding = handle(context, request)
+    if request.permission is not None and request.permission.hides_payloads:
+        return _hide_payloads(responding)
+    return responding
+
+
+async def _hide_payloads(responding: Awaitable[Response]) -> Response:
+    from schedo.web.hidden_payloads import without_payloads  # few servers need it
+
+    return await without_payloads(await responding)
 
 
 def _may_wait(operation: Operation, scope: Scope) -> bool:

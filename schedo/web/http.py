@@ -67,6 +67,7 @@ class Request(NamedTuple):
     is_lines: bool = False  # the body is newline-delimited JSON
     permission: TokenPermission | None = None  # None: the operation needs no token, nor has one
     transport: object = None
+    root: str = ""  # the prefix of the addresses for browsers
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header as text, or None."""
@@ -96,7 +97,11 @@ class Request(NamedTuple):
     def next_link(self, cursor: str) -> Header:
         """Return the Link header of the next page."""
         pairs = {**self.query, "cursor": cursor}
-        return b"link", f'<{self.path}?{urlencode(pairs)}>; rel="next"'.encode()
+        return b"link", f'<{self.root}{self.path}?{urlencode(pairs)}>; rel="next"'.encode()
+
+    def location(self, path: str) -> Header:
+        """Return the Location header of what is at this path."""
+        return b"location", (self.root + path).encode()
 
 
 class Pieces(Protocol):

@@ -45,6 +45,7 @@ class TokenPermission:
     tasks: frozenset[str] | None = None
     setting: str = "tokens"  # the setting that its file belongs to
     may_declare: bool = False  # a worker may put the schedules of its application
+    hides_payloads: bool = False  # responses have no payloads
 
     @property
     def is_restricted(self) -> bool:
@@ -165,6 +166,7 @@ class TokenPermission:
 
 
 ANYONE = TokenPermission(Role.ADMIN, "anyone")  # may do all on a server without tokens
+ANONYMOUS = TokenPermission(Role.VIEWER, "anonymous")  # has no token, with --anonymous viewer
 
 
 def _event_jobs(spec: ScheduleSpec) -> Iterator[JobSpec]:
@@ -242,8 +244,14 @@ def _parse_line(
         raise Invalid(f"{where}: queues= and tasks= restrict an operator or a worker only")
     if "schedules" in parts and (parts["schedules"], role) != ("yes", Role.WORKER):
         raise Invalid(f"{where}: schedules=yes is for the role worker only")
-    may_declare = "schedules" in parts
-    return TokenPermission(role, name, setting=setting, may_declare=may_declare, **restricted)
+    return TokenPermission(
+        role,
+        name,
+        restricted.get("queues"),
+        restricted.get("tasks"),
+        setting,
+        may_declare="schedules" in parts,
+    )
 
 
 def _read_names(key: str, names: list[str], where: str) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from schedo.core.lateness import OBJECTIVE_US
+from schedo.protocol.public_url import PublicUrl
+from schedo.protocol.roles import Role
 from schedo.web.permissions import ANYONE, TokenPermission
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -24,6 +26,17 @@ class WebSettings:
     permissions: AbstractSet[str] = frozenset()  # of this server's own worker, see BuiltInTask
     # By task: raises Invalid if the task cannot run the payload.
     payload_checks: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
+    public_url: PublicUrl | None = None
     version: str = "0"
     is_strict: bool = False  # refuse a task that no worker has offered
     lateness_objective_us: int = OBJECTIVE_US  # one of DURATION_BOUNDS_US
+
+    @property
+    def prefix(self) -> str:
+        """The path in front of all addresses for browsers: empty, or such as /schedo."""
+        return self.public_url.prefix if self.public_url is not None else ""
+
+    @property
+    def has_login(self) -> bool:
+        """Whether a token permits more than none."""
+        return self.anyone is None or self.anyone.role is not Role.ADMIN

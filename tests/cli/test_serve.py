@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from schedo.cli.main import cli
-from schedo.config import SETTINGS, option, variable
+from schedo.config import option, variable
+from schedo.setting_table import SETTINGS
 
 Args = tuple[str, ...]
 

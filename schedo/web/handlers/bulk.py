@@ -37,7 +37,7 @@ async def create_operation(context: AppContext, request: Request) -> Response:
         )
     )
     response = BulkResponse.of(operation)
-    location = (b"location", f"/v1/operations/{response.id}".encode())
+    location = request.location(f"/v1/operations/{response.id}")
     return Response(201, msgspec.json.encode(response)).with_headers(location)
 
 

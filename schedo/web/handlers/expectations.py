@@ -22,7 +22,7 @@ async def put_expectation(context: AppContext, request: Request) -> Response:
     response = ExpectationResponse.of(expectation)
     response.effect = effect
     response.warnings = context.warn_of_expect(spec.expect) or UNSET
-    location = (b"location", f"/v1/expectations/{spec.name}".encode())
+    location = request.location(f"/v1/expectations/{spec.name}")
     status = 201 if effect is PutEffect.CREATED else 200
     return Response(status, msgspec.json.encode(response)).with_headers(location)
 

@@ -66,7 +66,7 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
         command = DeclareSchedules(owner, (spec,))
         [(effect, schedule, before)] = await context.engine.declarations.put(command)
         takeover = describe_takeover(before, owner)
-    location = (b"location", f"/v1/schedules/{schedule.name}".encode())
+    location = request.location(f"/v1/schedules/{schedule.name}")
     response = _describe(context, await _load_histories(context, [schedule]), schedule)
     response.effect = effect
     response.warnings += context.warn_of_schedule(spec)

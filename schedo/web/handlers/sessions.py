@@ -22,7 +22,10 @@ async def get_me(context: AppContext, request: Request) -> Response:
     session = None
     if not _has_bearer(request):
         session = context.credentials.find_session(request.headers, _host(request))
-    return _respond(_describe(request.permission, _find_access(context, request, session), session))
+    me = _describe(request.permission, _find_access(context, request, session), session)
+    if request.permission is not None and context.settings.public_url is not None:
+        me.public_url = str(context.settings.public_url)
+    return _respond(me)
 
 
 async def create_session(context: AppContext, request: Request) -> Response:
@@ -65,6 +68,7 @@ def _describe(
     )
     if permission is not None:
         me.name, me.role = permission.name, permission.role
+        me.hides_payloads = permission.hides_payloads or UNSET
         me.queues, me.tasks = _sort(permission.queues), _sort(permission.tasks)
     return me
 
@@ -99,4 +103,7 @@ def _has_bearer(request: Request) -> bool:
 
 
 def _cookie(context: AppContext, value: str, age_us: int) -> Header:
-    return b"set-cookie", render_cookie(value, age_us, "/", is_secure=False)
+    url = context.settings.public_url
+    is_secure = url is not None and url.is_secure
+    path = context.settings.prefix or "/"
+    return b"set-cookie", render_cookie(value, age_us, path, is_secure=is_secure)

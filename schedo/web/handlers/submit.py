@@ -97,7 +97,7 @@ async def _submit(
     response = await idempotent.perform(context, submit)
     if response.status >= 400:
         return response
-    return response.with_headers((b"location", f"/v1/jobs/{job_id_in(response.body)}".encode()))
+    return response.with_headers(request.location(f"/v1/jobs/{job_id_in(response.body)}"))
 
 
 async def short_schedule(context: AppContext, request: Request) -> Response:

@@ -1,6 +1,6 @@
 // Log in with a token. It becomes a cookie that scripts cannot read; the page never keeps it.
 import { api } from '../lib/api.js';
-import { base, html, useState } from '../lib/base.js';
+import { base, html, useEffect, useState } from '../lib/base.js';
 
 // Only a path of this page, so that a link cannot lead elsewhere after the login.
 const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
@@ -8,18 +8,26 @@ const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
 export default function Login({ query }) {
   const [error, setError] = useState('');
   const [isBusy, setBusy] = useState(false);
-  const submit = async (event) => {
-    event.preventDefault();
-    const token = new FormData(event.target).get('token').trim();
+  const logIn = async (proof) => {
     setBusy(true);
     try {
-      await api('POST', '/v1/session', { token });
+      await api('POST', '/v1/session', proof);
       location.replace(base + safe(query.next).slice(1)); // the page starts anew, with the cookie
     } catch (failure) {
       setError(failure.text ?? failure.message);
       setBusy(false);
     }
   };
+  const submit = (event) => {
+    event.preventDefault();
+    logIn({ token: new FormData(event.target).get('token').trim() });
+  };
+  useEffect(() => { // the one-time code of `schedo open`, which leaves the address at once
+    const link = /^#link=([\w-]+)$/.exec(location.hash)?.[1];
+    if (!link) return;
+    history.replaceState(null, '', location.pathname + location.search);
+    logIn({ link });
+  }, []);
   return html`<div class="login"><section class="card" aria-labelledby="login"><form class="body" onSubmit=${submit}>
     <h1 id="login">Log in to schedo</h1>
     <p class="muted">This server asks for a token. It is exchanged for a cookie that lasts 12 hours.</p>
