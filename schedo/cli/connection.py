@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -49,7 +50,7 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
             for each in context.command.params
             for parent in ("", "/where")
         }
-        with make_client(Client, url, token_file) as client:
+        with make_client(partial(Client, agent="schedo-cli"), url, token_file) as client:
             try:
                 function(client, *args, **options)
             except NotFound as error:

@@ -55,6 +55,7 @@ COMMANDS = {
     "failures": _Entry(
         "schedo.cli.failures:failures", "List what fails, in groups of the same task and error."
     ),
+    "log": _Entry("schedo.cli.log:log", "List who changed what by hand."),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
     "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),

@@ -26,18 +26,27 @@ from schedo.client.options import (
     Instant,
     InvokeOptions,
     JobOptions,
+    LogFilters,
     PauseOptions,
     ReserveOptions,
 )
 from schedo.client.records import is_final
+from schedo.client.rest import Page
 from schedo.errors import SchedoError
 
 
 class AsyncClient:
     """A client of one server, for one event loop; `timeout` is in seconds for each response."""
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
-        self._transport = AsyncTransport(parse_address(url, token), timeout)
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        agent: str = "schedo",
+    ) -> None:
+        self._transport = AsyncTransport(parse_address(url, token, agent), timeout)
 
     def use_token(self, token: str | None) -> None:
         """Send this token with the requests that follow."""
@@ -308,6 +317,10 @@ class AsyncClient:
     async def create_session_link(self) -> Record:
         """Make a code that logs a browser in, once and within a minute, at `/login#link=CODE`."""
         return await self.send(monitoring_operations.create_session_link())
+
+    async def list_log(self, **filters: Unpack[LogFilters]) -> Page:
+        """Return a page of who changed what by hand, newest first."""
+        return await self.send(monitoring_operations.list_log(filters))
 
     async def list_failures(self) -> Record:
         """Return what has failed since the server started, in groups of the same task and error."""

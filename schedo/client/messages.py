@@ -73,7 +73,7 @@ class Address:
     headers: Mapping[str, str] = field(repr=False)  # they contain the token
 
 
-def parse_address(url: str, token: str | None) -> Address:
+def parse_address(url: str, token: str | None, agent: str = "schedo") -> Address:
     """Return the address; raise Invalid unless the URL is http(s)://host[:port][/prefix]."""
     try:
         parts = urlsplit(url)
@@ -85,7 +85,7 @@ def parse_address(url: str, token: str | None) -> Address:
     if parts.username is not None or parts.query or parts.fragment:
         raise Invalid(f"url {url!r}: it has a user, query or fragment; a token is given separately")
     is_tls = parts.scheme == "https"
-    headers = {"Host": parts.netloc, "Accept": "application/json", "User-Agent": "schedo"}
+    headers = {"Host": parts.netloc, "Accept": "application/json", "User-Agent": agent}
     if token is not None:
         if not token or not all("!" <= character <= "~" for character in token):
             raise Invalid("the token must be one line of visible ASCII characters")

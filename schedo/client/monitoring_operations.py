@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schedo.client.messages import Operation, Record
-from schedo.client.rest import get, post, read_record, render_query
+from schedo.client.rest import Page, get, post, read_page, read_record, render_query
 
 
 def get_summary() -> Operation[Record]:
@@ -21,6 +21,11 @@ def get_me() -> Operation[Record]:
 def create_session_link() -> Operation[Record]:
     """Make a code that logs a browser in, once and within a minute."""
     return post("/v1/session:link")
+
+
+def list_log(filters: Mapping[str, object]) -> Operation[Page]:
+    """Return a page of who changed what by hand, newest first."""
+    return get(f"/v1/log{render_query(filters)}", read_page)
 
 
 def list_failures() -> Operation[Record]:

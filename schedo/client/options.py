@@ -190,3 +190,14 @@ def render_options(options: Mapping[str, object]) -> Record:
         for key, value in options.items()
         if value is not None
     }
+
+
+class LogFilters(TypedDict, total=False):
+    """Which entries of the log to list."""
+
+    who: str | None
+    action: str | None
+    target: str | None
+    before: Instant | None
+    limit: int | None
+    cursor: str | None

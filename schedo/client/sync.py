@@ -24,10 +24,12 @@ from schedo.client.options import (
     Instant,
     InvokeOptions,
     JobOptions,
+    LogFilters,
     PauseOptions,
     ReserveOptions,
 )
 from schedo.client.records import is_final
+from schedo.client.rest import Page
 from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
 from schedo.client.transport import Transport
 from schedo.errors import SchedoError
@@ -36,8 +38,15 @@ from schedo.errors import SchedoError
 class Client:
     """A client of one server. Threads may share it; `timeout` is in seconds for each response."""
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
-        self._transport = Transport(parse_address(url, token), timeout)
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        agent: str = "schedo",
+    ) -> None:
+        self._transport = Transport(parse_address(url, token, agent), timeout)
 
     @property
     def url(self) -> str:
@@ -304,6 +313,10 @@ class Client:
     def create_session_link(self) -> Record:
         """Make a code that logs a browser in, once and within a minute, at `/login#link=CODE`."""
         return self.send(monitoring_operations.create_session_link())
+
+    def list_log(self, **filters: Unpack[LogFilters]) -> Page:
+        """Return a page of who changed what by hand, newest first."""
+        return self.send(monitoring_operations.list_log(filters))
 
     def list_failures(self) -> Record:
         """Return what has failed since the server started, in groups of the same task and error."""

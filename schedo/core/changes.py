@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from schedo.core.action_log import LogEntry
 from schedo.core.bulk import BulkOperation
 from schedo.core.expectations import Expectation
 from schedo.core.leases import CapturedOutput
@@ -66,6 +67,7 @@ class Changes:
     decisions: list[DecisionRecord] = field(default_factory=list)
     ended_runs: list[EndedRun] = field(default_factory=list)
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.jobs) or self.has_others
@@ -86,4 +88,5 @@ class Changes:
             or self.decisions
             or self.ended_runs
             or self.idempotency_records
+            or self.log
         )

@@ -16,6 +16,7 @@ from schedo.core.ids import render_id
 from schedo.core.keep import KeepTimes
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, WINDOW_ENTRIES
 from schedo.core.loads import Load, Loaded, LoadReady, LoadTimers, Promoted, PromoteDue
+from schedo.core.log_commands import NoteChange
 from schedo.core.model import Job, Location, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
 from schedo.core.pool import JobPool
@@ -180,6 +181,10 @@ class JobTable:
     ) -> None:
         """Commit the record together with the other changes of this step."""
         self.changes.idempotency_records.append(command.record)
+
+    def note_change(self, command: NoteChange, now: int, loaded: Loaded) -> None:
+        """Commit the entry of the log together with the other changes of this step."""
+        self.changes.log.append(command.entry)
 
     def unindex(self, job: Job) -> None:
         """Remove the record from the timers or its ready index."""

@@ -33,6 +33,7 @@ from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import COMMIT_FIRES_MAX, TURN_ENTRIES_MAX, TURN_FIRES_MAX
 from schedo.core.loading import Loading
 from schedo.core.loads import NOTHING_LOADED, Appliers, Loaded, Needs
+from schedo.core.log_commands import NoteChange
 from schedo.core.model import Job, LeaseKey, Location, Pause, Queue, ReadyKey
 from schedo.core.paged_index import DEFAULT_WINDOW, Window
 from schedo.core.pauses import Pauses
@@ -113,6 +114,7 @@ class Scheduler:
             **expectations.appliers,
             **self._make_sessions(random),
             commands.KeepIdempotencyRecord: self._jobs.keep_idempotency_record,
+            NoteChange: self._jobs.note_change,
             commands.ExpireAndTrim: self._expire_and_trim,
             commands.Flush: _change_nothing,
         }

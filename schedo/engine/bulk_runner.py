@@ -27,6 +27,7 @@ from schedo.core.bulk_commands import (
 )
 from schedo.core.ids import render_id
 from schedo.core.job_filter import JobFilter
+from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.engine.pacing import BulkPace
 from schedo.errors import NotFound, Overloaded, SchedoError, StoreFull, Unavailable
@@ -78,7 +79,7 @@ class BulkRunner:
 
     async def begin(self, command: BeginBulk) -> BulkOperation:
         """Begin an operation; raise Overloaded if too many run."""
-        operation: BulkOperation = await self._loop.try_enqueue(command)
+        operation: BulkOperation = await change(self._loop, command)
         requested_by = f", requested by {operation.requested_by}" if operation.requested_by else ""
         log.info("operation %s begins: %s%s", *_describe(operation), requested_by)
         self._wake.set()

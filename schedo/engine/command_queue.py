@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,6 +54,8 @@ class CommandQueue:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()  # from here on, workers may attach
+        # Of no request: what a turn starts must not act as the author of the request that woke it.
+        self._context = copy_context()
         self._is_turn_due = False
         self._must_decide = False  # the next turn: not only attempts have ended
         self._inbox = Channel[QueuedCommand | AttemptResult](self._wake_for_items, INBOX_MAX)
@@ -97,7 +100,7 @@ class CommandQueue:
     def _wake_for_items(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self.loop.call_soon(self._turn)
+            self.loop.call_soon(self._turn, context=self._context)
 
     async def take_late(self) -> list[QueuedCommand | AttemptResult | Progress]:
         """Wait for what comes while the engine is frozen, and return it: progress first."""

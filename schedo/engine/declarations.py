@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect, ResetSchedule
 from schedo.core.declarations import check_declaration, plan_declaration
 from schedo.core.model import Schedule
+from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.store.base import Store
 
@@ -20,8 +21,10 @@ class Declarations:
 
     async def put(self, command: DeclareSchedules) -> list[Declared]:
         """Carry out the command; return what it did to each schedule, the removed ones last."""
-        return await self._loop.try_enqueue(
-            command, lambda reply: [each._replace(schedule=each.schedule.copy()) for each in reply]
+        return await change(
+            self._loop,
+            command,
+            lambda reply: [each._replace(schedule=each.schedule.copy()) for each in reply],
         )
 
     async def preview(
@@ -52,8 +55,8 @@ class Declarations:
 
     async def reset(self, name: str) -> tuple[Schedule, PutEffect]:
         """Undo the changes by hand to a schedule; raise NotFound."""
-        return await self._loop.try_enqueue(
-            ResetSchedule(name), lambda reply: (reply[0].copy(), reply[1])
+        return await change(
+            self._loop, ResetSchedule(name), lambda reply: (reply[0].copy(), reply[1])
         )
 
     async def find_undeclared(self, owner: str, declared: Collection[str]) -> list[str]:

@@ -26,6 +26,7 @@ from schedo.core.paged_index import Window
 from schedo.core.pause_commands import PauseQueue
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.action_log import change
 from schedo.engine.bulk_runner import BulkRunner
 from schedo.engine.call_results import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
@@ -232,19 +233,19 @@ class Engine:
 
     async def cancel(self, job_id: int) -> Job:
         """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
-        return await self._loop.try_enqueue(commands.Cancel(job_id), Job.copy)
+        return await change(self._loop, commands.Cancel(job_id), Job.copy)
 
     async def delete(self, job_id: int) -> None:
         """Delete an ended job with its attempts and its output."""
-        await self._loop.try_enqueue(DeleteJob(job_id))
+        await change(self._loop, DeleteJob(job_id))
 
     async def retry(self, job_id: int) -> Job:
         """Queue a failed, cancelled or expired job again."""
-        return await self._loop.try_enqueue(commands.RetryJob(job_id), Job.copy)
+        return await change(self._loop, commands.RetryJob(job_id), Job.copy)
 
     async def run_now(self, job_id: int) -> Job:
         """Make a scheduled or retrying job due now."""
-        return await self._loop.try_enqueue(commands.RunNow(job_id), Job.copy)
+        return await change(self._loop, commands.RunNow(job_id), Job.copy)
 
     async def reschedule(
         self,
@@ -256,7 +257,7 @@ class Engine:
     ) -> Job:
         """Change a waiting job's due time (an instant or a delay) or priority; its id stays."""
         command = commands.Reschedule(job_id, due_at, delay_us, priority)
-        return await self._loop.try_enqueue(command, Job.copy)
+        return await change(self._loop, command, Job.copy)
 
     async def wait(
         self, job_id: int, timeout_s: float, waiter: asyncio.Future[Job] | None = None
@@ -272,31 +273,27 @@ class Engine:
 
     async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, commands.PutEffect]:
         """Create the schedule or change it to the spec; return it and what that did."""
-        return await self._loop.try_enqueue(
-            commands.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
+        return await change(
+            self._loop, commands.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
         )
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its runs stay."""
-        await self._loop.try_enqueue(commands.DeleteSchedule(name))
+        await change(self._loop, commands.DeleteSchedule(name))
 
     async def pause_schedule(self, name: str, note: str | None = None) -> Schedule:
         """Keep the schedule from firing until it is resumed."""
-        return await self._loop.try_enqueue(commands.PauseSchedule(name, note), Schedule.copy)
+        return await change(self._loop, commands.PauseSchedule(name, note), Schedule.copy)
 
     async def resume_schedule(self, name: str, resume_from: int | None = None) -> Schedule:
         """Let the schedule fire again, from now or from an earlier instant."""
-        return await self._loop.try_enqueue(
-            commands.ResumeSchedule(name, resume_from), Schedule.copy
-        )
+        return await change(self._loop, commands.ResumeSchedule(name, resume_from), Schedule.copy)
 
     async def trigger_schedule(
         self, name: str, overlap: Overlap | None = None
     ) -> commands.Triggered:
         """Make a run of the schedule now, even if it is paused."""
-        return await self._loop.try_enqueue(
-            commands.TriggerSchedule(name, overlap), _copy_triggered
-        )
+        return await change(self._loop, commands.TriggerSchedule(name, overlap), _copy_triggered)
 
     async def get_schedule(self, name: str) -> Schedule:
         """Return the current record of the schedule."""
@@ -320,13 +317,13 @@ class Engine:
 
     async def change_queue(self, name: str, **fields: Any) -> Queue:
         """Set the given fields of a queue and keep the others."""
-        return await self._loop.try_enqueue(commands.ConfigureQueue(name, fields))
+        return await change(self._loop, commands.ConfigureQueue(name, fields))
 
     async def pause_queue(
         self, name: str, note: str | None = None, until: int | None = None
     ) -> Queue:
         """Start no more jobs of the queue until it is resumed, or until the instant."""
-        return await self._loop.try_enqueue(PauseQueue(name, note, until))
+        return await change(self._loop, PauseQueue(name, note, until))
 
     async def resume_queue(self, name: str) -> Queue:
         """Start jobs of the queue again."""

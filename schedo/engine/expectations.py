@@ -11,6 +11,7 @@ from schedo.core.expectation_table import (
     PutExpectation,
 )
 from schedo.core.expectations import Expectation, ExpectationSpec
+from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.errors import NotFound
 
@@ -23,13 +24,14 @@ class Expectations:
 
     async def put(self, spec: ExpectationSpec) -> tuple[Expectation, PutEffect]:
         """Create the named expectation or change it to the spec; return it and what that did."""
-        return await self._loop.try_enqueue(
-            PutExpectation(spec), lambda reply: (reply[0].copy(), reply[1])
+        return await change(
+            self._loop, PutExpectation(spec), lambda reply: (reply[0].copy(), reply[1])
         )
 
     async def declare(self, command: DeclareExpectations) -> list[DeclaredExpectation]:
         """Carry out the command; return what it did to each one, the removed ones last."""
-        return await self._loop.try_enqueue(
+        return await change(
+            self._loop,
             command,
             lambda reply: [each._replace(expectation=each.expectation.copy()) for each in reply],
         )
@@ -53,7 +55,7 @@ class Expectations:
 
     async def delete(self, name: str) -> None:
         """Delete the named expectation."""
-        await self._loop.try_enqueue(DeleteExpectation(name))
+        await change(self._loop, DeleteExpectation(name))
 
     async def beat(self, name: str) -> Expectation:
         """Note a beat of the named expectation; return its record."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from schedo.core.model import Pause, PauseScope
 from schedo.core.pause_commands import PauseServer, ResumeServer
+from schedo.engine.action_log import change
 from schedo.engine.call_results import describe_pauses
 from schedo.engine.loop import EngineLoop
 
@@ -23,13 +24,13 @@ class Pausing:
         self, scopes: Sequence[PauseScope], note: str | None = None, until: int | None = None
     ) -> list[Pause]:
         """Start no more jobs, or fire no schedules, until a resume; return all pauses."""
-        pauses: list[Pause] = await self._loop.try_enqueue(PauseServer(scopes, note, until))
+        pauses: list[Pause] = await change(self._loop, PauseServer(scopes, note, until))
         log.warning("the server is paused: %s", describe_pauses(pauses))
         return pauses
 
     async def resume(self, scopes: Sequence[PauseScope] = tuple(PauseScope)) -> list[Pause]:
         """End the pauses of these scopes; return those that are left."""
-        pauses: list[Pause] = await self._loop.try_enqueue(ResumeServer(scopes))
+        pauses: list[Pause] = await change(self._loop, ResumeServer(scopes))
         log.info("resumed: %s", ", ".join(scopes))
         return pauses
 

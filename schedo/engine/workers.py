@@ -9,6 +9,7 @@ from schedo.core.leases import Lease
 from schedo.core.worker_commands import RUNS_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 
 
@@ -49,11 +50,11 @@ class Workers:
 
     async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
         """Cordon or uncordon the worker; a restart of the server removes the cordon."""
-        return await self._loop.try_enqueue(Cordon(name, is_cordoned))
+        return await change(self._loop, Cordon(name, is_cordoned))
 
     async def drain(self, name: str) -> WorkerStatus:
         """Cordon the worker and request that it finishes its attempts and shuts down."""
-        return await self._loop.try_enqueue(Drain(name))
+        return await change(self._loop, Drain(name))
 
     def progress_of(self, job_id: int) -> Sequence[ProgressLine]:
         """Return the recent progress of the job's running attempt, oldest first."""

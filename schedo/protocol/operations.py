@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedo.protocol import (
+    action_log,
     events,
     expectations,
     failures,
@@ -264,6 +265,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *names.OPERATIONS,
     *timeseries.OPERATIONS,
     *sessions.OPERATIONS,
+    *action_log.OPERATIONS,
     Operation(
         "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}
     ),

@@ -26,7 +26,7 @@ _OPERATIONS: dict[Role | None, str] = {
         get_metrics get_info short_status
         get_summary get_timeseries get_events list_failures list_names
         list_schedule_fires list_fires
-        create_session_link
+        create_session_link list_log
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job
@@ -53,3 +53,11 @@ _RESTRICTABLE = """
     pause_schedule resume_schedule trigger_schedule pause_queue resume_queue work
     """
 RESTRICTABLE = frozenset(_RESTRICTABLE.split())
+
+# What changes something by hand: all that needs these roles, but not what applications do all day.
+_UNLOGGED = """
+    create_job create_jobs short_schedule invoke reserve commit_reservation release_reservation
+    """
+LOGGED = frozenset(
+    name for name, role in ROLES.items() if role in (Role.OPERATOR, Role.ADMIN)
+) - frozenset(_UNLOGGED.split())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
+from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
@@ -195,6 +196,11 @@ class Reader(Protocol):
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         """Return the schedule's latest decisions, newest first."""
 
+    async def list_log(
+        self, which: LogFilter, before: int | None, limit: int
+    ) -> list[NumberedEntry]:
+        """Return entries of the log of changes, newest first, with a number below `before`."""
+
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         """Return the instants and the texts of save_minute after the instant, in order."""
 
@@ -323,6 +329,7 @@ class Store(Reader, Protocol):
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
         """Delete up to `limit` ended jobs and idempotency records past their retention.
 
+        So are entries of the log of changes, apart from the latest ones.
         The last runs of a schedule stay; after newer ones have ended, they may stay for a while.
 
         If there are none, give some free pages back to the file system. Return the number of these

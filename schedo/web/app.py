@@ -10,11 +10,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from schedo.engine.engine import Engine
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.roles import LOGGED
 from schedo.web.auth import AccessMiddleware, TrustingMiddleware
+from schedo.web.authors import logged
 from schedo.web.context import AppContext, Handler
 from schedo.web.credentials import Credentials
 from schedo.web.endpoint import Endpoint
 from schedo.web.handlers import (
+    action_log,
     backup,
     batches,
     bulk,
@@ -100,6 +103,7 @@ HANDLERS: dict[str, Handler] = {
         queues.update_queue,
         queues.pause_queue,
         queues.resume_queue,
+        action_log.list_log,
         sessions.get_me,
         sessions.create_session,
         sessions.delete_session,
@@ -175,7 +179,10 @@ def build_app(engine: Engine, settings: WebSettings) -> WebApp:
 def _make_routes(context: AppContext) -> list[Route]:
     methods: dict[str, dict[str, tuple[Operation, Handler]]] = defaultdict(dict)
     for operation in OPERATIONS:
-        methods[operation.path][operation.method] = (operation, HANDLERS[operation.name])
+        handle = HANDLERS[operation.name]
+        if operation.name in LOGGED:
+            handle = logged(handle)
+        methods[operation.path][operation.method] = (operation, handle)
     # Paths that end in a verb go first: {id} would take "X:cancel" for an id.
     paths = sorted(methods, key=lambda path: "}:" not in path and "{" in path)
     return [Route(path, Endpoint(context, methods[path])) for path in paths]

@@ -65,14 +65,18 @@ async def test_the_summary_and_the_series_are_read_with_asyncio(monitored: FakeS
 def test_a_client_asks_what_it_may_do_and_makes_a_link(server: FakeServer) -> None:
     server.on("GET", "/v1/me", 200, {"access": "token"})
     server.on("POST", "/v1/session:link", 201, {"link": "abc"})
+    server.on("GET", "/v1/log", 200, {"items": []})
     with Client(server.url) as client:
         assert client.get_me() == {"access": "token"}
         assert client.create_session_link() == {"link": "abc"}
+        assert client.list_log(who="ada") == {"items": [], "next_cursor": None}
 
 
 async def test_a_client_asks_what_it_may_do_with_asyncio(server: FakeServer) -> None:
     server.on("GET", "/v1/me", 200, {"access": "token"})
     server.on("POST", "/v1/session:link", 201, {"link": "abc"})
+    server.on("GET", "/v1/log", 200, {"items": []})
     async with AsyncClient(server.url) as client:
         assert await client.get_me() == {"access": "token"}
         assert await client.create_session_link() == {"link": "abc"}
+        assert await client.list_log(who="ada") == {"items": [], "next_cursor": None}

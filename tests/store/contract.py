@@ -12,7 +12,7 @@ from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
 from tests.store.contract_keep import KeepClaims
 from tests.store.contract_lists import ListClaims
-from tests.store.contract_minutes import MinuteClaims, SessionKeyClaims
+from tests.store.contract_minutes import LogClaims, MinuteClaims, SessionKeyClaims
 from tests.store.contract_names import NameClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
@@ -25,6 +25,7 @@ class StoreContract(
     JobClaims,
     KeepClaims,
     ListClaims,
+    LogClaims,
     MinuteClaims,
     NameClaims,
     ReadClaims,

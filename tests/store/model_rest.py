@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
 from schedo.core.model import Job, Schedule
 from schedo.store.base import ScheduleRule, StoredNames
 
@@ -15,6 +16,7 @@ class ModelRest:
     def __init__(self) -> None:
         self._minutes: dict[int, str] = {}
         self._session_key = bytes(32)
+        self._log: list[LogEntry] = []
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
         self._minutes[at] = figures
@@ -22,6 +24,20 @@ class ModelRest:
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
+
+    async def list_log(
+        self, which: LogFilter, before: int | None, limit: int
+    ) -> list[NumberedEntry]:
+        found = [
+            NumberedEntry(number, entry)
+            for number, entry in enumerate(self._log, 1)
+            if (before is None or number < before)
+            and which.who in (None, entry.who)
+            and which.action in (None, entry.action)
+            and which.target in (None, entry.target)
+            and (which.before is None or entry.at < which.before)
+        ]
+        return found[::-1][:limit]
 
     async def session_key(self) -> bytes:
         return self._session_key

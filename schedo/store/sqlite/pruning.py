@@ -10,6 +10,7 @@ import msgspec
 from schedo.core.states import State
 from schedo.store.base import Retention
 from schedo.store.sqlite import queries
+from schedo.store.sqlite.action_log import prune_log
 from schedo.store.sqlite.connection import transaction, unsynced
 
 # Free pages are used again: the file keeps these, and a fourth of its pages.
@@ -56,7 +57,8 @@ def prune(
         records = connection.execute(
             queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, room - len(jobs))
         ).rowcount
-    return effort + len(jobs) + records or _give_back(connection)
+        entries = prune_log(connection, now, max(0, room - len(jobs) - records))
+    return effort + len(jobs) + records + entries or _give_back(connection)
 
 
 def _release_runs(connection: sqlite3.Connection, now: int, kept: int, limit: int) -> int:

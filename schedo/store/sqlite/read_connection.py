@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
+from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
@@ -18,7 +19,7 @@ from schedo.store.base import (
     ScheduleRule,
     StoredNames,
 )
-from schedo.store.sqlite import queries, reads, rows
+from schedo.store.sqlite import action_log, queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
@@ -111,6 +112,11 @@ class ConcurrentReads(StoreCalls):
     async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
         found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
         return [rows.decision_from_row(row) for row in found]
+
+    async def list_log(
+        self, which: LogFilter, before: int | None, limit: int
+    ) -> list[NumberedEntry]:
+        return await self._read(action_log.list_entries, which, before, limit)
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return await self._read(reads.fetch_all, queries.MINUTES, (after,))

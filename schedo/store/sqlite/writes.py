@@ -22,6 +22,7 @@ from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
 from schedo.store.sqlite import bulk, queries, rows
 from schedo.store.sqlite import unkept as unkept_jobs
+from schedo.store.sqlite.action_log import INSERT_LOG_ENTRY
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
 from schedo.store.sqlite.columns import Row
@@ -262,6 +263,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(TRIM_DECISION, [(each,) for each in schedules_decided], shapes=(TRIM_DECISIONS,)),
         Statement(MARK_DECIDED, [(max(d.decided_at for d in decisions),)] if decisions else []),
         Statement(UPSERT_IDEMPOTENCY_RECORD, changes.idempotency_records),
+        Statement(INSERT_LOG_ENTRY, changes.log),
     ]
     return [statement for statement in statements if statement.rows]
 
