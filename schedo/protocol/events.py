@@ -117,6 +117,21 @@ def queues_data(queues: Mapping[str, Queue]) -> Data:
     return data
 
 
+def counts_data(queues: Iterable[tuple[Queue, int, Mapping[str, int]]]) -> Data:
+    """Return the data of `queues` with the running and waiting jobs of each."""
+    found = [
+        {
+            "name": queue.name,
+            "paused": queue.paused,
+            "concurrency": queue.concurrency,
+            "running": running,
+            "waiting": waiting,
+        }
+        for queue, running, waiting in queues
+    ]
+    return {"count": len(found), "queues": found}
+
+
 def workers_data(changed: Iterable[WorkerStatus], gone: Sequence[str]) -> Data:
     """Return the data of `workers`: those that have changed, and the names of those that left."""
     workers = [

@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from schedo.core.changes import Changes
 from schedo.core.model import Job, Queue
 from schedo.core.worker_messages import WorkerStatus
+from schedo.engine.call_results import QueueStatus
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import loop_share
 from schedo.engine.summary import WORKERS_MAX
@@ -42,6 +43,7 @@ _JOB, _SCHEDULE = "job:", "schedule:"  # topics of one job or schedule, before i
 
 
 Records = dict[int, dict[str, Any]]  # the data of jobs or schedules, by id
+Second = tuple[dict[str, Any], Sequence[QueueStatus]]
 
 
 class Frame(NamedTuple):
@@ -80,10 +82,10 @@ class Gathered:
 class EventHub:
     """All event streams of one server."""
 
-    def __init__(self, engine: Engine, render_tick: Callable[[], dict[str, Any]]) -> None:
-        """render_tick: returns the data of the event of each second."""
+    def __init__(self, engine: Engine, read_second: Callable[[], Second]) -> None:
+        """read_second: returns the data of the event of each second, and queues with counts."""
         self._engine = engine
-        self._render_tick = render_tick
+        self._read_second = read_second
         self._frames: deque[Frame] = deque()
         self._bytes = 0
         self.epoch = 0
@@ -91,6 +93,7 @@ class EventHub:
         self._first = 1  # the number of the oldest frame that is kept, or the next one
         self._gathered = Gathered()
         self._workers: dict[str, WorkerStatus] = {}
+        self._queues: dict[str, tuple[Queue, int, Mapping[str, int]]] = {}
         self._topics: Counter[str] = Counter()
         self._jobs: set[int] = set()
         self._schedules: set[int] = set()
@@ -171,6 +174,7 @@ class EventHub:
         self.epoch = self._engine.health().epoch
         self._gathered = Gathered()
         self._workers = self._read_workers()
+        self._queues = {}
         self._engine.metrics.listeners.append(self._note)
         self._task = asyncio.create_task(self._run(), name="schedo events")
 
@@ -254,9 +258,27 @@ class EventHub:
             self._add(f"{_SCHEDULE}{ident}", "schedule", partial(dict, changed[ident]))
 
     def _render_second(self) -> None:
-        self._add("tick", "tick", self._render_tick)
-        if "workers" not in self._topics:
-            return
+        if "tick" in self._topics or "queues" in self._topics:
+            tick, queues = self._read_second()
+            self._add("tick", "tick", lambda: tick)
+            self._render_counts(queues)
+        if "workers" in self._topics:
+            self._render_workers()
+
+    def _render_counts(self, queues: Iterable[QueueStatus]) -> None:
+        """Render the queues whose jobs are other ones than a second ago; gone ones have none."""
+        before = self._queues
+        self._queues = {
+            seen.queue.name: (seen.queue, seen.running, seen.waiting) for seen in queues
+        }
+        changed = [seen for name, seen in self._queues.items() if seen != before.get(name)]
+        changed += [
+            (queue, 0, {}) for name, (queue, *_) in before.items() if name not in self._queues
+        ]
+        if changed:
+            self._add("queues", "queues", partial(events.counts_data, changed))
+
+    def _render_workers(self) -> None:
         before, self._workers = self._workers, self._read_workers()
         changed = [seen for name, seen in self._workers.items() if seen != before.get(name)]
         gone = [name for name in before if name not in self._workers]

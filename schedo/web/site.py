@@ -139,7 +139,7 @@ def _zip(body: bytes) -> Generator[None, None, bytes]:
 
 def _is_needed_first(name: str, path: str) -> bool:
     """Return whether the screen of an address needs the module, so that its shell names it."""
-    folder, _, file = name.rpartition("/")
-    if folder == "screens":
-        return file == (path.split("/")[1] or "overview") + ".js"
-    return folder in _SHARED_FOLDERS and file.endswith(".js")
+    folder, _, rest = name.partition("/")
+    if folder != "screens":
+        return folder in _SHARED_FOLDERS and name.endswith(".js")
+    return rest.partition("/")[0].removesuffix(".js") == (path.split("/")[1] or "overview")

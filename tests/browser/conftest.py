@@ -14,12 +14,20 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    ViewportSize,
+    async_playwright,
+    expect,
+)
 
 from tests.browser.shop import Shop
 
 Open = Callable[..., Awaitable[Page]]
 CHROMIUM = os.environ.get("SCHEDO_CHROMIUM") or shutil.which("chromium")
+expect.set_options(timeout=15_000)  # a shared machine can be slow
 _NO_BROWSER = "there is no Chromium: apt-get install chromium, or name one in SCHEDO_CHROMIUM"
 _AXE = Path(__file__).parent / "vendor" / "axe.js"
 # As root, in containers, Chromium has no sandbox; the tests open only their own server.
@@ -65,6 +73,14 @@ async def shop() -> AsyncIterator[Shop]:
         yield made
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def full_and_empty() -> AsyncIterator[dict[str, Shop]]:
+    """Two servers that no test changes."""
+    async with Shop() as full, Shop() as empty:
+        await full.seed()
+        yield {"full": full, "empty": empty}
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
     """Return a function that opens an address of the page in a context of its own."""
@@ -72,9 +88,9 @@ async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
     heard: list[str] = []
 
     async def open_(path: str = "/", width: int = 1440, height: int = 900, **options: Any) -> Page:
+        options.setdefault("base_url", shop.url)
         context = await chromium.new_context(
             viewport=ViewportSize(width=width, height=height),
-            base_url=shop.url,
             reduced_motion="reduce",
             timezone_id="Europe/Paris",
             locale="en-GB",

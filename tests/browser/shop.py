@@ -21,15 +21,16 @@ _GRACE_S = 0.2
 class Shopkeeper:
     """A worker that ends what it gets at once: charge_card fails, and keep_busy goes on."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, error: str = GATEWAY) -> None:
+        """error: the message of the attempts that fail."""
+        self._world, self._error = world, error
 
     def start(self, lease: Lease) -> None:
         if lease.task != "keep_busy":
             asyncio.get_running_loop().call_soon(self._end, lease)
 
     def _end(self, lease: Lease) -> None:
-        failed = Failed(Failure("GatewayError", GATEWAY))
+        failed = Failed(Failure("GatewayError", self._error))
         outcome = failed if lease.task == "charge_card" else Completed(b'{"ok":true}')
         self._world.engine.report(AttemptResult(lease.key, outcome))
 
@@ -76,7 +77,9 @@ class Shop(World):
 
     async def seed(self) -> None:
         """Fill it: a worker, jobs in several states, schedules, and a queue with a limit."""
-        self.engine.attach(WorkerSpec("eu-gpu-1", 8, labels={"region": "eu"}), Shopkeeper(self))
+        tasks = frozenset({"send_email", "charge_card", "keep_busy", "sync"})
+        spec = WorkerSpec("eu-gpu-1", 8, tasks, labels={"region": "eu"})
+        self.engine.attach(spec, Shopkeeper(self))
         await self.engine.change_queue("images", concurrency=2)
         for fields in JOBS:
             await self.submit(**fields)

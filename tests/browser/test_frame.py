@@ -22,30 +22,25 @@ async def be_live(page: Page) -> None:
         await expect(page.locator(".connection")).to_have_text("live")
 
 
-@pytest.mark.parametrize("is_seeded", [True, False], ids=["full", "empty"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("server", ["full", "empty"])
 @pytest.mark.parametrize("path", SCREENS)
 async def test_a_screen_has_no_barrier(
-    open_page: Open, shop: Shop, axe: Axe, path: str, theme: str, is_seeded: bool
+    open_page: Open, full_and_empty: dict[str, Shop], axe: Axe, path: str, server: str
 ) -> None:
-    if is_seeded:
-        await shop.seed()
-
-    page = await open_page(path, bypass_csp=True, color_scheme=theme)
+    page = await open_page(path, bypass_csp=True, base_url=full_and_empty[server].url)
     await be_live(page)
 
     await axe(page)
     await page.set_viewport_size({"width": 390, "height": 844})
+    await page.emulate_media(color_scheme="dark")
     await axe(page)
 
 
 @pytest.mark.parametrize("path", SCREENS)
 async def test_a_screen_fits_a_phone_and_says_nothing_on_the_console(
-    open_page: Open, shop: Shop, path: str
+    open_page: Open, full_and_empty: dict[str, Shop], path: str
 ) -> None:
-    await shop.seed()
-
-    page = await open_page(path, width=390, height=844)
+    page = await open_page(path, width=390, height=844, base_url=full_and_empty["full"].url)
     await be_live(page)
 
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390

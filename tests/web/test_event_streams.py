@@ -153,7 +153,7 @@ async def test_hundreds_of_readers_that_never_read_harm_no_other(
     async with asyncio.timeout(30):
         while (hub := world.app.context.events) is None or hub.streams < STREAMS_MAX:
             await turn()
-    hub._render_tick = lambda: {"text": "x" * (STREAM_BYTES_MAX // 2)}
+    hub._read_second = lambda: ({"text": "x" * (STREAM_BYTES_MAX // 2)}, [])
 
     most = 0
     for _ in range(200):  # 6 MB for each of them
@@ -174,7 +174,7 @@ async def test_hundreds_of_readers_that_never_read_harm_no_other(
             hub.render(with_tick=True)
             await turn()
     reader = await subscribe("?topics=tick")
-    hub._render_tick = lambda: {"n": 1}
+    hub._read_second = lambda: ({"n": 1}, [])
     hub.render(with_tick=True)
     assert parse(b"id" + (await read_until(reader, b'{"n":1}\n\n')).partition(b"id")[2])
     for sock in sockets:

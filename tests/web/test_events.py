@@ -39,7 +39,7 @@ def parse(text: bytes) -> list[Event]:
 @pytest.fixture
 async def hub(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EventHub]:
     monkeypatch.setattr(events, "FRAME_S", 3_600.0)  # only the test renders
-    hub = EventHub(world.engine, lambda: {"n": 1})
+    hub = EventHub(world.engine, lambda: ({"n": 1}, []))
     yield hub
     hub.close()
 
@@ -125,6 +125,27 @@ async def test_a_stream_gets_its_topics_only(world: World, hub: EventHub) -> Non
     assert event.data["queues"] == [{"name": "mail", "paused": True, "concurrency": None}]
 
 
+async def test_the_queues_whose_jobs_have_changed_are_counted_once_a_second(world: World) -> None:
+    hub = EventHub(world.engine, lambda: ({}, world.engine.summary(10_000).queues))
+    stream = hub.open({"queues"}, None)
+    job = await world.submit(queue="mail", delay="1h")
+    await world.engine.gauges()  # waits until the store has counted
+
+    hub.render(with_tick=True)
+    [event] = parse(stream.take())
+    hub.render(with_tick=True)
+    assert stream.take() == b""
+    await world.engine.cancel(parse_id(job["id"]))
+    await world.engine.flush()
+    hub.render(with_tick=True)
+    [gone] = parse(stream.take())
+    hub.close()
+
+    limits = {"name": "mail", "paused": False, "concurrency": None}
+    assert event.data["queues"] == [{**limits, "running": 0, "waiting": {"scheduled": 1}}]
+    assert gone.data["queues"] == [{**limits, "running": 0, "waiting": {}}]
+
+
 async def test_schedules_and_workers_are_shown_with_what_has_changed(
     world: World, hub: EventHub
 ) -> None:
@@ -187,7 +208,7 @@ async def test_one_schedule_can_be_followed_with_its_runs(world: World, hub: Eve
 
 
 async def test_nothing_is_gathered_or_rendered_without_streams(world: World) -> None:
-    hub = EventHub(world.engine, lambda: {})
+    hub = EventHub(world.engine, lambda: ({}, []))
     assert world.engine.metrics.listeners == []
 
     stream = hub.open({"queues"}, None)
@@ -257,7 +278,7 @@ async def test_a_client_that_is_too_far_behind_learns_how_many_events_it_has_mis
 ) -> None:
     monkeypatch.setattr(events, "FRAMES_MAX", 10)
     slow, slower = hub.open({"tick"}, None), hub.open({"tick"}, None)
-    hub._render_tick = lambda: {"text": "x" * (STREAM_BYTES_MAX // 4)}
+    hub._read_second = lambda: ({"text": "x" * (STREAM_BYTES_MAX // 4)}, [])
     for _ in range(5):
         hub.render(with_tick=True)
 
@@ -275,7 +296,7 @@ async def test_the_frames_are_bounded_in_bytes(
 ) -> None:
     monkeypatch.setattr(events, "FRAMES_BYTES_MAX", 1_000)
     hub.open({"tick"}, None)
-    hub._render_tick = lambda: {"text": "x" * 300}
+    hub._read_second = lambda: ({"text": "x" * 300}, [])
     for _ in range(9):
         hub.render(with_tick=True)
 
@@ -311,7 +332,7 @@ async def test_the_hub_stops_some_time_after_the_last_stream(
 ) -> None:
     monkeypatch.setattr(events, "FRAME_S", 0.0)
     monkeypatch.setattr(events, "LINGER_S", 0.01)
-    hub = EventHub(world.engine, lambda: {})
+    hub = EventHub(world.engine, lambda: ({}, []))
     stream = hub.open({"tick"}, None)
     await anext(stream)
     last = parse(await anext(stream))[-1].ident

@@ -13,7 +13,7 @@ from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
 if TYPE_CHECKING:
-    from schedo.web.events import EventHub
+    from schedo.web.events import EventHub, Second
 
 _LAST_ID = b"last-event-id"
 
@@ -38,11 +38,11 @@ def _find_hub(context: AppContext) -> EventHub:
     if context.draining.is_set():
         raise Unavailable("the server is stopping")
     if context.events is None:
-        context.events = EventHub(context.engine, partial(_read_tick, context))
+        context.events = EventHub(context.engine, partial(_read_second, context))
     return context.events
 
 
-def _read_tick(context: AppContext) -> dict[str, Any]:
+def _read_second(context: AppContext) -> Second:
     engine = context.engine
     summary = engine.summary(context.settings.lateness_objective_us)
     tick: dict[str, Any] = {
@@ -59,4 +59,4 @@ def _read_tick(context: AppContext) -> dict[str, Any]:
         del counts["commit_us"]  # a sum that only averages need
         tick["figures"] = counts | known
         tick["lateness"] = {kind: last.lateness(kind) for kind in summary.lateness}
-    return tick
+    return tick, summary.queues

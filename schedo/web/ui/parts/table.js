@@ -27,7 +27,7 @@ export function Table({ columns, rows, keyOf, caption, sort, onSort, selected, o
   ], [rows, selected]);
   const isWhole = rows.length > 0 && selected && rows.every((row) => selected.has(keyOf(row)));
   const all = () => onSelect(isWhole ? new Set() : new Set(rows.map(keyOf)));
-  return html`<div class="table" role="region" aria-label=${caption} tabindex=${0}><table><caption class="vh">${caption}</caption>
+  return html`<div class="table" role="group" aria-label=${caption} tabindex=${0}><table><caption class="vh">${caption}</caption>
     <thead><tr>${onSelect && html`<th class="check"><input type="checkbox" aria-label="Select all rows" checked=${isWhole} onChange=${all}/></th>`}
       ${columns.map((column) => html`<${Head} column=${column} sort=${sort} onSort=${onSort}/>`)}</tr></thead>
     <tbody ref=${body}>${rows.map((row) => html`<tr key=${keyOf(row)} data-key=${keyOf(row)} class=${selected?.has(keyOf(row)) ? 'selected' : ''}>

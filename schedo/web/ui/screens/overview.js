@@ -1,18 +1,25 @@
 // The overview: is it well, since when, what comes, where it queues, who works, what is wrong.
-import { html } from '../lib/base.js';
-import { bytes } from '../lib/format.js';
-import { summary, tick, useLive } from '../lib/live.js';
+import { html, useEffect } from '../lib/base.js';
+import { loadSummary, on, summary, useLive } from '../lib/live.js';
+import { loadSeries } from '../lib/series.js';
 import { Loading } from '../parts/basics.js';
+import { Failing } from './overview/failing.js';
+import { Figures, Verdict } from './overview/verdict.js';
+import { Lateness, Throughput } from './overview/pictures.js';
+import { Queues } from './overview/queues.js';
+import { Waiting } from './overview/waiting.js';
+import { Welcome, isEmpty } from './overview/welcome.js';
+import { Workers } from './overview/workers.js';
 
-function Verdict() {
-  const verdict = tick.value?.verdict ?? summary.value.verdict;
-  const { store_bytes: store, memory_bytes: memory } = summary.value;
-  return html`<div class="verdict"><span class=${'dot ' + verdict.level} aria-hidden="true"></span><p>${verdict.text}</p>
-    <span class="small muted">store ${bytes(store)} · memory ${bytes(memory)}</span></div>`;
-}
-
-export default function Overview() {
+export default function Overview({ query }) {
   useLive(['tick', 'queues', 'workers']);
+  useEffect(() => { loadSeries(); }, []);
+  useEffect(() => on('opened', () => loadSummary()), []);
   if (!summary.value) return html`<h1 class="vh">Overview</h1><${Loading}/>`;
-  return html`<h1 class="vh">Overview</h1><div class="grid"><section class="card c12" aria-label="Verdict"><${Verdict}/></section></div>`;
+  return html`<h1 class="vh">Overview</h1><div class="grid">
+    <section class="card c12" aria-label="Verdict"><${Verdict}/><${Figures}/></section>
+    ${isEmpty.value && html`<${Welcome}/>`}
+    <${Lateness} query=${query}/><${Throughput}/>
+    <${Queues}/><${Workers}/>
+    <${Failing}/><${Waiting}/></div>`;
 }
