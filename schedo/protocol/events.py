@@ -132,7 +132,9 @@ def counts_data(queues: Iterable[tuple[Queue, int, Mapping[str, int]]]) -> Data:
     return {"count": len(found), "queues": found}
 
 
-def workers_data(changed: Iterable[WorkerStatus], gone: Sequence[str]) -> Data:
+def workers_data(
+    changed: Iterable[tuple[WorkerStatus, Mapping[str, int]]], gone: Sequence[str]
+) -> Data:
     """Return the data of `workers`: those that have changed, and the names of those that left."""
     workers = [
         {
@@ -140,9 +142,10 @@ def workers_data(changed: Iterable[WorkerStatus], gone: Sequence[str]) -> Data:
             "state": w.state,
             "slots": w.slots,
             "running": w.running,
+            "running_tasks": tasks,
             "health": w.health,
         }
-        for w in changed
+        for w, tasks in changed
     ]
     return {"workers": workers, "gone": list(gone)}
 

@@ -25,7 +25,7 @@ from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.call_results import QueueStatus
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import loop_share
-from schedo.engine.summary import WORKERS_MAX
+from schedo.engine.summary import RUNS_MAX, WORKERS_MAX
 from schedo.errors import Unavailable
 from schedo.protocol import events
 from schedo.web.light_event import LightEvent
@@ -43,6 +43,7 @@ _JOB, _SCHEDULE = "job:", "schedule:"  # topics of one job or schedule, before i
 
 
 Records = dict[int, dict[str, Any]]  # the data of jobs or schedules, by id
+Seen = tuple[WorkerStatus, dict[str, int]]  # with the number of its running jobs by task
 Second = tuple[dict[str, Any], Sequence[QueueStatus]]
 
 
@@ -92,7 +93,7 @@ class EventHub:
         self.newest = 0  # the number of the last frame
         self._first = 1  # the number of the oldest frame that is kept, or the next one
         self._gathered = Gathered()
-        self._workers: dict[str, WorkerStatus] = {}
+        self._workers: dict[str, Seen] = {}
         self._queues: dict[str, tuple[Queue, int, Mapping[str, int]]] = {}
         self._topics: Counter[str] = Counter()
         self._jobs: set[int] = set()
@@ -285,9 +286,9 @@ class EventHub:
         if changed or gone:
             self._add("workers", "workers", partial(events.workers_data, changed, gone))
 
-    def _read_workers(self) -> dict[str, WorkerStatus]:
-        found = self._engine.sessions.list(WORKERS_MAX, runs_max=0)
-        return {seen.name: seen._replace(last_seen_at=None) for seen in found}
+    def _read_workers(self) -> dict[str, Seen]:
+        found = self._engine.sessions.list(WORKERS_MAX, RUNS_MAX)
+        return {seen.name: (_without_jobs(seen), _count_tasks(seen)) for seen in found}
 
     def _add(self, topic: str, name: str, make: Callable[[], dict[str, Any]]) -> None:
         """Add a frame, unless no stream has the topic."""
@@ -365,3 +366,13 @@ class Stream:
     def _skip(self, name: str, data: dict[str, int]) -> bytes:
         self._number = self._hub.newest
         return events.render_event(self._hub.ident(self._number), name, data)
+
+
+def _without_jobs(seen: WorkerStatus) -> WorkerStatus:
+    """Leave out what differs each second, although a person sees nothing new."""
+    return seen._replace(last_seen_at=None, runs=())
+
+
+def _count_tasks(seen: WorkerStatus) -> dict[str, int]:
+    """Return how many of its listed jobs a worker runs by task."""
+    return dict(Counter(run.task for run in seen.runs))

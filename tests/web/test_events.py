@@ -157,10 +157,15 @@ async def test_schedules_and_workers_are_shown_with_what_has_changed(
     schedules, workers = parse(stream.take())
     assert [each["name"] for each in schedules.data["schedules"]] == ["nightly"]
     [seen] = workers.data["workers"]
-    assert (seen["name"], seen["slots"]) == ("hands", 3)
+    assert (seen["name"], seen["slots"], seen["running_tasks"]) == ("hands", 3, {})
 
     hub.render(with_tick=True)
     assert stream.take() == b""
+    await world.submit(task="sweep")
+    await world.worker.first()
+    hub.render(with_tick=True)
+    [workers] = parse(stream.take())
+    assert workers.data["workers"][0]["running_tasks"] == {"sweep": 1}
 
     world.engine.detach("hands", "it left")
     await world.engine.delete_schedule("nightly")

@@ -17,7 +17,7 @@ function options(element, height, lines, unit) {
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.12)] } },
     axes: [
       { ...axis, size: 24, space: 90, grid: { show: false }, values: (_, marks) => marks.map((mark) => minuteOf(mark * 1e6)) },
-      { ...axis, size: 44, space: 38, values: (_, marks) => marks.map((mark) => compact(mark) + unit) },
+      { ...axis, size: 44, space: 38, values: (_, marks) => marks.map((mark) => (mark % 1 ? mark : compact(mark)) + unit) },
     ],
     series: [{}, ...lines.map((line) => ({
       label: line.label, stroke: token(line.color), width: line.width ?? 1.5, dash: line.dash, points: { show: false },

@@ -13,6 +13,7 @@ export const summary = signal(null); // the last GET /v1/summary
 export const heardAt = signal(0); // when the server was heard last, by the browser's clock, in ms
 
 const POLL_MS = 5_000; // of the summary, while the server has no room for a stream
+const COUNTING_MS = 2_000;
 const HERE_MS = 20_000;
 const wants = new Map(); // of each user of the stream: topics
 const handlers = new Map(); // event -> functions
@@ -69,6 +70,8 @@ export async function loadSummary() {
       learn(found);
       summary.value = found;
     });
+    // A large store counts its waiting jobs in the first seconds.
+    if (found.states === null) setTimeout(loadSummary, COUNTING_MS);
   } catch (error) {
     if (!error.status && connection.peek() === 'connecting') connection.value = 'reconnecting';
   }

@@ -6,6 +6,7 @@ import { Loading } from '../parts/basics.js';
 import { Failing } from './overview/failing.js';
 import { Figures, Verdict } from './overview/verdict.js';
 import { Lateness, Throughput } from './overview/pictures.js';
+import { NextDay } from './overview/next_day.js';
 import { Queues } from './overview/queues.js';
 import { Waiting } from './overview/waiting.js';
 import { Welcome, isEmpty } from './overview/welcome.js';
@@ -20,6 +21,7 @@ export default function Overview({ query }) {
     <section class="card c12" aria-label="Verdict"><${Verdict}/><${Figures}/></section>
     ${isEmpty.value && html`<${Welcome}/>`}
     <${Lateness} query=${query}/><${Throughput}/>
+    <${NextDay}/>
     <${Queues}/><${Workers}/>
     <${Failing}/><${Waiting}/></div>`;
 }
