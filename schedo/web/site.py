@@ -8,8 +8,11 @@ versions. Nothing here is secret: the data comes from the API, which asks for a 
 from __future__ import annotations
 
 import hashlib
+import posixpath
+import re
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,9 +24,6 @@ from schedo.web.http import Response, send_response
 
 _FOLDER = Path(__file__).parent / "ui"
 _PREFIX = "/ui/"
-# The first parts of the addresses of screens; screens.js has the screens themselves.
-_NAMES = "jobs schedules queues workers invoke failures log lateness expectations login"
-SCREENS = frozenset(_NAMES.split())
 _SHELLS = {"/docs": "docs.html"}  # each other address has the shell of the screens
 _TYPES = {
     ".css": b"text/css; charset=utf-8",
@@ -31,6 +31,7 @@ _TYPES = {
     ".js": b"text/javascript; charset=utf-8",
     ".svg": b"image/svg+xml",
 }
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
 _HEADERS = [
     (
         b"content-security-policy",
@@ -40,9 +41,15 @@ _HEADERS = [
     ),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
+    _NO_SNIFF,
 ]
-_SHARED_FOLDERS = ("lib", "parts", "charts", "vendor")  # of what all screens use
+_START = "app.js"
+_IMPORT = re.compile(rb"""\bfrom ?["'](\.{1,2}/[^"']+)["']""")
+# A line of screens.js, the table of screens.
+_SCREEN = re.compile(r"path: '([^']+)'.*?(?:style: '([^']+)'.*?)?import\('\./(screens/[^']+)'\)")
+_COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)  # what is left is an empty line
+_VARY = (b"vary", b"accept-encoding")
+_GZIPPED = (b"content-encoding", b"gzip")
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
 _STEP_BYTES = 16_384  # are compressed in less than a millisecond
 _GZIP = 31  # the window of zlib, with the frame of gzip
@@ -52,7 +59,35 @@ def is_page(path: str) -> bool:
     """Return whether a path belongs to the page. It is open to all, like a file of the package."""
     if path == "/" or path in _SHELLS or path.startswith(_PREFIX):
         return True
-    return path[:1] == "/" and path[1:].partition("/")[0] in SCREENS
+    first = path[1:].partition("/")[0]
+    return first != "" and any(screen.first == first for screen in read_screens())
+
+
+class Screen(NamedTuple):
+    """A screen: the pattern of its address, its style sheet ("": none), and its module."""
+
+    path: str
+    style: str
+    module: str
+
+    @property
+    def first(self) -> str:
+        """The first part of its address."""
+        return self.path.split("/")[1]
+
+    def matches(self, path: str) -> bool:
+        """Return whether a path is an address of this screen."""
+        own, others = self.path.split("/"), path.split("/")
+        return len(own) == len(others) and all(
+            one == other or one.startswith("{") for one, other in zip(own, others, strict=True)
+        )
+
+
+@lru_cache(maxsize=1)
+def read_screens() -> list[Screen]:
+    """Return the screens of screens.js."""
+    text = (_FOLDER / "screens.js").read_text(encoding="utf-8")
+    return [Screen(*found) for found in _SCREEN.findall(text)]
 
 
 class Site:
@@ -61,7 +96,7 @@ class Site:
     def __init__(self, base: str = "/") -> None:
         """base: the path under which browsers see this server, with a slash at its end."""
         self._base = base
-        self._files = _Files("", frozenset())
+        self._files = _Files("", {})
         self._zipped: dict[str, bytes] = {}  # 80 kB together, only where a browser was
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,56 +111,88 @@ class Site:
         if path.startswith(_PREFIX):
             response = await self._get_file(path.removeprefix(_PREFIX), scope)
         else:
-            response = self._get_shell(path, scope)
+            response = await self._get_shell(path, scope)
         await send_response(send, response, scope["schedo.request_id"])
 
-    def _get_shell(self, path: str, scope: Scope) -> Response:
+    async def _get_shell(self, path: str, scope: Scope) -> Response:
         text = (_FOLDER / _SHELLS.get(path, "index.html")).read_text(encoding="utf-8")
         place = f"{self._base}ui/{self._files.hash}/"
-        preload = "".join(
-            f'<link rel="modulepreload" href="{place}{name}">\n'
-            for name in sorted(self._files.names)
-            if _is_needed_first(name, path)
-        )
-        for mark, value in (("base", self._base), ("ui", place), ("preload", preload)):
+        screens = [screen for screen in read_screens() if screen.matches(path)][:1]
+        needed = self._files.find_needed(_START, *(screen.module for screen in screens))
+        preload = [f'<link rel="modulepreload" href="{place}{name}">' for name in needed]
+        for screen in filter(lambda screen: screen.style, screens):
+            preload.append(f'<link rel="stylesheet" href="{place}css/{screen.style}.css">')
+        head = "\n".join(preload)
+        for mark, value in (("base", self._base), ("ui", place), ("head", head)):
             text = text.replace(f"{{{mark}}}", value)
         body = text.encode()
         tag = b'"%b"' % hashlib.sha256(body).hexdigest()[:16].encode()
-        shared = [*_HEADERS, (b"cache-control", b"no-cache"), (b"etag", tag)]
+        shared = [*_HEADERS, _VARY, (b"cache-control", b"no-cache"), (b"etag", tag)]
         if scope["schedo.headers"].get(b"if-none-match") == tag:
             return Response(304, b"", shared=shared)
+        if _takes_gzip(scope):
+            return Response(
+                200, await in_steps(_zip(body)), (_GZIPPED,), _TYPES[".html"], None, shared
+            )
         return Response(200, body, content_type=_TYPES[".html"], shared=shared)
 
     async def _get_file(self, place: str, scope: Scope) -> Response:
         hash_, _, name = place.partition("/")
-        if hash_ != self._files.hash or name not in self._files.names:
+        if hash_ != self._files.hash or name not in self._files.imports:
             raise NotFound(f"there is no file {place[:100]!a}; load the page again")
         path = _FOLDER / name
-        kind, shared = _TYPES[path.suffix], [*_HEADERS, _KEEP, (b"vary", b"accept-encoding")]
-        if b"gzip" not in scope["schedo.headers"].get(b"accept-encoding", b""):
-            return Response(200, path.read_bytes(), content_type=kind, shared=shared)
+        kind, shared = _TYPES[path.suffix], [_NO_SNIFF, _VARY, _KEEP]
+        if not _takes_gzip(scope):
+            return Response(200, _read(path), content_type=kind, shared=shared)
         if name not in self._zipped:
-            self._zipped[name] = await in_steps(_zip(path.read_bytes()))
-        encoding = (b"content-encoding", b"gzip")
-        return Response(200, self._zipped[name], (encoding,), kind, shared=shared)
+            self._zipped[name] = await in_steps(_zip(_read(path)))
+        return Response(200, self._zipped[name], (_GZIPPED,), kind, shared=shared)
+
+
+def _takes_gzip(scope: Scope) -> bool:
+    return b"gzip" in scope["schedo.headers"].get(b"accept-encoding", b"")
 
 
 class _Files(NamedTuple):
-    """The names of the files that are served, and one hash of them all."""
+    """One hash of all files that are served, and what each of them imports, by name."""
 
     hash: str
-    names: frozenset[str]
+    imports: Mapping[str, Sequence[str]]
+
+    def find_needed(self, *names: str) -> list[str]:
+        """Return these modules and all that they import: a browser need not find it by steps."""
+        found: dict[str, None] = {}
+        waiting = [name for name in names if name in self.imports]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found[name] = None
+                waiting += self.imports[name]
+        return sorted(found)
 
 
 def _find_files() -> Generator[None, None, _Files]:
     found = hashlib.sha256()
-    names = []
+    imports = {}
     for path in sorted(_FOLDER.rglob("*")):
         if path.suffix in _TYPES and path.is_file():
-            names.append(path.relative_to(_FOLDER).as_posix())
-            found.update(b"%b\0%b\0" % (names[-1].encode(), path.read_bytes()))
+            name, text = path.relative_to(_FOLDER).as_posix(), path.read_bytes()
+            found.update(b"%b\0%b\0" % (name.encode(), text))
+            imports[name] = _find_imports(name, text) if path.suffix == ".js" else []
             yield
-    return _Files(found.hexdigest()[:12], frozenset(names))
+    return _Files(found.hexdigest()[:12], imports)
+
+
+def _find_imports(name: str, text: bytes) -> list[str]:
+    """Return the names of the modules that a module imports at its start."""
+    folder = posixpath.dirname(name)
+    paths = (imported.decode() for imported in _IMPORT.findall(text))
+    return [posixpath.normpath(posixpath.join(folder, path)) for path in paths]
+
+
+def _read(path: Path) -> bytes:
+    """Return a file without its lines of comments, a tenth of what a browser would get."""
+    return _COMMENT.sub(b"", path.read_bytes()) if path.suffix == ".js" else path.read_bytes()
 
 
 def _zip(body: bytes) -> Generator[None, None, bytes]:
@@ -135,11 +202,3 @@ def _zip(body: bytes) -> Generator[None, None, bytes]:
         parts.append(packer.compress(body[at : at + _STEP_BYTES]))
         yield
     return b"".join([*parts, packer.flush()])
-
-
-def _is_needed_first(name: str, path: str) -> bool:
-    """Return whether the screen of an address needs the module, so that its shell names it."""
-    folder, _, rest = name.partition("/")
-    if folder != "screens":
-        return folder in _SHARED_FOLDERS and name.endswith(".js")
-    return rest.partition("/")[0].removesuffix(".js") == (path.split("/")[1] or "overview")

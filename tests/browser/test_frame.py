@@ -114,8 +114,8 @@ async def test_without_its_module_worker_a_page_has_a_stream_of_its_own(
 
 async def test_an_unknown_address_says_so(open_page: Open, shop: Shop) -> None:
     shop.expected += ["404"]
-    page = await open_page("/jobs/a/b/c")
+    page = await open_page("/login/a/b/c")
 
-    await expect(page.locator("h1")).to_have_text("There is nothing at /jobs/a/b/c")
+    await expect(page.locator("h1")).to_have_text("There is nothing at /login/a/b/c")
     await page.get_by_role("link", name="Go to the overview").click()
     await expect(page).to_have_title("Overview · schedo")

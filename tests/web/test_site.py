@@ -23,7 +23,7 @@ def files_of(shell: bytes) -> list[str]:
     return re.findall(r'(?:src|href)="(/ui/[^"]+)"', shell.decode())
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/0CR74H627D2G0", "/schedules/a%2fb/edit"])
+@pytest.mark.parametrize("path", ["/", "/login", *(screen.path for screen in site.read_screens())])
 @pytest.mark.parametrize("accept", ["text/html", "application/json", "*/*", ""])
 async def test_each_address_of_a_screen_has_the_shell_whatever_is_accepted(
     world: World, path: str, accept: str
@@ -37,7 +37,7 @@ async def test_each_address_of_a_screen_has_the_shell_whatever_is_accepted(
 
 async def test_the_page_needs_no_token_and_no_known_host() -> None:
     async with World(secured("t" * 32)) as world:
-        for path in ("/", "/jobs", "/docs"):
+        for path in ("/", "/login", "/docs"):
             shell = await world.send("GET", path, host="any.example")
             assert shell.status == 200
             for file in files_of(shell.body):
@@ -74,7 +74,7 @@ async def test_every_file_that_a_shell_names_is_there_and_kept_forever(
 
 
 async def test_the_page_forbids_code_that_is_not_a_file_of_its_own(world: World) -> None:
-    for path in ("/", "/docs", files_of((await world.get("/")).body)[0]):
+    for path in ("/", "/docs"):
         headers = (await world.get(path)).headers
         policy = headers["content-security-policy"].split("; ")
         assert policy[:3] == ["default-src 'none'", "script-src 'self'", "style-src 'self'"]
@@ -84,6 +84,25 @@ async def test_the_page_forbids_code_that_is_not_a_file_of_its_own(world: World)
         assert headers["cross-origin-opener-policy"] == "same-origin"
         assert headers["referrer-policy"] == "no-referrer"
         assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_the_shell_names_all_modules_that_its_screen_needs_at_once(world: World) -> None:
+    named = {file.split("/", 3)[3] for file in files_of((await world.get("/")).body)}
+
+    assert {"app.js", "lib/base.js", "vendor/signals-core.js", "screens/overview.js"} <= named
+    assert {"screens/overview/queues.js", "css/overview.css"} <= named
+    assert not named & {"screens/login.js", "parts/palette.js", "stream_worker.js"}
+
+
+async def test_the_first_visit_is_small(world: World) -> None:
+    gzip = [("accept-encoding", "gzip")]
+    shell = await world.get("/", gzip)
+    named = files_of(zlib.decompress(shell.body, 31))
+
+    files = [await world.get(file, gzip) for file in named]
+
+    assert len(files) > 40
+    assert sum(len(reply.body) for reply in (shell, *files)) <= 80_000
 
 
 async def test_the_files_of_another_version_are_not_found(world: World) -> None:
@@ -106,7 +125,7 @@ async def test_no_other_file_is_served(world: World, name: str) -> None:
     assert (await world.get(f"/docs/{name}")).status == 404
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/docs", "/ui/x/app.js"])
+@pytest.mark.parametrize("path", ["/", "/login", "/docs", "/ui/x/app.js"])
 async def test_the_page_can_only_be_read(world: World, path: str) -> None:
     reply = await world.post(path, {})
 
@@ -117,7 +136,7 @@ async def test_under_a_prefix_only_the_base_and_the_files_of_the_shell_change(wo
     app = build_app(world.engine, WebSettings())
     app._router.default = site.Site("/schedo/")
 
-    shell = (await Browser(app).get("/jobs")).body
+    shell = (await Browser(app).get("/login")).body
 
     assert b'<base href="/schedo/">' in shell
     assert set(re.findall(rb'(?:src|href)="(/[a-z]+)', shell)) == {b"/schedo"}
@@ -126,11 +145,13 @@ async def test_under_a_prefix_only_the_base_and_the_files_of_the_shell_change(wo
 def test_every_screen_of_the_table_has_an_address_and_a_module() -> None:
     table = (UI / "screens.js").read_text(encoding="utf-8")
 
-    paths = re.findall(r"path: '([^']+)'", table)
-    assert all(site.is_page(path) for path in paths)
-    assert len(paths) == len(re.findall(r"import\('\./(screens/[^']+)'\)", table))
-    for module in re.findall(r"import\('\./(screens/[^']+)'\)", table):
-        assert (UI / module).exists(), module
+    screens = site.read_screens()
+    assert len(screens) == table.count("path: ") == table.count("title: ")
+    for screen in screens:
+        assert (UI / screen.module).exists(), screen
+        assert not screen.style or (UI / "css" / f"{screen.style}.css").exists(), screen
+        assert f"style: '{screen.style}'" in table or not screen.style
+    assert table.count("style: ") == sum(bool(screen.style) for screen in screens)
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)

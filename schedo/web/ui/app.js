@@ -7,8 +7,7 @@ import { theme, zone, isDark } from './lib/prefs.js';
 import { followLinks, go, link, match, place } from './lib/router.js';
 import { Failure } from './parts/basics.js';
 import { Question } from './parts/dialog.js';
-import { Help, isHelpOpen } from './parts/help.js';
-import { Palette, isPaletteOpen } from './parts/palette.js';
+import { Later, isHelpOpen, isPaletteOpen } from './parts/later.js';
 import { Toasts } from './parts/toasts.js';
 import { TopBar } from './parts/top_bar.js';
 import { SCREENS } from './screens.js';
@@ -21,14 +20,27 @@ function find(path) {
   return null;
 }
 
+// Add the style sheet of a screen, unless the shell or an earlier visit has; wait until it holds.
+function addStyle(name) {
+  if (!name) return null;
+  const { href } = new URL(`./css/${name}.css`, import.meta.url);
+  if ([...document.styleSheets].some((sheet) => sheet.href === href)) return null;
+  const made = Object.assign(document.createElement('link'), { rel: 'stylesheet', href });
+  return new Promise((resolve, reject) => {
+    made.onload = resolve;
+    made.onerror = reject;
+    document.head.append(made);
+  });
+}
+
 // The screen's component, once its module is here. After an upgrade of the server the old files are gone,
 // so a module that cannot be loaded means that the whole page must be loaded again.
 function useScreen(found) {
   const [loaded, setLoaded] = useState(null);
   useEffect(() => {
     let isWanted = true;
-    found?.screen.load().then(
-      (module) => isWanted && setLoaded({ screen: found.screen, Screen: module.default }),
+    found && Promise.all([found.screen.load(), addStyle(found.screen.style)]).then(
+      ([module]) => isWanted && setLoaded({ screen: found.screen, Screen: module.default }),
       (error) => {
         const key = 'schedo.reloaded';
         if (isWanted && Date.now() - Number(sessionStorage.getItem(key)) > 30_000) {
@@ -73,7 +85,7 @@ const skip = (event) => {
 };
 
 const App = () => html`<a class="skip" href=${location.pathname + '#main'} onClick=${skip}>Skip to content</a>
-  <${TopBar}/><${Main}/><${Toasts}/><${Question}/><${Palette}/><${Help}/>`;
+  <${TopBar}/><${Main}/><${Toasts}/><${Question}/><${Later}/>`;
 
 bind([
   { keys: 'Mod+k', help: 'find, or do', group: 'Everywhere', run: () => { isPaletteOpen.value = true; } },

@@ -1,7 +1,7 @@
 // The screens: one line each. A screen is a module under screens/ whose default export is its component;
-// it gets {params, query}. `nav` puts it into the bar and `key` binds "g" and that key to it.
-// A first part of an address that is new here must also be in SCREENS of schedo/web/site.py.
+// it gets {params, query}; `style` is its sheet under css/, if it has one. `nav` puts it into the bar and `key` binds "g" and that key to it.
+// The server reads these lines, too: each in one line, `path` first and the import last.
 export const SCREENS = [
-  { path: '/', title: 'Overview', nav: 'Overview', key: 'o', load: () => import('./screens/overview.js') },
+  { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', load: () => import('./screens/overview.js') },
   { path: '/login', title: 'Log in', load: () => import('./screens/login.js') },
 ];

@@ -18,7 +18,7 @@ function layout(width, height, columns, rows) {
   return { side, plot, tall, column: plot / columns, row: tall / rows, base: TOP + tall };
 }
 
-// Hatch what the server did not run for, so that nobody reads it as "no starts".
+// Hatch what the server did not run for, so that it does not look like "no starts".
 function hatch(pen, x, width, tall) {
   pen.save();
   pen.beginPath();

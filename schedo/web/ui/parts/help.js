@@ -1,11 +1,10 @@
 // What the keys do, what this person may do, and the choices of this browser.
-import { html, signal } from '../lib/base.js';
+import { html } from '../lib/base.js';
 import { bindings } from '../lib/keys.js';
 import { me } from '../lib/me.js';
 import { singleKeys, theme, zone } from '../lib/prefs.js';
 import { Dialog } from './dialog.js';
-
-export const isHelpOpen = signal(false);
+import { isHelpOpen } from './later.js';
 
 const KEYS = { 'Mod+k': navigator.platform?.startsWith('Mac') ? '⌘ K' : 'Ctrl K' };
 const ROLES = {
@@ -19,7 +18,6 @@ const Choice = ({ label, value, options }) => html`<div class="choice"><span id=
     <button aria-pressed=${value.value === each} onClick=${() => { value.value = each; }}>${text}</button>`)}</div></div>`;
 
 export function Help() {
-  if (!isHelpOpen.value) return null;
   const groups = Map.groupBy ? Map.groupBy(bindings.value, (each) => each.group) : grouped(bindings.value);
   return html`<${Dialog} title="Keys and choices" className="wide" onClose=${() => { isHelpOpen.value = false; }}>
     <h2>Keys and choices</h2>

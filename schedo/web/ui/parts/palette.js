@@ -1,14 +1,14 @@
 // Find, or do: one field for names, ids and verbs. Matching is local, over the names that the server knows.
 import { get } from '../lib/api.js';
-import { html, signal, useEffect, useMemo, useRef, useState } from '../lib/base.js';
+import { html, useEffect, useMemo, useRef, useState } from '../lib/base.js';
 import { may } from '../lib/me.js';
 import { recent } from '../lib/prefs.js';
 import { go, link } from '../lib/router.js';
 import { SCREENS } from '../screens.js';
 import { perform } from './action.js';
 import { Dialog } from './dialog.js';
+import { isPaletteOpen } from './later.js';
 
-export const isPaletteOpen = signal(false);
 const SHOWN = 12;
 const ID = /^[0-9A-HJKMNP-TV-Z]{13}$/i;
 
@@ -64,9 +64,7 @@ function search(all, typed) {
   return [...best, { text: `jobs that match "${text}"`, kind: 'search', to: link('/jobs', { q: text }) }];
 }
 
-export const Palette = () => isPaletteOpen.value && html`<${Open}/>`;
-
-function Open() {
+export function Palette() {
   const [names, setNames] = useState({});
   const [typed, setTyped] = useState('');
   const [at, setAt] = useState(0);

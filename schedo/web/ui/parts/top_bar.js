@@ -7,8 +7,7 @@ import { link, place } from '../lib/router.js';
 import { CONNECTION, CONNECTION_HELP } from '../lib/words.js';
 import { SCREENS } from '../screens.js';
 import { Since } from './basics.js';
-import { isHelpOpen } from './help.js';
-import { isPaletteOpen } from './palette.js';
+import { isHelpOpen, isPaletteOpen } from './later.js';
 
 const Mark = () => html`<svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="7" fill="var(--accent)"/>
   <path d="M16 9v7l5 3.5" fill="none" stroke="var(--on-accent)" stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round"/>

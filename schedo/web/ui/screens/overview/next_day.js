@@ -9,7 +9,7 @@ import { Card, Empty, Failure, Loading, Since, useData } from '../../parts/basic
 import { TableToggle } from '../../parts/table_toggle.js';
 
 const SHOWN = 10;
-const MANY = 4; // so many schedules in one second are amber
+const MANY = 4; // from this number of schedules in one second on, a bar is amber
 const WIDE = 1000; // units of a lane, whatever its width is
 const AGAIN_MS = 300_000; // a bucket: then the window has moved on
 const SECOND = 1e6;
