@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.takeover.checker import Findings, check, find_first_fires
-from tests.e2e.takeover.evidence import ClientLog, Kill, Line, Row, Submission
+from tests.e2e.takeover.checker import Findings, check, check_remote, find_first_fires
+from tests.e2e.takeover.evidence import ClientLog, Kill, Line, Row, StreamEvent, Submission
 
 SINCE, UNTIL = 998.5, 1_002.0  # the schedule must have fired at 1000 and 1001
 DUE = "1970-01-01T00:16:4{}.000000Z"
@@ -33,6 +33,15 @@ class Run:
             self.rows.append(Row(job, "completed", "tick", (1_000 + second) * 1_000_000))
             due = DUE.format(second)
             self.lines += [start("tick", job, due=due), end("tick", job, due=due)]
+        self.events = [
+            StreamEvent("begin", "", 1.0),
+            StreamEvent("tick", "1-7", 2.0),
+            StreamEvent("jobs", "1-8", 2.5),
+            StreamEvent("reset", "2-0", 4.0),  # another server
+            StreamEvent("tick", "2-1", 4.5),
+            StreamEvent("end", "", 5.0),
+        ]
+        self.log.streams.append(self.events)
 
     def check(self) -> Findings:
         return check(self.log, self.lines, self.rows, UNTIL)
@@ -125,6 +134,19 @@ def fire_between_instants(run: Run) -> None:
     run.rows.append(Row("S2", "completed", "tick", 1_000_500_000))
 
 
+def lose_an_event(run: Run) -> None:
+    del run.events[2]
+    run.events[2:] = [StreamEvent("jobs", "1-9", 3.0)]
+
+
+def follow_the_next_server_without_a_reset(run: Run) -> None:
+    del run.events[3]
+
+
+def be_silent(run: Run) -> None:
+    run.events[-1] = StreamEvent("end", "", 36.0)
+
+
 FAULTS: dict[Callable[[Run], None], str] = {
     lose_the_row: "lost",
     lose_the_run: "lost",
@@ -145,6 +167,9 @@ FAULTS: dict[Callable[[Run], None], str] = {
     store_an_instant_twice: "second job for an instant",
     run_an_instant_twice: "second job for an instant",
     fire_between_instants: "ghost",
+    lose_an_event: "events",
+    follow_the_next_server_without_a_reset: "events",
+    be_silent: "events",
 }
 
 
@@ -162,6 +187,23 @@ def test_a_start_in_a_later_epoch_is_counted_and_allowed() -> None:
     findings = run.check()
 
     assert (findings.violations, findings.counts["redone, child"]) == ([], 1)
+
+
+def test_a_remote_run_may_repeat_after_a_cancel_that_was_lost() -> None:
+    run = Run()
+    run.one.may_be_cancelled = True
+    run.lines[1:1] = [start("one-1", "A", attempt=2, epoch=2, place="remote", at=11.0)]
+
+    assert run.check().violations == []
+
+
+@pytest.mark.parametrize(("kills", "violations"), [(10, 0), (9, 1)])
+def test_at_rest_one_remote_run_in_ten_kills_may_repeat(kills: int, violations: int) -> None:
+    findings = Findings()
+    findings.counts["redone, remote-shell"] = 1
+    check_remote(findings, kills)
+
+    assert len(findings.violations) == violations
 
 
 def test_a_lost_attempt_of_a_child_is_counted_and_allowed() -> None:

@@ -14,11 +14,20 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from tests.e2e.takeover.evidence import TRAFFIC, ClientLog, Kill, Line, Row, Submission
+from tests.e2e.takeover.evidence import (
+    TRAFFIC,
+    ClientLog,
+    Kill,
+    Line,
+    Row,
+    StreamEvent,
+    Submission,
+)
 
 ENDED = {"completed", "failed", "cancelled", "expired"}
 SECOND_US = 1_000_000
 SHELL_CLOCK_S = 0.01  # the resolution of the times in the lines of commands
+SILENCE_S = 30.0  # of an event stream with a tick each second; a busy machine is slow
 
 
 @dataclass
@@ -65,6 +74,8 @@ def check(
     for name, since in log.schedules.items():
         _check_instants(findings, name, since, until, rows)
         _check_runs(findings, name, since, until, lines)
+    for seen in log.streams:
+        _check_stream(findings, seen)
     return findings
 
 
@@ -135,6 +146,8 @@ def _check_repeat(
         findings.counts[f"redone, {after.place}"] += 1
     else:
         findings.counts[f"repeated, {after.place}"] += 1
+        if submission is not None and submission.may_be_cancelled:
+            return  # the worker may have stopped it for a cancel that was not yet durable
         if after.place.startswith("remote"):
             findings.fault("remote attempt lost", f"{before}, {after}")
 
@@ -193,6 +206,34 @@ def _check_runs(
         due = f"{start + timedelta(seconds=second):%Y-%m-%dT%H:%M:%S.%fZ}"
         if not complete[due]:
             findings.fault("missed instant", f"{name}: no complete run for {due}")
+
+
+def _check_stream(findings: Findings, seen: list[StreamEvent]) -> None:
+    """Each event follows the one before, or the client learns that it has missed some."""
+    last = ""
+    for before, each in itertools.pairwise(seen):
+        if each.at - before.at > SILENCE_S:
+            findings.fault("events", f"silence for {each.at - before.at:.1f} s after {before}")
+        if not each.ident:
+            continue
+        if each.name in ("reset", "gap"):
+            findings.counts[f"events, {each.name}"] += 1
+        elif last and each.ident != _next_ident(last):
+            findings.fault("events", f"{each} came after {last}")
+        findings.counts["events"] += 1
+        last = each.ident
+
+
+def _next_ident(ident: str) -> str:
+    epoch, number = ident.split("-")
+    return f"{epoch}-{int(number) + 1}"
+
+
+def check_remote(findings: Findings, kills: int) -> None:
+    """At rest, a remote worker runs a job again after at most one of ten kills of the active."""
+    count = sum(findings.counts[f"redone, {place}"] for place in ("remote", "remote-shell"))
+    if count > kills / 10:
+        findings.fault("remote runs", f"{count} ran twice, after {kills} kills of the active")
 
 
 def find_first_fires(kills: list[Kill], lines: list[Line]) -> list[float]:

@@ -7,43 +7,77 @@ import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.e2e.takeover.checker import SILENCE_S
+from tests.e2e.takeover.event_stream import EventStream
 from tests.e2e.takeover.evidence import ClientLog, Submission, command
 from tests.e2e.takeover.raw_http import Broken, Client, Reply
 
 PLACES = ("child", "shell", "remote", "remote-shell")
 FAR = {"queue": "far", "requires": {"labels": {"place": "far"}}}
+STREAMS = 2
+TIMERS_S = 0.5  # the time that the timers of one batch cover
+TIMERS_AHEAD_S = 0.5  # from their submit to the first of them
 SCHEDULES = {f"each-second-{place}": place for place in PLACES}
 
 
-class Clients:
-    """All clients of one run. `pace` is the pause of each client between two requests, in s."""
+@dataclass(frozen=True)
+class Load:
+    """How much the clients do.
 
-    def __init__(self, port: int, runs: Path, seed: int, pace: float) -> None:
+    pace_s: the mean pause of each client between two requests. firings: timers that are due in each
+    second. submits: single submits a second, besides. is_idle: there are only timers, schedules and
+    event streams. is_long: there are attempts of some seconds, too, each of which must end with its
+    own output.
+    """
+
+    pace_s: float = 0.05
+    firings: int = 100
+    submits: int = 0
+    is_idle: bool = False
+    is_long: bool = False
+
+
+class Clients:
+    """All clients of one run."""
+
+    def __init__(self, port: int, runs: Path, seed: int, load: Load) -> None:
         self.log = ClientLog()
         self._port = port
         self._runs = runs
         self._random = random.Random(seed)
-        self._pace = pace
+        self._load = load
         self._numbers = itertools.count()
+        self._timers_until = 0.0  # Unix time up to which there are timers
         self._tasks: list[asyncio.Task[None]] = []
+        self._streams = [EventStream(port, self.log) for _ in range(STREAMS)]
+        self._following: list[asyncio.Task[None]] = []
         self._is_stopping = False
 
-    async def start(self, *, long: bool = False) -> None:
-        """Put the schedules, and begin with everything else.
-
-        long: there are attempts of some seconds, too, each of which must end with its own output.
-        """
+    async def start(self) -> None:
+        """Put the schedules, and begin with everything else."""
         client = Client(self._port, self.log)
         for name, place in SCHEDULES.items():
             job = self._job(name, place, 0)
             await self._put(client, name, {**job, "cron": "* * * * * *", "overlap": "allow"})
             self.log.schedules[name] = time.time()
         client.close()
-        works = (self._one, self._batch, self._keyed, self._unique, self._cancel, self._wait)
-        for work in (*works, self._timers, self._connect, *[self._long] * (6 * long)):
+        for work in self._works():
             self._tasks.append(asyncio.create_task(self._repeat(work)))
+        if self._load.submits:
+            self._tasks.append(asyncio.create_task(self._submit_steadily()))
+        for stream in self._streams:
+            self._following.append(asyncio.create_task(stream.follow()))
+
+    def _works(self) -> list[Callable[[Client], Awaitable[None]]]:
+        if self._load.is_idle:
+            return [self._timers]
+        works = [self._one, self._batch, self._keyed, self._unique, self._cancel, self._wait]
+        return [*works, self._timers, self._connect, *[self._long] * (6 * self._load.is_long)]
 
     async def _put(self, client: Client, name: str, body: object) -> None:
         reply = await client.ask("PUT", f"/v1/schedules/{name}", body)
@@ -51,15 +85,31 @@ class Clients:
             raise RuntimeError(f"{reply}")
 
     async def stop(self) -> None:
-        """End all clients after their present request."""
+        """End all clients after their present request, and the streams after another event."""
         self._is_stopping = True
         await asyncio.gather(*self._tasks)
+        with suppress(TimeoutError):  # the checker sees the silence then
+            async with asyncio.timeout(SILENCE_S + 1):
+                await asyncio.gather(*(stream.see_next() for stream in self._streams))
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+
+    async def _submit_steadily(self) -> None:
+        client = Client(self._port, self.log)
+        began, done = time.monotonic(), 0
+        while not self._is_stopping:
+            await self._one(client)
+            done += 1
+            due = began + done / self._load.submits
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        client.close()
 
     async def _repeat(self, work: Callable[[Client], Awaitable[None]]) -> None:
         client = Client(self._port, self.log)
         while not self._is_stopping:
             await work(client)
-            await asyncio.sleep(self._random.expovariate(1 / self._pace))
+            await asyncio.sleep(self._random.expovariate(1 / self._load.pace_s))
         client.close()
 
     def _submission(self, kind: str, ms: int = -1) -> tuple[Submission, dict[str, object]]:
@@ -173,7 +223,11 @@ class Clients:
                 return
 
     async def _long(self, client: Client) -> None:
-        """Run for some seconds; the first attempt ends with its own output or result."""
+        """Run for some seconds; the job ends with its own output or result.
+
+        The checker sees whether it ran once. Its attempt may be the second one, because an attempt
+        whose lease does not reach its worker counts as well.
+        """
         submission, job = self._submission("long", ms=self._random.randint(500, 4_000))
         try:
             reply = await client.ask("POST", "/v1/jobs?wait=25s", job)
@@ -185,21 +239,23 @@ class Clients:
             return
         texts = [item["text"].strip() for item in output.body.get("items", [])]
         found = texts if submission.place.endswith("shell") else [reply.body.get("result")]
-        if reply.body.get("attempt") != 1 or found != [submission.token]:
+        if found != [submission.token]:
             self.log.wrong.append(f"{submission} ended with {found}: {reply}")
 
     async def _timers(self, client: Client) -> None:
-        """Submit jobs that are due each 10 ms during the next second but one."""
+        """Submit jobs that are due one after the other, from the last of those before on."""
+        begin = max(self._timers_until, time.time() + TIMERS_AHEAD_S)
+        count = max(1, round(self._load.firings * TIMERS_S))
         made = []
-        for number in range(50):
+        for number in range(count):
             token = f"timer-{next(self._numbers)}"
             submission = Submission(token, "child")
             self.log.submissions.append(submission)
-            job = self._job(token, "child", 0)
-            made.append((submission, job | {"delay": f"{500 + number * 10}ms"}))
-        began = time.monotonic()
+            due = datetime.fromtimestamp(begin + number * TIMERS_S / count, UTC)
+            made.append((submission, self._job(token, "child", 0) | {"run_at": due.isoformat()}))
+        self._timers_until = begin + TIMERS_S
         await self._submit_batch(client, made)
-        await asyncio.sleep(max(0.0, began + 0.5 - time.monotonic()))
+        await asyncio.sleep(max(0.0, begin - time.time()))
 
     async def _connect(self, _: Client) -> None:
         """Open a new connection for one request."""

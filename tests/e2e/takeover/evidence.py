@@ -18,6 +18,7 @@ _LINE = (
 
 
 TRAFFIC = "traffic"  # the token of jobs that only make load
+WAITING = "far"  # the task of jobs that only wait in the file
 
 
 class Line(NamedTuple):
@@ -51,6 +52,14 @@ class Row(NamedTuple):
     scheduled_for: int | None  # microseconds since 1970
 
 
+class StreamEvent(NamedTuple):
+    """What a client of an event stream saw: an event with its id, or its own `begin` or `end`."""
+
+    name: str
+    ident: str  # the epoch and the number; empty for the client's own ones
+    at: float
+
+
 @dataclass
 class Submission:
     """A job as its client knows it. Only an acknowledged one has an id."""
@@ -76,6 +85,11 @@ class ClientLog:
     unfinished: int = 0  # requests that got no response in time
     server_errors: dict[str, int] = field(default_factory=dict)  # status and code
     wrong: list[str] = field(default_factory=list)  # responses that contradict a promise
+    streams: list[list[StreamEvent]] = field(default_factory=list)
+
+    def count_error(self, what: str) -> None:
+        """Count a response that says that the server failed."""
+        self.server_errors[what] = self.server_errors.get(what, 0) + 1
 
 
 def command(token: str, runs: Path, place: str, ms: int) -> str:
@@ -100,11 +114,15 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def read_store(path: Path) -> tuple[list[Row], str]:
-    """Return all jobs of a store whose server has stopped, and SQLite's own check of the file."""
+    """Return the jobs of a store whose server has stopped, and SQLite's own check of the file.
+
+    Jobs that only wait are left out.
+    """
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         check = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check"))
         rows = connection.execute(
             "SELECT job.id, state, name, scheduled_for FROM job"
-            " LEFT JOIN schedule ON schedule.id = schedule_id"
+            " LEFT JOIN schedule ON schedule.id = schedule_id WHERE task <> ?",
+            (WAITING,),
         )
         return [Row(render_id(number), *rest) for number, *rest in rows], check

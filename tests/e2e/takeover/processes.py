@@ -47,12 +47,17 @@ FAILPOINTS = [
 class Servers:
     """Keeps the processes alive, and kills them.
 
-    failpoints: there is a second standby, and now and then a process dies at a point of its code.
+    module: what `python -m` runs. options: of `serve`, besides the usual ones. failpoints: there is
+    a second standby, and now and then a process dies at a point of its code.
     """
+
+    module = "schedo"
 
     def __init__(
         self, directory: Path, *, standby: bool, failpoints: random.Random | None = None
     ) -> None:
+        self.options: tuple[str, ...] = ()
+        self._environment: dict[str, str] = {}
         self._failpoints = failpoints
         self._doomed: dict[int, str] = {}  # processes that die at a point of their code
         self._supervisor = Supervisor(directory, has_store=False)
@@ -107,11 +112,12 @@ class Servers:
         options = ["--store", str(self.store), "--port", str(self.port), "--allow-shell"]
         options += ["--processes", "1", "--concurrency", "32", *(["--standby"] * self._has_standby)]
         return self._supervisor.start(
-            *("-m", "schedo", "serve", *options, APPLICATION),
+            *("-m", self.module, "serve", *options, *self.options, APPLICATION),
             sockets=self._sockets,
             TAKEOVER_RUNS=str(self.runs),
             PYTHONPATH=f"{ROOT / 'tests/e2e/takeover/failpoints'}:{ROOT}" if point else str(ROOT),
             TAKEOVER_FAILPOINT=point,
+            **self._environment,
         )
 
     @property

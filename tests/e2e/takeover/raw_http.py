@@ -49,8 +49,7 @@ class Client:
             self.close()
             raise Broken from None
         if reply.status >= 500:
-            code = f"{reply.status} {reply.body.get('code')}"
-            self._log.server_errors[code] = self._log.server_errors.get(code, 0) + 1
+            self._log.count_error(f"{reply.status} {reply.body.get('code')}")
             await asyncio.sleep(0.02)
         return reply
 

@@ -3,112 +3,122 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.takeover.checker import Findings, check, find_first_fires, find_lateness
-from tests.e2e.takeover.clients import Clients
-from tests.e2e.takeover.evidence import ClientLog, read_lines, read_store
+from bench.server.filling import fill
+from tests.e2e.takeover.checker import (
+    Findings,
+    check,
+    check_remote,
+    find_first_fires,
+    find_lateness,
+)
+from tests.e2e.takeover.clients import TIMERS_AHEAD_S, TIMERS_S, Clients
+from tests.e2e.takeover.evidence import WAITING, ClientLog, read_lines, read_store
+from tests.e2e.takeover.incidents import Incidents
 from tests.e2e.takeover.observers import Observers
+from tests.e2e.takeover.plan import Outcome, Plan
 from tests.e2e.takeover.processes import Servers, start_worker
 from tests.e2e.takeover.raw_http import Broken, Client
-from tests.e2e.takeover.traffic import TrafficProcess
+from tests.e2e.takeover.stepped import SteppedServer
+from tests.e2e.takeover.stuck import KILL_AFTER
+from tests.e2e.takeover.traffic import TrafficProcesses
 from tests.e2e.takeover.upgraded import UpgradedServer
 
-IDLE_S = 60.0
-WARM_PART = 0.9  # of the kills wait for a warm standby; the others for one that has connected
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run does: kills, or upgrades.
-
-    pause_s: the longest pause between two of them. quiet_s: the time without them at the end.
-    pace_s: see Clients. rate: of new connections, in a second, if there are no kills.
-    """
-
-    kills: int = 0
-    upgrades: int = 0
-    seed: int = 0
-    standby: bool = False
-    failpoints: bool = False
-    pause_s: float = 1.0
-    quiet_s: float = 0.0
-    pace_s: float = 0.05
-    rate: int = 500
-
-
-@dataclass
-class Outcome:
-    """What a run showed."""
-
-    plan: Plan
-    findings: Findings
-    log: ClientLog
-    traffic: dict[str, int]
-    upgrades: list[str]
-    rss_mb: float
-    elapsed_s: float
+IDLE_S = 90.0  # a worker that was killed is lost after 30 s, and its jobs wait some seconds then
+TOMORROW_S = 86_400.0
+OWNER_S = 0.1  # within which a server answers after a death at a step
 
 
 async def run(directory: Path, plan: Plan) -> Outcome:
     """Kill or upgrade the servers as planned, then let everything end, and check it."""
     began = time.monotonic()
     servers = _make_servers(directory, plan)
+    if plan.waiting:
+        await asyncio.to_thread(fill, servers.store, plan.waiting, TOMORROW_S, WAITING)
     await servers.start()
     observers = Observers(servers)
     worker = start_worker(directory, servers.port, servers.runs)
-    clients = Clients(servers.port, servers.runs, plan.seed, plan.pace_s)
-    traffic = TrafficProcess(servers.port, plan.rate) if not plan.kills else None
-    counts: dict[str, int] = {}
-    rss_mb = 0.0
+    clients = Clients(servers.port, servers.runs, plan.seed, plan.load)
+    outcome = Outcome(plan, Findings(), clients.log, {})
     try:
-        await clients.start(long=not plan.kills)
-        await _carry_out(servers, plan)
-        until = time.time() - 1
-        await clients.stop()
-        if traffic is not None:
-            counts = await asyncio.to_thread(traffic.stop)
-        await _wait_idle(servers.port, clients.log)
-        rss_mb = _read_rss_mb(servers.active_pid or os.getpid())
+        until = await _load(servers, clients, outcome)
     finally:
         observers.stop()
         codes = await servers.stop()
         worker.terminate()
         worker.wait()
-    findings = _check(plan, clients.log, servers, until)
-    observers.check(findings)
-    _check_ends(findings, codes, counts)
-    elapsed_s = time.monotonic() - began
-    made = [upgrade.output.strip() for upgrade in getattr(servers, "upgrades", [])]
-    return Outcome(plan, findings, clients.log, counts, made, rss_mb, elapsed_s)
+    _check(outcome, servers, until)
+    observers.check(outcome.findings)
+    _check_ends(outcome.findings, codes, outcome.traffic)
+    outcome.elapsed_s = time.monotonic() - began
+    return outcome
+
+
+async def _load(servers: Servers, clients: Clients, outcome: Outcome) -> float:
+    """Let all happen under load; return the Unix time up to which schedules must have fired."""
+    plan = outcome.plan
+    is_quiet = plan.may_kill or plan.stops
+    traffic = None if is_quiet else TrafficProcesses(servers.port, plan.rate)
+    try:
+        await clients.start()
+        loaded_at = time.monotonic()
+        await Incidents(servers, outcome).carry_out()
+        outcome.loaded_s = time.monotonic() - loaded_at
+        until = time.time() - 1
+        await clients.stop()
+    finally:
+        if traffic is not None:
+            outcome.traffic = await asyncio.to_thread(traffic.stop)
+    await _wait_idle(servers.port, clients.log, plan)
+    outcome.rss_mb = _read_rss_mb(servers)
+    return until
 
 
 def _make_servers(directory: Path, plan: Plan) -> Servers:
-    if not plan.kills:
+    if plan.steps:
+        return SteppedServer(directory, plan.seed)
+    if not plan.kills and not plan.stops:
         return UpgradedServer(directory)
     failpoints = random.Random(plan.seed) if plan.failpoints else None
-    return Servers(directory, standby=plan.standby, failpoints=failpoints)
+    servers = Servers(directory, standby=plan.standby, failpoints=failpoints)
+    if plan.is_killed_stuck:
+        servers.options = ("--kill-stuck", KILL_AFTER)
+    return servers
 
 
-def _check(plan: Plan, log: ClientLog, servers: Servers, until: float) -> Findings:
+def _check(outcome: Outcome, servers: Servers, until: float) -> None:
+    plan, log = outcome.plan, outcome.log
     rows, integrity = read_store(servers.store)
     lines = read_lines(servers.runs)
-    findings = check(log, lines, rows, until, may_repeat=plan.kills > 0)
+    findings = outcome.findings = check(log, lines, rows, until, may_repeat=plan.may_kill)
     findings.first_fires_s = find_first_fires(servers.kills, lines)
     findings.lateness_s = find_lateness(lines, time.time() - time.monotonic())
     findings.counts.update(f"kill, {kill.what}" for kill in servers.kills)
     findings.counts["tracebacks"] = servers.log().count("Traceback")
-    if not plan.kills and (log.broken or log.unfinished or log.server_errors):
+    if not plan.may_kill and (log.broken or log.unfinished or log.server_errors):
         findings.fault("request", f"{log.broken} broken, {log.unfinished}, {log.server_errors}")
     if integrity != "ok":
         findings.fault("integrity_check", integrity)
     if log.refused and not plan.failpoints:  # they may kill all that have the listener
         findings.fault("refused", f"{log.refused} connects")
-    return findings
+    for fault in outcome.faults:
+        findings.fault("incident", fault)
+    if plan.is_at_rest:
+        check_remote(findings, findings.counts["kill, active"])
+    if plan.steps:
+        _check_owners(outcome, servers)
+
+
+def _check_owners(outcome: Outcome, servers: Servers) -> None:
+    """Soon after each death at a step there is a server."""
+    for kill in servers.kills:
+        took_s = kill.ready_at - kill.at
+        outcome.times_s.setdefault("death to the next answer", []).append(took_s)
+        if took_s > OWNER_S and outcome.plan.is_at_rest:
+            outcome.findings.fault("owner", f"after {took_s * 1000:.0f} ms: {kill}")
 
 
 def _check_ends(findings: Findings, codes: list[int], traffic: dict[str, int]) -> None:
@@ -120,26 +130,14 @@ def _check_ends(findings: Findings, codes: list[int], traffic: dict[str, int]) -
             findings.fault("request", f"{count} {what}")
 
 
-async def _carry_out(servers: Servers, plan: Plan) -> None:
-    pauses = random.Random(plan.seed)
-    for number in range(plan.kills):
-        await servers.wait_standby(warm=pauses.random() < WARM_PART)
-        await asyncio.sleep(pauses.uniform(0, plan.pause_s))
-        await servers.kill("standby" if plan.standby and number % 2 else "active")
-    for _ in range(plan.upgrades):
-        await asyncio.sleep(pauses.uniform(0, plan.pause_s))
-        assert isinstance(servers, UpgradedServer), "the plan has no kills"
-        upgrade = await servers.upgrade()
-        if upgrade.code:
-            raise RuntimeError(f"{upgrade}; the log: {servers.log()[-4000:]}")
-    await asyncio.sleep(plan.quiet_s)
-
-
-async def _wait_idle(port: int, log: ClientLog) -> None:
+async def _wait_idle(port: int, log: ClientLog, plan: Plan) -> None:
     """Return once no job waits or runs except those that schedules make each second."""
     client = Client(port, log)
     deadline = time.monotonic() + IDLE_S
-    states = ("scheduled", "queued", "running", "retrying", "blocked")
+    states = ["scheduled", "queued", "running", "retrying", "blocked"]
+    if plan.waiting:  # they would be listed; those of the clients are due by then
+        states.remove("scheduled")
+        await asyncio.sleep(TIMERS_AHEAD_S + TIMERS_S)
     while time.monotonic() < deadline:
         left = 0
         for state in states:
@@ -155,6 +153,11 @@ async def _wait_idle(port: int, log: ClientLog) -> None:
     client.close()
 
 
-def _read_rss_mb(pid: int) -> float:
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+def _read_rss_mb(servers: Servers) -> dict[str, float]:
+    """Return the resident memory of each server process."""
+    active, found = servers.active_pid, {}
+    for pid in servers.pids:
+        text = Path(f"/proc/{pid}/status").read_text()
+        name = "the active" if pid == active else f"process {pid}"
+        found[name] = int(text.split("VmRSS:")[1].split()[0]) / 1024
+    return found

@@ -1,8 +1,8 @@
 """Many requests in every way that HTTP allows; each one must be answered.
 
-`python -m tests.e2e.takeover.traffic PORT RATE` runs until SIGTERM, and then prints its counts as
-JSON. RATE is the number of new connections a second; besides, there are kept connections, pipelined
-requests and long polls. A request fails if its connect is refused, if its connection ends before
+`python -m tests.e2e.takeover.traffic PORT` runs until SIGTERM, and then prints its counts as JSON.
+It has kept connections, pipelined requests, long polls of workers, and waits for jobs; connects.py
+has the new connections. A request fails if its connect is refused, if its connection ends before
 the whole response, if it gets a status of 500 or more, or no response within 30 s.
 """
 
@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -31,22 +30,31 @@ LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 CLOSE = re.compile(rb"\r\nconnection: close\r\n", re.IGNORECASE)
 
 
-class TrafficProcess:
-    """Runs this module as a process of its own."""
+class TrafficProcesses:
+    """Runs this module and connects.py, each as a process of its own."""
 
     def __init__(self, port: int, rate: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(port), str(rate)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        """rate: of new connections, in a second."""
+        words = ([__name__, str(port)], [__name__.replace("traffic", "connects"), port, str(rate)])
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", *map(str, each)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for each in words
+        ]
 
     def stop(self) -> dict[str, int]:
-        """End it, and return the counts: `answered KIND` and `failed KIND REASON`."""
-        self._process.send_signal(signal.SIGTERM)
-        output, _ = self._process.communicate()
-        return dict(json.loads(output))
+        """End them, and return the counts: `answered KIND` and `failed KIND REASON`."""
+        counts: Counter[str] = Counter()
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            output, _ = process.communicate()
+            counts.update(json.loads(output))
+        return counts
 
 
 class Failed(Exception):
@@ -99,9 +107,8 @@ def request(method: str, path: str, body: object = None) -> bytes:
 class Traffic:
     """All clients of the process."""
 
-    def __init__(self, port: int, rate: int) -> None:
+    def __init__(self, port: int) -> None:
         self._port = port
-        self._rate = rate
         self._is_stopping = False
         self.counts: Counter[str] = Counter()
 
@@ -110,21 +117,11 @@ class Traffic:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop)
         kinds = [self._kept] * KEPT + [self._pipelined] * 2 + [self._polling] * 4 + [self._submit]
         async with asyncio.TaskGroup() as group:
-            for kind in kinds:
+            for kind in [*kinds, *[self._working] * 2]:
                 group.create_task(self._repeat(kind))
-            await self._connect_all(group)
 
     def _stop(self) -> None:
         self._is_stopping = True
-
-    async def _connect_all(self, group: asyncio.TaskGroup) -> None:
-        """Open new connections at the rate; at most as many at once as the rate allows."""
-        began, done = time.monotonic(), 0
-        while not self._is_stopping:
-            while done < (time.monotonic() - began) * self._rate:
-                done += 1
-                group.create_task(self._note("new connection", self._once))
-            await asyncio.sleep(0.002)
 
     async def _repeat(self, kind: Callable[[], Awaitable[int]]) -> None:
         while not self._is_stopping:
@@ -144,15 +141,6 @@ class Traffic:
             self.counts[f"failed {name}: no response"] += 1
         except (OSError, asyncio.IncompleteReadError) as error:
             self.counts[f"failed {name}: {type(error).__name__}"] += 1
-
-    async def _once(self) -> int:
-        connection = await Connection.open(self._port)
-        try:
-            connection.send(request("GET", "/healthz"))
-            await connection.receive()
-        finally:
-            connection.close()
-        return 1
 
     async def _kept(self) -> int:
         """Send one request after the other, until the server announces the end."""
@@ -208,6 +196,21 @@ class Traffic:
             connection.close()
         return 1
 
+    async def _working(self) -> int:
+        """Poll as a worker for which there is no job."""
+        connection = await Connection.open(self._port)
+        name = f"idle-{id(connection)}"
+        poll = {"worker": name, "session": name, "tasks": ["none"], "slots": 1, "running": []}
+        answered = 0
+        try:
+            while not connection.is_closing and not self._is_stopping:
+                connection.send(request("POST", "/v1/work", {**poll, "wait": "2s"}))
+                await connection.receive()
+                answered += 1
+        finally:
+            connection.close()
+        return answered
+
     async def _submit(self) -> int:
         connection = await Connection.open(self._port)
         answered = 0
@@ -223,12 +226,12 @@ class Traffic:
         return answered
 
 
-async def _main(port: int, rate: int) -> None:
-    traffic = Traffic(port, rate)
+async def _main(port: int) -> None:
+    traffic = Traffic(port)
     await traffic.run()
     print(json.dumps(traffic.counts), flush=True)
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(int(sys.argv[1]), int(sys.argv[2])))
+        runner.run(_main(int(sys.argv[1])))

@@ -90,13 +90,18 @@ class UpgradedServer(Servers):
         self.kills.append(Kill(what, pid, at, at))
 
     async def stop(self) -> list[int]:
-        """Stop the active process, and wait for the others, which see their attempts through."""
+        """Stop the active process, and wait for the others, which see their attempts through.
+
+        Whichever process becomes active after that is stopped as well.
+        """
         self._is_stopping = True
-        if self.active_pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.active_pid, signal.SIGTERM)
+        stopped = None
         deadline = time.monotonic() + DEADLINE_S
         while self.pids and time.monotonic() < deadline:
+            if self.active_pid not in (None, stopped):
+                stopped = self.active_pid
+                with suppress(ProcessLookupError):
+                    os.kill(stopped, signal.SIGTERM)
             for each in self.members:
                 each.poll()  # reaps it
             await asyncio.sleep(0.05)
