@@ -1,8 +1,8 @@
 """The new process of an upgrade: it becomes warm beside the old one, and takes its place.
 
 It does what a standby does, but the old process passes it the locks of the store instead of ending.
-If the old process dies before that, this one waits for the lock, which is free then, and takes the
-place of a dead server.
+If the old process dies before that, this one takes the lock, which is free then, and the place of a
+dead server. If a standby is faster, this process ends: it would wait without being shown anywhere.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 import schedo
+from schedo.errors import Unavailable
 from schedo.handover.link import LinkLost
 from schedo.handover.listeners import close_sockets
 from schedo.handover.messages import Activated
@@ -26,6 +27,9 @@ from schedo.store.sqlite.schema import newest_schema
 
 if TYPE_CHECKING:
     from schedo.server.server import Server
+
+STANDBY_FIRST_S = 0.5
+ENDS_WITHIN_S = 5.0  # a process that was killed, and whose locks are free then
 
 
 async def succeed(server: Server, predecessor: Predecessor) -> Takeover:
@@ -61,14 +65,31 @@ async def _become_warm(
         takeover.held_at = time.monotonic() if frozen is None else frozen.held_at
     except LinkLost:
         predecessor.speak()
-        held = await server.store.hold()
-        assert held is not None, "the old process has a store in a file"
-        takeover.held_at = held.held_at
+        takeover.held_at = await _hold_left(server, has_listeners=bool(takeover.listeners))
     finally:
         warming.cancel()
         await asyncio.gather(warming, return_exceptions=True)
     takeover.note("freeze")
     return takeover
+
+
+async def _hold_left(server: Server, *, has_listeners: bool) -> float:
+    """Lock the store that the dead process has left; raise Unavailable if a standby has it.
+
+    Return time.monotonic() of the lock. A standby, which has the listeners, goes first if this
+    process has none: it would find the port in use.
+    """
+    if not has_listeners:
+        await asyncio.sleep(STANDBY_FIRST_S)
+    try:
+        async with asyncio.timeout(ENDS_WITHIN_S):
+            held = await server.store.hold()
+    except TimeoutError:
+        raise Unavailable(
+            "the old process of the upgrade has died, and another server has the store"
+        ) from None
+    assert held is not None, "the old process has a store in a file"
+    return held.held_at
 
 
 async def _receive_locks(server: Server, predecessor: Predecessor) -> int:
