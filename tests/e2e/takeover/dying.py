@@ -35,8 +35,8 @@ class Killer(logging.Handler):
         message = record.getMessage()
         if found := re.match(r"upgrade: process (\d+) starts", message):
             self._pids = {"old": os.getpid(), "new": int(found[1])}
-        elif message.startswith("upgrade: "):
-            self._note(message.removeprefix("upgrade: "))
+        elif message.startswith("handover: "):
+            self._note(message.removeprefix("handover: "))
 
     def _note(self, logged: str) -> None:
         with suppress(FileNotFoundError):
