@@ -192,7 +192,8 @@ def _outcome(operation: Record) -> list[str]:
             f"{_count_text(operation['total'])}, more than --max-jobs {operation['max_jobs']};"
             " none was changed"
         ]
-    text = f"{_jobs(operation['done'])} {_DONE[operation['action']]}"
+    verb = "put back" if "undoes" in operation else _DONE[operation["action"]]
+    text = f"{_jobs(operation['done'])} {verb}"
     if operation["skipped"]:
         text += f", {operation['skipped']:,} skipped because they had changed"
     if operation["failed"]:

@@ -39,7 +39,7 @@ COMMANDS = {
         "schedo.cli.jobs:jobs", "List, show, change and retry jobs; print their output."
     ),
     "operations": _Entry(
-        "schedo.cli.operations:operations", "List, show and cancel operations on many jobs."
+        "schedo.cli.operations:operations", "List, show, cancel and undo operations on many jobs."
     ),
     "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
     "expectations": _Entry(

@@ -1,4 +1,4 @@
-"""`schedo operations`: lists, shows and cancels the operations on many jobs."""
+"""`schedo operations`: lists, shows, cancels and undoes the operations on many jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schedo.client.sync import Client
 
 @click.group()
 def operations() -> None:
-    """List, show and cancel operations on many jobs.
+    """List, show, cancel and undo operations on many jobs.
 
     `schedo jobs cancel|retry|run|delete` with filters begins one.
     """
@@ -75,6 +75,25 @@ def show(client: Client, number: str, is_following: bool, is_json: bool) -> None
 def cancel(client: Client, number: str, is_json: bool) -> None:
     """Stop an operation; the jobs that it has changed stay changed."""
     _print(client.send(bulk.cancel_operation(number)), is_json)
+
+
+@operations.command()
+@click.argument("number", metavar="ID")
+@click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the end.")
+@as_json
+@connected
+def undo(client: Client, number: str, no_wait: bool, is_json: bool) -> None:
+    """Put back the jobs that an operation has changed.
+
+    Jobs that have started since, or were changed again, stay as they are and count as skipped.
+    Deleted jobs cannot be brought back.
+    """
+    record = client.send(bulk.undo_operation(number))
+    if not no_wait:
+        record = follow_operation(client, record, is_quiet=is_json)
+    _print(record, is_json)
+    if not no_wait:
+        end_with(record, is_json=is_json)
 
 
 def _print(record: Record, is_json: bool) -> None:

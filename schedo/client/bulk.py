@@ -44,3 +44,8 @@ def get_operation(number: str) -> Operation[Record]:
 def cancel_operation(number: str) -> Operation[Record]:
     """Stop the operation; the jobs that it has changed stay changed."""
     return post(f"{_PATH}/{quote_part(number)}:cancel", is_repeatable=True)
+
+
+def undo_operation(number: str) -> Operation[Record]:
+    """Begin to put back what the operation has changed; return the operation that does it."""
+    return post(f"{_PATH}/{quote_part(number)}:undo")

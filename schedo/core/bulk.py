@@ -62,6 +62,7 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     action: BulkAction
     which: JobFilter
     schedule: str | None = None  # the name of the filter's schedule
+    undoes: int | None = None  # it puts the jobs of this operation back, and looks for no others
     created_at: int
     jobs_max: int | None = None  # it is refused if more jobs match
     requested_by: str | None = None  # the name of the token

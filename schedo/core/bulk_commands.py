@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedo.core.bulk import BulkAction, BulkOperation
+from schedo.core.bulk_undo import JobBefore
 from schedo.core.commands import Command
 from schedo.core.job_filter import JobFilter
 
@@ -56,3 +57,20 @@ class FailedBulk(BulkCommand, frozen=True):
 
 class CancelBulk(BulkCommand, frozen=True):
     """Stop an operation; the jobs that it has changed stay changed. It may be repeated."""
+
+
+class UndoBulk(BulkCommand, frozen=True):
+    """Begin an operation that puts back what this one has changed. Raises Conflict."""
+
+    requested_by: str | None = None
+
+
+class StepUndo(BulkCommand, frozen=True):
+    """Put back the jobs of a step of the other operation.
+
+    after and before are numbers of its steps, and mean what they mean for StepBulk.
+    """
+
+    after: int
+    jobs: tuple[JobBefore, ...]
+    before: int | None

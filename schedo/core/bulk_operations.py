@@ -20,7 +20,10 @@ from schedo.core.bulk_commands import (
     DeleteJob,
     FailedBulk,
     StepBulk,
+    StepUndo,
+    UndoBulk,
 )
+from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.commands import Cancel, RetryJob, RunNow
 from schedo.core.ids import IdSource, render_id
 from schedo.core.job_commands import JobCommands
@@ -28,7 +31,7 @@ from schedo.core.job_table import JobTable
 from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT, BULK_FAILURES_MAX
 from schedo.core.loads import Appliers, Loaded, LoadJobs, Needs
 from schedo.core.model import Job
-from schedo.errors import IllegalTransition, NotFound, Overloaded
+from schedo.errors import Conflict, IllegalTransition, NotFound, Overloaded
 
 _COMMANDS: dict[BulkAction, Any] = {
     BulkAction.CANCEL: Cancel,
@@ -52,6 +55,8 @@ class BulkOperations:
             StepBulk: self._step,
             FailedBulk: self._failed,
             CancelBulk: self._cancel,
+            UndoBulk: self._undo,
+            StepUndo: self._step_back,
         }
 
     def restore(self, operations: Iterable[BulkOperation]) -> None:
@@ -62,10 +67,13 @@ class BulkOperations:
         """Return the operations, oldest first."""
         return [*self._by_id.values()]
 
-    def _begin(self, command: BeginBulk, now: int, loaded: Loaded) -> BulkOperation:
+    def _check_room(self) -> None:
         active = sum(1 for each in self._by_id.values() if each.is_active)
         if active >= BULK_ACTIVE_MAX:
             raise Overloaded(f"{active} operations run; wait for the end of one, or cancel one", 10)
+
+    def _begin(self, command: BeginBulk, now: int, loaded: Loaded) -> BulkOperation:
+        self._check_room()
         number = self._ids.next(now)
         which = replace(command.which, states=command.action.states)
         if command.action in (BulkAction.RETRY, BulkAction.DELETE):
@@ -116,6 +124,61 @@ class BulkOperations:
             return self._end(operation, BulkState.DONE, now)
         return self._put(replace(operation, before=command.before))
 
+    def _undo(self, command: UndoBulk, now: int, loaded: Loaded) -> BulkOperation:
+        undone = self._find(command.id)
+        self._check_can_undo(undone)
+        self._check_room()
+        return self._put(
+            BulkOperation(
+                id=self._ids.next(now),
+                action=undone.action,
+                which=undone.which,
+                schedule=undone.schedule,
+                undoes=undone.id,
+                created_at=now,
+                requested_by=command.requested_by,
+                state=BulkState.RUNNING,
+                total=undone.done,
+                before=undone.id + 1,
+            )
+        )
+
+    def _check_can_undo(self, operation: BulkOperation) -> None:
+        """Raise Conflict if the operation cannot be undone."""
+        name = f"operation {render_id(operation.id)}"
+        if operation.is_active:
+            raise Conflict(f"{name} still runs; cancel it, and undo what it has done")
+        if operation.undoes is not None:
+            raise Conflict(f"{name} is an undo itself; begin the first operation again")
+        if operation.action is BulkAction.DELETE:
+            raise Conflict(f"{name} has deleted its jobs; nothing brings them back")
+        for each in self._by_id.values():
+            if each.undoes == operation.id and each.state is not BulkState.FAILED:
+                raise Conflict(f"{name} is undone already, by operation {render_id(each.id)}")
+
+    def _step_back(self, command: StepUndo, now: int, loaded: Loaded) -> BulkOperation | Needs:
+        operation = self._find(command.id)
+        if operation.state is not BulkState.RUNNING or operation.before != command.after:
+            return operation
+        load = LoadJobs(tuple(each.id for each in command.jobs))
+        if load not in loaded and any(map(self._is_missing, load.job_ids)):
+            return Needs((load,))
+        found: Mapping[int, Job] = loaded.get(load, {})
+        done = 0
+        for before in command.jobs:
+            job = self._jobs.find_loaded(before.id, found.get(before.id))
+            done += job is not None and self._of_jobs.put_back(job, before, now)
+        operation = replace(
+            operation,
+            done=operation.done + done,
+            skipped=operation.skipped + len(command.jobs) - done,
+            failures=0,
+            error=None,
+        )
+        if command.before is None:
+            return self._end(operation, BulkState.DONE, now)
+        return self._put(replace(operation, before=command.before))
+
     def _failed(self, command: FailedBulk, now: int, loaded: Loaded) -> BulkOperation:
         operation = self._find(command.id)
         if not operation.is_active:
@@ -133,17 +196,25 @@ class BulkOperations:
     ) -> BulkOperation:
         done = skipped = 0
         errors: list[BulkError] = []
+        changed: list[JobBefore] = []
         change = _COMMANDS[operation.action]
         for job_id in command.job_ids:
             job = self._jobs.find_loaded(job_id, loaded.get(job_id))
             if job is None or not operation.which.matches(job):
                 skipped += 1
                 continue
+            before = JobBefore.of(job, now) if operation.action is not BulkAction.DELETE else None
             try:
                 self._of_jobs.change(job, change(job_id), now)
                 done += 1
             except IllegalTransition as error:
                 errors.append(BulkError(job_id, str(error)))
+                continue
+            if before is not None:
+                changed.append(before)
+        if changed:
+            step = BulkStep(operation.id, command.after, tuple(changed))
+            self._jobs.changes.steps.append(step)
         return replace(
             operation,
             done=operation.done + done,

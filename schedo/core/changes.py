@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from schedo.core.action_log import LogEntry
 from schedo.core.bulk import BulkOperation
+from schedo.core.bulk_undo import BulkStep
 from schedo.core.expectations import Expectation
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
@@ -59,6 +60,7 @@ class Changes:
     queues: dict[str, Queue] = field(default_factory=dict)
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)  # None: it has ended
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)  # None: delete
+    steps: list[BulkStep] = field(default_factory=list)  # of operations
     jobs_deleted: list[int] = field(default_factory=list)
     dropped: list[Job] = field(default_factory=list)  # those of `jobs` that are not kept
     expectations: dict[int, Expectation | None] = field(default_factory=dict)  # None: deleted
@@ -81,6 +83,7 @@ class Changes:
             or self.queues
             or self.pauses
             or self.bulk_operations
+            or self.steps
             or self.jobs_deleted
             or self.expectations
             or self.attempts

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from schedo.core.bulk_commands import DeleteJob
+from schedo.core.bulk_undo import JobBefore
 from schedo.core.commands import (
     Cancel,
     CancelRun,
@@ -74,6 +75,13 @@ class JobCommands:
             self._delete(job)
         else:
             _ACTIONS[type(command)](self, job, command, now)
+
+    def put_back(self, job: Job, before: JobBefore, now: int) -> bool:
+        """Put a job back to what it was; return False if something has happened to it since."""
+        if not before.is_unchanged(job) or job.kept_until == NOT_KEPT:
+            return False
+        self._transitions.put_back(self._jobs.track(job), before, now)
+        return True
 
     def _delete_one(self, command: DeleteJob, now: int, loaded: Loaded) -> Needs | None:
         job = self._find(command.job_id, loaded)

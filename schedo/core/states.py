@@ -41,6 +41,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
         S.SCHEDULED: "reschedule",
         S.CANCELLED: "cancel",
         S.EXPIRED: "expire",
+        S.FAILED: "undo a manual retry",
     },
     S.RUNNING: {
         S.COMPLETED: "complete",

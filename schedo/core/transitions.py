@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedo.core.bulk_undo import JobBefore
 from schedo.core.changes import AttemptRecord
 from schedo.core.event_jobs import facts_of_failure
 from schedo.core.expectation_table import Expectations
@@ -105,6 +106,27 @@ class JobTransitions:
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)
             self._expectations.run_ended(job, now)
+
+    def put_back(self, job: Job, before: JobBefore, now: int) -> None:
+        """Put a job back to what it was, as if the operation had not changed it."""
+        if before.had_ended:
+            self._end_again(job, before, now)
+            return
+        if job.is_final:
+            job.ended_at = job.kept_until = job.cancel_requested_at = None
+            self.queue_at(job, before.due_at, now)
+        if before.due_at > now:
+            self.put_off(job, before.due_at, now, elapsed=before.due_elapsed)
+
+    def _end_again(self, job: Job, before: JobBefore, now: int) -> None:
+        """Take a job that was queued again out of its queue; its end has had its effects before."""
+        self._jobs.move(job, before.state)
+        job.failures, job.losses = before.failures, before.losses
+        job.ended_at, job.kept_until = before.ended_at, before.kept_until
+        job.failure = before.failure
+        job.due_elapsed = job.expires_elapsed = False
+        if job.schedule_id is not None:
+            self._schedules.job_ended(job, now)
 
     def queue_at(self, job: Job, due_at: int, now: int, *, is_front: bool = False) -> None:
         """Queue the job for a worker."""

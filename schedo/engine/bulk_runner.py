@@ -24,6 +24,8 @@ from schedo.core.bulk_commands import (
     CountedBulk,
     FailedBulk,
     StepBulk,
+    StepUndo,
+    UndoBulk,
 )
 from schedo.core.ids import render_id
 from schedo.core.job_filter import JobFilter
@@ -88,10 +90,19 @@ class BulkRunner:
     async def cancel(self, number: int) -> BulkOperation:
         """Stop an operation; the jobs that it has changed stay changed. Raise NotFound."""
         was_active = any(each.id == number for each in self._active())
-        operation = await self._apply(CancelBulk(number))
+        operation: BulkOperation = await change(self._loop, CancelBulk(number))
         self._retry_at.pop(number, None)
         if was_active:
             _log_end(operation)
+        return operation
+
+    async def undo(self, number: int, requested_by: str | None = None) -> BulkOperation:
+        """Begin to put back what an operation has changed; raise NotFound or Conflict."""
+        operation: BulkOperation = await change(self._loop, UndoBulk(number, requested_by))
+        log.info(
+            "operation %s begins: it undoes operation %s", *map(render_id, (operation.id, number))
+        )
+        self._wake.set()
         return operation
 
     async def all(self) -> list[BulkOperation]:
@@ -177,6 +188,8 @@ class BulkRunner:
     async def _continue(self, operation: BulkOperation) -> None:
         if operation.state is BulkState.COUNTING:
             await self._count(operation)
+        elif operation.undoes is not None:
+            await self._put_back_some(operation, operation.undoes)
         else:
             await self._change_some(operation)
         self._retry_at.pop(operation.id, None)
@@ -209,6 +222,20 @@ class BulkRunner:
                 _log_end(operation)
                 return
             await asyncio.sleep(self._pace.find_pause_s(loop.time()))
+
+    async def _put_back_some(self, operation: BulkOperation, undone: int) -> None:
+        """Put back the jobs of one step of the other operation."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        step = await self._store.load_bulk_step(undone, operation.before)
+        jobs, before = ((), None) if step is None else (step.jobs, step.number)
+        changed = await self._apply(StepUndo(operation.id, operation.before, jobs, before))
+        committed = self._loop.monitor.metrics.commit_jobs.total
+        self._pace.stepped(began_s, changed.done - operation.done, committed)
+        if not changed.is_active:
+            _log_end(changed)
+            return
+        await asyncio.sleep(self._pace.find_pause_s(loop.time()))
 
     async def _search(self, operation: BulkOperation) -> tuple[list[int], int | None]:
         ids: list[int] = []

@@ -123,7 +123,7 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
     """An operation on many jobs, and how far it has come.
 
     It goes from the newest job to the oldest; searched_back_to says how old the jobs are that it
-    has come to.
+    has come to. If it undoes another one, it puts the jobs back that the other one has changed.
     """
 
     id: Id
@@ -145,6 +145,7 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
     ended_at: Instant | UnsetType = UNSET
     max_jobs: int | UnsetType = UNSET
     requested_by: str | UnsetType = UNSET
+    undoes: Id | UnsetType = UNSET
 
     @classmethod
     def of(cls, operation: BulkOperation) -> Self:
@@ -167,6 +168,7 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
             ended_at=instant_or_unset(operation.ended_at),
             max_jobs=or_unset(operation.jobs_max),
             requested_by=or_unset(operation.requested_by),
+            undoes=UNSET if operation.undoes is None else render_id(operation.undoes),
         )
 
 

@@ -146,4 +146,11 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         {200: BulkResponse},
         request=EmptyRequest,
     ),
+    Operation(
+        "undo_operation",
+        "POST /v1/operations/{id}:undo",
+        "Put back the jobs that an operation has changed and to which nothing has happened since.",
+        {201: BulkResponse},
+        request=EmptyRequest,
+    ),
 )

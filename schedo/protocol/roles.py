@@ -30,7 +30,7 @@ _OPERATIONS: dict[Role | None, str] = {
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job
-        create_operation cancel_operation
+        create_operation cancel_operation undo_operation
         invoke reserve commit_reservation release_reservation
         pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
         cordon_worker uncordon_worker drain_worker pause_server resume_server
@@ -48,7 +48,7 @@ ROLES = {name: role for role, names in _OPERATIONS.items() for name in names.spl
 # refused for every other operation that changes something.
 _RESTRICTABLE = """
     create_job create_jobs short_schedule update_job cancel_job retry_job run_job
-    create_operation cancel_operation
+    create_operation cancel_operation undo_operation
     invoke reserve commit_reservation release_reservation
     pause_schedule resume_schedule trigger_schedule pause_queue resume_queue work
     """

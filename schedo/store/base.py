@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk import BulkOperation
+from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter
@@ -200,6 +201,9 @@ class Reader(Protocol):
         self, which: LogFilter, before: int | None, limit: int
     ) -> list[NumberedEntry]:
         """Return entries of the log of changes, newest first, with a number below `before`."""
+
+    async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
+        """Return the step of the operation with the largest number below `before`, or None."""
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         """Return the instants and the texts of save_minute after the instant, in order."""

@@ -69,6 +69,7 @@ HANDLERS: dict[str, Handler] = {
         bulk.list_operations,
         bulk.get_operation,
         bulk.cancel_operation,
+        bulk.undo_operation,
         jobs.short_status,
         schedules.list_schedules,
         schedules.put_schedule,

@@ -324,3 +324,14 @@ def test_an_unknown_operation_is_an_error(server: FakeServer, schedo: Call) -> N
     result = schedo("operations", "show", "x")
 
     assert (result.exit_code, result.stderr) == (1, "schedo: there is no operation 'x'\n")
+
+
+def test_an_operation_is_undone_and_followed(server: FakeServer, schedo: Call) -> None:
+    record = operation(state="done", done=3, undoes="0CR728XJV2WG0")
+    server.on("POST", "/v1/operations/0CR728XJV2WG0:undo", 201, record)
+    server.on("GET", f"/v1/operations/{record['id']}", 200, record)
+
+    result = schedo("operations", "undo", "0CR728XJV2WG0")
+
+    assert result.exit_code == 0
+    assert "3 jobs put back" in result.stdout

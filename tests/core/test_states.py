@@ -24,7 +24,7 @@ FENCE = "```mermaid\n"
 ALLOWED = {
     "scheduled": "queued cancelled expired",
     "blocked": "queued scheduled cancelled expired",
-    "queued": "running scheduled cancelled expired",
+    "queued": "running scheduled cancelled expired failed",
     "running": "completed retrying failed scheduled queued cancelled",
     "retrying": "queued failed cancelled expired",
     "completed": "",
@@ -67,7 +67,7 @@ def test_the_diagram_has_one_arrow_for_each_transition() -> None:
     assert "    queued --> running: claim" in lines
     assert "    retrying --> queued: due" in lines
     assert "    completed --> [*]" in lines
-    assert len([line for line in lines if "[*]" not in line and "-->" in line]) == 24
+    assert len([line for line in lines if "[*]" not in line and "-->" in line]) == 25
 
 
 def renew() -> str:

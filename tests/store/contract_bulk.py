@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from schedo.core.bulk import BulkAction, BulkError, BulkOperation, BulkState
+from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.changes import Changes
 from schedo.core.job_filter import JobFilter
 from schedo.core.loads import LoadJob, LoadJobs, LoadUniqueHolders
-from schedo.core.model import Options
+from schedo.core.model import Failure, Options
 from schedo.core.states import State
 from schedo.store.base import Store
 from tests.factories import make_job
@@ -128,3 +131,30 @@ class BulkClaims(Claims):
         await store.commit(Changes(jobs_deleted=[2]))
 
         assert await listed(store) == [1]
+
+    async def test_the_steps_of_an_operation_are_read_back_and_deleted_with_it(
+        self, store: Store
+    ) -> None:
+        failure = Failure("timeout", "it took too long")
+        jobs = (
+            JobBefore(1, 9, State.FAILED, 2, 5, True, 1, 1, 8, 99, failure),
+            JobBefore(2, 9, State.QUEUED, 0, 5),
+        )
+        steps = [BulkStep(PLAIN.id, 256, jobs), BulkStep(PLAIN.id, 100, jobs[:1])]
+        await store.commit(Changes(bulk_operations={PLAIN.id: PLAIN}, steps=steps))
+
+        assert await store.load_bulk_step(PLAIN.id, 257) == steps[0]
+        assert await store.load_bulk_step(PLAIN.id, 256) == steps[1]
+        assert await store.load_bulk_step(PLAIN.id, 100) is None
+        await store.commit(Changes(bulk_operations={PLAIN.id: None}))
+        assert await store.load_bulk_step(PLAIN.id, 257) is None
+
+    async def test_the_snapshot_has_the_undo_of_an_operation(self, store: Store) -> None:
+        undo = msgspec.structs.replace(PLAIN, id=512, undoes=PLAIN.id)
+        await store.commit(of_operations(undo, PLAIN))
+
+        found = await store.snapshot()
+
+        assert (found.bulk_operations, found.last_id) == ([PLAIN, undo], 512)
+        await store.commit(Changes(bulk_operations={undo.id: None}))
+        assert (await store.snapshot()).bulk_operations == [PLAIN]

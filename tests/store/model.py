@@ -378,7 +378,7 @@ class ModelStore(ModelRest):
                 decisions = self._decisions.setdefault(decision.schedule_id, [])
                 decisions.append(decision)
                 del decisions[: -limits.DECISIONS_KEPT]
-        self._log += changes.log
+        self._commit_rest(changes)
         for answer in changes.idempotency_records:
             self._idempotency_records[answer.scope] = answer
 

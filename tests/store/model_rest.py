@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
+from schedo.core.bulk_undo import BulkStep
+from schedo.core.changes import Changes
 from schedo.core.model import Job, Schedule
 from schedo.store.base import ScheduleRule, StoredNames
 
@@ -16,6 +18,7 @@ class ModelRest:
     def __init__(self) -> None:
         self._minutes: dict[int, str] = {}
         self._session_key = bytes(32)
+        self._steps: dict[tuple[int, int], BulkStep] = {}
         self._log: list[LogEntry] = []
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
@@ -24,6 +27,16 @@ class ModelRest:
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
+
+    def _commit_rest(self, changes: Changes) -> None:
+        self._log += changes.log
+        self._steps |= {(step.operation, step.number): step for step in changes.steps}
+        gone = {number for number, each in changes.bulk_operations.items() if each is None}
+        self._steps = {key: it for key, it in self._steps.items() if key[0] not in gone}
+
+    async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
+        found = [key for key in self._steps if key[0] == operation and key[1] < before]
+        return self._steps[max(found)] if found else None
 
     async def list_log(
         self, which: LogFilter, before: int | None, limit: int

@@ -34,7 +34,7 @@ TABLE = {
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation
-        create_operation cancel_operation
+        create_operation cancel_operation undo_operation
         release_reservation update_job cancel_job retry_job run_job cordon_worker uncordon_worker
         drain_worker pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
         pause_server resume_server

@@ -46,7 +46,8 @@ LAST_ID = """
 SELECT max(
     coalesce((SELECT max(id) FROM job), 0),
     coalesce((SELECT max(id) FROM schedule), 0),
-    coalesce((SELECT max(id) FROM bulk_operation), 0)
+    coalesce((SELECT max(id) FROM bulk_operation), 0),
+    coalesce((SELECT max(id) FROM bulk_undo), 0)
 )"""
 DECIDED_AT = "SELECT coalesce((SELECT value FROM meta WHERE name = 'decided_at'), 0)"
 
@@ -177,9 +178,13 @@ OUTPUT_PARTS = {
 MINUTES = "SELECT at, figures FROM minute WHERE at > ? ORDER BY at"
 EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation ORDER BY id"
 PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
-BULK_OPERATIONS = "SELECT record FROM bulk_operation ORDER BY id"
 QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
 # The body of a response may be large; only a repetition of its request reads it.
+BULK_OPERATIONS = """
+SELECT record FROM (
+    SELECT id, record FROM bulk_operation UNION ALL SELECT id, record FROM bulk_undo
+) ORDER BY id
+"""
 IDEMPOTENCY_RECORD = (
     f"SELECT {', '.join(rows.IDEMPOTENCY_RECORD.names)} FROM idempotency_record WHERE scope = ?"
 ).replace(" body,", " CASE WHEN fingerprint = ? THEN body ELSE x'' END AS body,")

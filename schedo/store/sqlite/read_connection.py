@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from schedo.core.action_log import LogFilter, NumberedEntry
+from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
@@ -19,7 +20,7 @@ from schedo.store.base import (
     ScheduleRule,
     StoredNames,
 )
-from schedo.store.sqlite import action_log, queries, reads, rows
+from schedo.store.sqlite import action_log, bulk_steps, queries, reads, rows
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
@@ -117,6 +118,9 @@ class ConcurrentReads(StoreCalls):
         self, which: LogFilter, before: int | None, limit: int
     ) -> list[NumberedEntry]:
         return await self._read(action_log.list_entries, which, before, limit)
+
+    async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
+        return await self._read(bulk_steps.next_step, operation, before)
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return await self._read(reads.fetch_all, queries.MINUTES, (after,))

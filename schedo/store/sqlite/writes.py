@@ -20,7 +20,7 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.model import PLAIN, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
-from schedo.store.sqlite import bulk, queries, rows
+from schedo.store.sqlite import bulk, bulk_steps, queries, rows
 from schedo.store.sqlite import unkept as unkept_jobs
 from schedo.store.sqlite.action_log import INSERT_LOG_ENTRY
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
@@ -113,10 +113,6 @@ DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
 UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
 DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
-UPSERT_BULK_OPERATION = _insert("bulk_operation", ("id", "record")) + _or_update(
-    "id", ("id", "record")
-)
-DELETE_BULK_OPERATION = "DELETE FROM bulk_operation WHERE id = ?"
 UPSERT_EXPECTATION = _insert("expectation", EXPECTATION.names) + _or_update("id", EXPECTATION.names)
 DELETE_EXPECTATION = "DELETE FROM expectation WHERE id = ?"
 UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
@@ -248,14 +244,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
             [rows.expectation_row(e, offset_us) for e in changes.expectations.values() if e],
         ),
         Statement(DELETE_EXPECTATION, [(i,) for i, e in changes.expectations.items() if e is None]),
-        Statement(
-            UPSERT_BULK_OPERATION,
-            [rows.bulk_operation_row(each) for each in changes.bulk_operations.values() if each],
-        ),
-        Statement(
-            DELETE_BULK_OPERATION,
-            [(number,) for number, each in changes.bulk_operations.items() if each is None],
-        ),
+        *(Statement(*each) for each in bulk_steps.encode(changes)),
         *_encode_evidence(changes),
         Statement(
             INSERT_DECISION, [*map(rows.decision_row, decisions)], shapes=(INSERT_DECISIONS,)

@@ -36,9 +36,7 @@ async def create_operation(context: AppContext, request: Request) -> Response:
             requested_by=_name_client(request),
         )
     )
-    response = BulkResponse.of(operation)
-    location = request.location(f"/v1/operations/{response.id}")
-    return Response(201, msgspec.json.encode(response)).with_headers(location)
+    return _respond_created(request, operation)
 
 
 async def list_operations(context: AppContext, request: Request) -> Response:
@@ -54,6 +52,19 @@ async def cancel_operation(context: AppContext, request: Request) -> Response:
     operation = await _find(context, request)
     _check_permission(request, operation.action, operation.which.queue, operation.which.task)
     return _respond(await context.engine.bulk.cancel(operation.id))
+
+
+async def undo_operation(context: AppContext, request: Request) -> Response:
+    undone = await _find(context, request)
+    _check_permission(request, undone.action, undone.which.queue, undone.which.task)
+    operation = await context.engine.bulk.undo(undone.id, _name_client(request))
+    return _respond_created(request, operation)
+
+
+def _respond_created(request: Request, operation: BulkOperation) -> Response:
+    response = BulkResponse.of(operation)
+    location = request.location(f"/v1/operations/{response.id}")
+    return Response(201, msgspec.json.encode(response)).with_headers(location)
 
 
 def _name_client(request: Request) -> str | None:

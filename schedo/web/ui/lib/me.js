@@ -8,7 +8,7 @@ export const features = signal({}); // of the server: shell, strict, tokens, tes
 // A test compares these lists with schedo/protocol/roles.py.
 const OPERATOR = new Set(`
   create_job create_jobs short_schedule update_job cancel_job retry_job run_job
-  create_operation cancel_operation
+  create_operation cancel_operation undo_operation
   invoke reserve commit_reservation release_reservation
   pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
   cordon_worker uncordon_worker drain_worker pause_server resume_server
