@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sim takeover bench bench-quick bench-compare bench-peers lock vendor vendor-check build clean
+.PHONY: help run test check coverage fmt format lint types sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -102,6 +102,9 @@ lock: $(VENV)/lock  ## renew the pinned requirements from pyproject.toml
 	$(LOCK) --group build -o requirements/build.txt
 	$(LOCK) pyproject.toml --group dev -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
 	$(LOCK) --group peers -o requirements/peers.txt
+
+screenshots: $(VENV)/.dev  ## take the pictures of docs/img again; needs Chromium
+	$(BIN)/python -m tests.browser.screenshots
 
 vendor: $(VENV)/.dev  ## get the JavaScript libraries of the page and of its tests from npm again
 	$(BIN)/python -m tests.browser.vendoring

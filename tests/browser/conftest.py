@@ -6,8 +6,6 @@ fails its test by any message on the console and any error: the policy reports t
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,20 +21,13 @@ from playwright.async_api import (
     expect,
 )
 
+from tests.browser.chromium import CHROMIUM, OPTIONS
 from tests.browser.shop import Shop
 
 Open = Callable[..., Awaitable[Page]]
-CHROMIUM = os.environ.get("SCHEDO_CHROMIUM") or shutil.which("chromium")
 expect.set_options(timeout=15_000)  # a shared machine can be slow
 _NO_BROWSER = "there is no Chromium: apt-get install chromium, or name one in SCHEDO_CHROMIUM"
 _AXE = Path(__file__).parent / "vendor" / "axe.js"
-# As root, in containers, Chromium has no sandbox; the tests open only their own server.
-_OPTIONS = [
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--font-render-hinting=none",
-]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=_OPTIONS)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield browser
         await browser.close()
 

@@ -11,6 +11,7 @@ import { Card, Failure, Loading } from '../../parts/basics.js';
 import { TableToggle } from '../../parts/table_toggle.js';
 
 const KINDS = { all: ['timer', 'submit'], timer: ['timer'], submit: ['submit'] };
+const FEW = 4; // points without figures that need no word
 const NAMES = { all: 'all', timer: 'timers', submit: 'immediate' };
 
 const Choice = ({ chosen }) => html`<div class="seg small" role="group" aria-label="Which starts">${Object.keys(KINDS).map((kind) => html`
@@ -23,7 +24,7 @@ export function Lateness({ query }) {
   const objective = summary.value.objective.lateness_us;
   return html`<${Card} title="How late jobs start" span=${7} about=${`a column is 6 s; beyond the dashed objective of ${round(objective)} it is orange`}
     actions=${html`<${Choice} chosen=${chosen}/>`}>${body(data, () => html`<${LateMap} data=${data} version=${drawn.value} kinds=${KINDS[chosen]} objective=${objective}/>
-      <div class="foot"><span>${data.figures.started.includes(null) && `Hatched: no figures. The server started at ${minuteOf(startedAt())}.`}</span>
+      <div class="foot"><span>${data.figures.started.filter((value) => value === null).length > FEW && `Hatched: no figures. The server started at ${minuteOf(startedAt())}.`}</span>
       <${TableToggle} head=${['Late by', 'Starts', 'Share']} rows=${() => rowsOf(data, KINDS[chosen])} caption="Starts of the last 15 minutes by lateness"/></div>`)}</${Card}>`;
 }
 
