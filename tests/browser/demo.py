@@ -1,7 +1,7 @@
 """A server that has something to show: the shop after a quarter of an hour of a normal day.
 
 The jobs, failures and workers are real. Only the figures of the past 15 minutes and of the day are
-made, from a seed: nobody waits a day for a picture.
+made, from a seed: a picture should not take a day.
 """
 
 from __future__ import annotations

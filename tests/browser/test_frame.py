@@ -12,7 +12,7 @@ from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 
 # Each screen by an address that the seeded shop fills; a new screen adds its line.
-SCREENS = ["/", "/login"]
+SCREENS = ["/", "/lateness", "/lateness?window=24h", "/login"]
 
 
 async def be_live(page: Page) -> None:

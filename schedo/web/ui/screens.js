@@ -3,5 +3,6 @@
 // The server reads these lines, too: each in one line, `path` first and the import last.
 export const SCREENS = [
   { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', load: () => import('./screens/overview.js') },
+  { path: '/lateness', title: 'Lateness', style: 'overview', load: () => import('./screens/lateness.js') },
   { path: '/login', title: 'Log in', load: () => import('./screens/login.js') },
 ];

@@ -70,12 +70,12 @@ function drawAxes(pen, box, { start, step, columns }, bounds, within, height) {
     if (bound !== bounds[within - 1]) pen.fillText(round(bound), LEFT - 8, y);
     pen.fillRect(LEFT - 5, Math.round(y), 4, 0.5);
   }
-  const minutes = box.plot < 300 ? 5 : 3;
-  const end = start + step * columns.length;
-  for (let minute = 0; minute <= 15; minute += minutes) {
-    const x = LEFT + box.plot * (1 - minute / 15);
-    pen.textAlign = minute === 0 ? 'right' : minute === 15 ? 'left' : 'center';
-    pen.fillText(minute ? minuteOf(end - minute * 6e7) : 'now', x, height - BOTTOM + 13);
+  const span = step * columns.length;
+  const parts = box.plot < 300 ? 3 : span > 3.6e9 ? 6 : 5; // of 15 minutes or 24 hours
+  for (let part = 0; part <= parts; part += 1) {
+    const x = LEFT + box.plot * (1 - part / parts);
+    pen.textAlign = part === 0 ? 'right' : part === parts ? 'left' : 'center';
+    pen.fillText(part ? minuteOf(start + span * (1 - part / parts)) : 'now', x, height - BOTTOM + 13);
   }
 }
 
@@ -122,7 +122,7 @@ function drawObjective(pen, box, within, objective) {
 
 // data: {lateness, bounds, start, step}; kinds: of starts; objective in microseconds. The data is continued in place,
 // and a component with the same properties is not drawn again: so `version` must change with it.
-export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 6 }) {
+export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 6, span = '15 minutes' }) {
   const box = useRef();
   const canvas = useRef();
   const [width, setWidth] = useState(0);
@@ -167,8 +167,8 @@ export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 
   const total = folded.sums.reduce((all, number) => all + number, 0);
   const good = folded.sums.slice(0, within).reduce((all, number) => all + number, 0);
   const text = total
-    ? `Of ${count(total)} starts in 15 minutes, ${count(good)} were within ${round(objective)}.`
-    : 'Nothing was started in the last 15 minutes.';
+    ? `Of ${count(total)} starts in ${span}, ${count(good)} were within ${round(objective)}.`
+    : `Nothing was started in the last ${span}.`;
   return html`<div ref=${box} class="late-map" role="img" aria-label=${text} data-theme-version=${theme} data-zone=${zone.value} onMouseMove=${point} onMouseLeave=${() => setTip(null)}>
     <canvas ref=${canvas}></canvas>${tip && html`<${Tip} tip=${tip} bounds=${data.bounds} width=${width}/>`}</div>`;
 }

@@ -16,14 +16,16 @@ export const failed = signal(null); // the error of the last read
 let isWanted = false;
 let ticks = 0;
 
+// A response of GET /v1/timeseries with its times in microseconds.
+export const read = (found) => ({
+  ...found, step: found.step * SECOND, start: instant(found.start), readAt: instant(found.now),
+  bounds: found.bounds?.map((bound) => Math.round(bound * SECOND)),
+});
+
 export async function loadSeries() {
   isWanted = true;
   try {
-    const found = await get('/v1/timeseries');
-    series.value = {
-      step: found.step * SECOND, start: instant(found.start), readAt: instant(found.now), figures: found.figures,
-      lateness: found.lateness, bounds: found.bounds.map((bound) => Math.round(bound * SECOND)),
-    };
+    series.value = read(await get('/v1/timeseries'));
     failed.value = null;
     drawn.value += 1;
   } catch (error) {
