@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -34,6 +34,38 @@ def read_past_time(
         raise click.BadParameter(f'{error}, or how long ago, such as "2h"') from None
 
 
+class StatesType(click.ParamType[str]):
+    """States with commas between them."""
+
+    name = "state"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known = [state.value for state in State]
+        for state in value.split(","):
+            if state not in known:
+                self.fail(f"{state!r} is not one of {', '.join(known)}", param, ctx)
+        return value
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "STATE[,...]"
+
+
+STATES = StatesType()
+
+
+def read_payload(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> dict[str, str] | None:
+    """Return the values by their paths, or None if there are none."""
+    found = {}
+    for text in values:
+        path, separator, value = text.partition("=")
+        if not separator or not path:
+            raise click.BadParameter(f"{text!r} is not PATH=VALUE, as in order.id=9781")
+        found[path] = value
+    return found or None
+
+
 def _time(name: str, text: str) -> Callable[[F], F]:
     return click.option(name, callback=read_past_time, metavar="TIME", help=text)
 
@@ -41,7 +73,7 @@ def _time(name: str, text: str) -> Callable[[F], F]:
 # By the name of the filter in the API.
 FILTERS = {
     "state": click.option(
-        "--state", type=click.Choice([state.value for state in State]), help="Only in this state."
+        "--state", type=STATES, help="Only in this state, or in one of several with commas."
     ),
     "queue": click.option("--queue", help="Only jobs of this queue."),
     "task": click.option("--task", help="Only jobs of this task."),
@@ -49,6 +81,22 @@ FILTERS = {
     "tag": click.option("--tag", help="Only jobs with this tag."),
     "unique_key": click.option("--unique-key", help="Only the job that holds this key."),
     "error": click.option("--error", help="Only if the error's type or message contains this."),
+    "worker": click.option("--worker", help="Only jobs of this worker."),
+    "q": click.option(
+        "--q", metavar="TEXT", help="Only with this text in the task, payload, error or a tag."
+    ),
+    "payload": click.option(
+        "--payload",
+        metavar="PATH=VALUE",
+        multiple=True,
+        callback=read_payload,
+        help="Only with this value in the payload, as in order.id=9781; may be repeated.",
+    ),
+    "late_over": click.option(
+        "--late-over",
+        metavar="DURATION",
+        help="Only if it started later than this, or still waits.",
+    ),
     "created_after": _time("--created-after", "Only jobs created then or later; 2h: 2 hours ago."),
     "created_before": _time("--created-before", "Only jobs created before then."),
     "ended_after": _time("--ended-after", "Only jobs that have ended since then."),
@@ -63,6 +111,6 @@ def takes_filters(command: F) -> F:
     return command
 
 
-def given_filters(values: Mapping[str, Any]) -> dict[str, str]:
+def given_filters(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filters that the user has given."""
     return {name: values[name] for name in FILTERS if values.get(name) is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -32,6 +32,7 @@ from schedo.client.sync import Client
 from schedo.core.states import State
 from schedo.protocol.times import render_instant
 
+_LOOKED_AT_MAX = 50_000
 _ENDED = ("completed_at", "failed_at", "cancelled_at", "expired_at")
 
 
@@ -53,11 +54,15 @@ for _command in CHANGES:
     show_default=True,
     help="Maximum number of jobs to list.",
 )
+@click.option("--all", "is_whole", is_flag=True, help="Search to the oldest job, however long.")
 @as_json
 @connected
-def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
-    """List jobs, newest first."""
-    records = [job.record for job in client.list_jobs(limit=limit, **filters)]
+def list_(client: Client, limit: int, is_whole: bool, is_json: bool, **filters: Any) -> None:
+    """List jobs, newest first.
+
+    A search for conditions that few jobs meet looks through the last 50,000 jobs, unless --all.
+    """
+    records = find_jobs(client, filters, limit, is_whole=is_whole)
     if is_json:
         print_json(records)
         return
@@ -67,6 +72,26 @@ def list_(client: Client, limit: int, is_json: bool, **filters: Any) -> None:
     print_table(
         headers, rows, {"WHEN": keep_distance}, optional=("TOOK", "FAILURES", "QUEUE", "TASK")
     )
+
+
+def find_jobs(
+    client: Client, filters: Mapping[str, Any], limit: int, *, is_whole: bool
+) -> list[Record]:
+    """Return the newest jobs of the filter; say on stderr how far an unfinished search came."""
+    found: list[Record] = []
+    looked_at, cursor = 0, None
+    while True:
+        size = min(limit - len(found), operations.PAGE_JOBS)
+        page = client.send(operations.list_jobs(filters, size, cursor))
+        found += page["items"]
+        cursor, looked_at = page["next_cursor"], looked_at + page.get("looked_at", 0)
+        if cursor is None or len(found) == limit:
+            return found
+        if looked_at >= _LOOKED_AT_MAX and not is_whole:
+            back_to = render_time(page.get("searched_to"), read_now())
+            text = f"looked through {looked_at:,} jobs back to {back_to}; --all looks further"
+            click.echo(f"schedo: {text}", err=True)
+            return found
 
 
 def _row(job: Record, now: int) -> tuple[str, ...]:

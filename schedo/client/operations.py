@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from schedo.client.errors import build_error, parse_problem
 from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
-from schedo.client.options import Instant, render_options, render_value
+from schedo.client.options import Duration, Instant, render_options, render_value
 from schedo.client.rest import (
     JSON,
     Page,
@@ -41,7 +41,11 @@ _MINIMAL = {"Prefer": "return=minimal"}
 
 
 class JobFilters(TypedDict, total=False):
-    """The filter of a list of jobs."""
+    """The filter of a list of jobs.
+
+    state: one, or several with commas. q: a text in the task, payload, error or a tag. payload:
+    values by their paths, as in {"order.id": 9781}. late_over: it started later than this.
+    """
 
     state: str | None
     queue: str | None
@@ -54,6 +58,10 @@ class JobFilters(TypedDict, total=False):
     ended_after: Instant | None
     ended_before: Instant | None
     error: str | None
+    worker: str | None
+    q: str | None
+    payload: Mapping[str, str | float | bool | None] | None
+    late_over: Duration | None
 
 
 def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record:
@@ -135,8 +143,16 @@ def get_job(job_id: str) -> Operation[Record]:
 def list_jobs(
     filters: Mapping[str, Any], limit: int = PAGE_JOBS, cursor: str | None = None
 ) -> Operation[Page]:
-    """Return one page of jobs, newest first."""
-    return get(f"/v1/jobs{render_query({**filters, 'limit': limit, 'cursor': cursor})}", read_page)
+    """Return one page of jobs, newest first; it can be short, because a search is bounded."""
+    wanted = {**filters, **_payload_parameters(filters.get("payload")), "payload": None}
+    return get(f"/v1/jobs{render_query({**wanted, 'limit': limit, 'cursor': cursor})}", read_page)
+
+
+def _payload_parameters(values: Mapping[str, Any] | None) -> dict[str, str]:
+    return {
+        f"payload.{path}": value if isinstance(value, str) else encode(value).decode()
+        for path, value in (values or {}).items()
+    }
 
 
 def wait_job(

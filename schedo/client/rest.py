@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote, urlencode
 
 from schedo.client.messages import HttpResponse, Operation, Record
@@ -16,10 +16,16 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Page(TypedDict):
-    """Some records, and the cursor of the next page if there is one."""
+    """Some records, and the cursor of the next page if there is one.
+
+    looked_at: how many jobs a search has looked at that has ended early, at those that were created
+    at `searched_to`.
+    """
 
     items: list[Record]
     next_cursor: str | None
+    looked_at: NotRequired[int]
+    searched_to: NotRequired[str]
 
 
 def encode(value: object) -> bytes:
@@ -48,7 +54,10 @@ def read_record(response: HttpResponse) -> Record:
 def read_page(response: HttpResponse) -> Page:
     """Return one page of a list."""
     record = read_record(response)
-    return {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
+    page: Page = {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
+    if "looked_at" in record:
+        page["looked_at"], page["searched_to"] = record["looked_at"], record["searched_to"]
+    return page
 
 
 def read_items(response: HttpResponse) -> list[Record]:

@@ -42,6 +42,7 @@ _LENGTH = 13
 _PER_MICROSECOND = 256
 SLOTS = 64
 ID_MAX = 2**63 - 1
+PREFIX_CHARACTERS_MIN = 4
 
 
 class IdSource:
@@ -100,3 +101,17 @@ def parse_id(text: str) -> int:
             if number <= ID_MAX:
                 return number
     raise NotFound(f"there is no job {text[:40]!r}: ids are {_LENGTH} characters of base32")
+
+
+def prefix_range(text: str) -> tuple[int, int]:
+    """Return the first and the last number whose ids begin with the text.
+
+    The last is below the first if there is none, or if the text is too short to mean an id.
+    """
+    if PREFIX_CHARACTERS_MIN <= len(text) <= _LENGTH:
+        with suppress(ValueError):
+            bits = 5 * (_LENGTH - len(text))
+            first = int(text.translate(_TO_PYTHON), 32) << bits
+            if first <= ID_MAX:
+                return first, first + (1 << bits) - 1
+    return 1, 0

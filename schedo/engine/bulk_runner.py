@@ -44,10 +44,10 @@ _CLOSED_S = 1.0  # while the engine takes no commands
 _ERROR_CHARACTERS_MAX = 1_000
 # The errors of a server that is busy, or whose disk is full: they pass.
 _PASSING = (Overloaded, StoreFull, Unavailable)
-_NAMES = ("queue", "task", "tag", "state")
+_NAMES = ("queue", "task", "tag", "worker", "state")
 _OTHERS = (
     *("unique_key", "created_after", "created_before", "ended_after", "ended_before"),
-    "error",
+    *("error", "text", "late_over_us"),
 )
 OUTCOMES = ("done", "skipped", "failed")  # fields of an operation
 
@@ -259,6 +259,7 @@ def _describe(operation: BulkOperation) -> tuple[str, str]:
         parts.append(f"schedule={operation.schedule}")
     # The values of the others may be secrets, or they are long.
     parts += [name for name in _OTHERS if getattr(which, name) is not None]
+    parts += ["payload"] if which.payload else []
     return render_id(operation.id), f"{operation.action} jobs with {' '.join(parts)}"
 
 

@@ -9,15 +9,20 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from schedo.core import limits
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
 from schedo.core.ids import newest_at, render_id
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, PayloadCondition
 from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
-from schedo.protocol.fields import Id, Instant, Name, Text, instant_or_unset, or_unset
-from schedo.protocol.query import ERROR_PART_CHARACTERS_MAX
-from schedo.protocol.times import render_instant
+from schedo.protocol.fields import Duration, Id, Instant, Name, Text, instant_or_unset, or_unset
+from schedo.protocol.job_filters import (
+    TEXT_CHARACTERS_MAX,
+    make_conditions,
+    render_value,
+    show_conditions,
+)
+from schedo.protocol.times import render_duration, render_instant
 
-ErrorPart = Annotated[str, Meta(min_length=1, max_length=ERROR_PART_CHARACTERS_MAX)]
+TextPart = Annotated[str, Meta(min_length=1, max_length=TEXT_CHARACTERS_MAX)]
 
 
 class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,7 +38,11 @@ class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
     created_before: Instant | None = None
     ended_after: Instant | None = None
     ended_before: Instant | None = None
-    error: ErrorPart | None = None
+    error: TextPart | None = None
+    worker: Name | None = None
+    q: TextPart | None = None
+    payload: dict[str, str | int | float | bool | None] | None = None  # values by their paths
+    late_over: Duration | None = None
 
     def check(self, action: BulkAction) -> None:
         """Raise Invalid if there is no condition, or if the action changes no such jobs."""
@@ -42,7 +51,7 @@ class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
                 "/where",
                 "give at least one condition; created_before with the current time means all jobs",
             )
-        for name in ("queue", "task", "schedule", "tag"):
+        for name in ("queue", "task", "schedule", "tag", "worker"):
             value = getattr(self, name)
             if value is not None:
                 fields.read_name(f"/where/{name}", value)
@@ -53,7 +62,7 @@ class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
                 f" {', '.join(action.states)}",
             )
 
-    def read(self, schedule_id: int | None) -> JobFilter:
+    def read(self, schedule_id: int | None, now: int) -> JobFilter:
         """Return the filter; raise Invalid. schedule_id: of the schedule, if there is one."""
 
         def instant(name: str) -> int | None:
@@ -71,7 +80,23 @@ class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
             ended_after=instant("ended_after"),
             ended_before=instant("ended_before"),
             error=self.error,
+            worker=self.worker,
+            text=self.q,
+            payload=self._read_payload(),
+            late_over_us=(
+                None
+                if self.late_over is None
+                else fields.read_duration("/where/late_over", self.late_over)
+            ),
+            late_at=now if self.late_over is not None else 0,
         )
+
+    def _read_payload(self) -> tuple[PayloadCondition, ...]:
+        wanted = (self.payload or {}).items()
+        try:
+            return make_conditions((path, render_value(value)) for path, value in wanted)
+        except ValueError as error:
+            raise Invalid.field("/where/payload", f"{error.args[0]!r}: {error.args[1]}") from None
 
     @classmethod
     def of(cls, operation: BulkOperation) -> Self:
@@ -92,6 +117,10 @@ class Where(Struct, forbid_unknown_fields=True, omit_defaults=True):
             instant(which.ended_after),
             instant(which.ended_before),
             which.error,
+            which.worker,
+            which.text,
+            dict(show_conditions(which.payload)) or None,
+            None if which.late_over_us is None else render_duration(which.late_over_us),
         )
 
 

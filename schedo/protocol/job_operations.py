@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from schedo.protocol.batches import BatchResponse, BriefBatchResponse
 from schedo.protocol.bulk import BulkPage, BulkRequest, BulkResponse, DryRunResponse
+from schedo.protocol.job_filters import JOB_FILTERS
 from schedo.protocol.jobs import (
     AttemptPage,
     JobPage,
     JobPatch,
     JobRequest,
     JobResponse,
+    LightJobPage,
     OutputPage,
 )
 from schedo.protocol.operation import Operation
 from schedo.protocol.schedules import EmptyRequest
 from schedo.protocol.why import WhyResponse
 
-_JOB_FILTERS = (
-    "state",
-    "queue",
-    "task",
-    "schedule",
-    "tag",
-    "unique_key",
-    "created_after",
-    "created_before",
-    "ended_after",
-    "ended_before",
-    "error",
-)
 _PAGE = ("limit", "cursor")
 
 JOB_OPERATIONS: tuple[Operation, ...] = (
@@ -53,9 +42,9 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "list_jobs",
         "GET /v1/jobs",
-        "List jobs, newest first; payloads and results above 4 KiB are left out.",
-        {200: JobPage},
-        query=(*_JOB_FILTERS, *_PAGE),
+        "List jobs, newest first, after a bounded search; large payloads and results are left out.",
+        {200: (JobPage, LightJobPage)},
+        query=(*JOB_FILTERS, "fields", *_PAGE),
     ),
     Operation("get_job", "GET /v1/jobs/{id}", "Read a job.", {200: JobResponse}),
     Operation(

@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl
 
 from schedo.core import limits
 from schedo.core.ids import ID_MAX
-from schedo.core.states import State
 from schedo.errors import BadRequest, Invalid, Problem
 from schedo.protocol import fields
 from schedo.protocol.times import parse_duration, parse_instant, render_duration
@@ -25,14 +24,13 @@ _PARAMETERS_MAX = 32
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
 ATTEMPT_MAX = 999_999_999
-ERROR_PART_CHARACTERS_MAX = 200
 WAIT_US_MAX = 5 * limits.MINUTE
 WAIT_US_DEFAULT = 30 * limits.SECOND
 _HASH_BYTES = 8
 CURSOR_CHARACTERS_MIN = 4 * (_HASH_BYTES + 1) // 3
 CURSOR_CHARACTERS_MAX = 512
 _ID_DIGITS_MAX = len(str(ID_MAX))
-_NOT_THE_FILTER = frozenset({"cursor", "limit"})
+_NOT_THE_FILTER = frozenset({"cursor", "limit", "fields"})
 
 Values = Mapping[str, str]
 
@@ -57,7 +55,7 @@ def parse_query(text: bytes, known: Collection[str]) -> Values:
         raise BadRequest("the query of the URL cannot be read") from None
     values: dict[str, str] = {}
     for name, value in pairs:
-        if name not in known:
+        if name not in known and not (name.startswith("payload.") and "payload.PATH" in known):
             hint = suggest(name, known) or f"; known are: {', '.join(sorted(known)) or 'none'}"
             raise bad_parameter(name[:40], f"there is no such parameter here{hint}")
         if name in values:
@@ -96,11 +94,11 @@ def read_unique_key(values: Values) -> str | None:
     return value
 
 
-def read_error(values: Values) -> str | None:
-    """Return the part of an error to filter by, or None."""
-    value = values.get("error")
-    if value is not None and not 1 <= len(value) <= ERROR_PART_CHARACTERS_MAX:
-        raise bad_parameter("error", f"give 1 to {ERROR_PART_CHARACTERS_MAX} characters")
+def read_text(values: Values, name: str, most: int) -> str | None:
+    """Return the parameter, which must have 1 to `most` characters, or None."""
+    value = values.get(name)
+    if value is not None and not 1 <= len(value) <= most:
+        raise bad_parameter(name, f"give 1 to {most} characters")
     return value
 
 
@@ -115,11 +113,6 @@ def read_choice(values: Values, name: str, choices: Collection[str]) -> str | No
     if value is not None and value not in choices:
         raise bad_parameter(name, f"this must be one of {', '.join(choices)}")
     return value
-
-
-def read_state(values: Values) -> str | None:
-    """Return the state to filter by, or None."""
-    return read_choice(values, "state", [state.value for state in State])
 
 
 def read_instant(values: Values, name: str) -> int | None:

@@ -69,10 +69,14 @@ class Retention:
 
 
 class JobPage(NamedTuple):
-    """The next jobs of a list, newest first; `before`: the list continues below this id, if any."""
+    """The next jobs of a list, newest first; `before`: the list continues below this id, if any.
+
+    looked_at: how many jobs the search has looked at, up to `before`; 0 if it was not limited.
+    """
 
     jobs: list[Job]
     before: int | None
+    looked_at: int = 0
 
 
 class IdPage(NamedTuple):

@@ -7,7 +7,8 @@ between the pieces, and the next one is rendered when the client has received th
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,12 +27,15 @@ async def page_response(
     items: Iterable[T],
     next_cursor: str | None = None,
     headers: tuple[Header, ...] = (),
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Response:
     """Return a page of the items, which may be made while they are rendered.
 
     `render` returns the Struct of an item, the fields of a job, or the JSON of one or more items.
+    facts: further fields of the page.
     """
-    texts = _render_page(render, items, next_cursor)
+    last = dict(facts) if next_cursor is None else {"next_cursor": next_cursor, **facts}
+    texts = _render_page(render, items, last)
     begin, has_more = await in_steps(_join(texts))
     if has_more:
         return Response(200, b"", headers, pieces=_render_rest(begin, texts))
@@ -39,14 +43,14 @@ async def page_response(
 
 
 def _render_page(
-    render: Callable[[T], Any], items: Iterable[T], next_cursor: str | None
+    render: Callable[[T], Any], items: Iterable[T], last: Mapping[str, Any]
 ) -> Iterator[bytes]:
     yield b'{"items":['
     comma = b""
     for item in items:
         yield comma + _encode(render(item))
         comma = b","
-    yield b"]}" if next_cursor is None else b'],"next_cursor":%b}' % orjson.dumps(next_cursor)
+    yield b"],%b" % orjson.dumps(last)[1:] if last else b"]}"
 
 
 def _encode(item: Any) -> bytes:

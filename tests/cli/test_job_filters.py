@@ -26,7 +26,7 @@ def test_the_command_line_has_an_option_for_every_filter_of_a_list() -> None:
 def test_each_filter_is_sent_to_the_server(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/jobs", 200, {"items": []})
     texts = {name: "a" for name in FILTERS if not name.endswith(("after", "before"))}
-    texts |= {"state": "failed", "error": "no route"}
+    texts |= {"state": "failed,expired", "error": "no route", "payload": "order.id=97=8"}
     times = {name: "2026-11-20T11:00:00Z" for name in FILTERS if name not in texts}
     wanted = texts | times
     options = [part for name, text in wanted.items() for part in (f"--{name}", text)]
@@ -35,7 +35,19 @@ def test_each_filter_is_sent_to_the_server(server: FakeServer, schedo: Call) -> 
 
     assert result.exit_code == 0, result.output
     times = dict.fromkeys(times, "2026-11-20T11:00:00.000000Z")
-    assert sent(server) == {**texts, **times}
+    del texts["payload"]
+    assert sent(server) == {**texts, **times, "payload.order.id": "97=8"}
+
+
+@pytest.mark.parametrize(("option", "text"), [("--payload", "9781"), ("--state", "failed,dead")])
+def test_a_wrong_filter_is_refused_with_its_option(
+    server: FakeServer, schedo: Call, option: str, text: str
+) -> None:
+    result = schedo("jobs", "ls", option, text)
+
+    assert result.exit_code == 2
+    assert option in result.stderr
+    assert server.requests == []
 
 
 def test_a_distance_is_that_long_ago(server: FakeServer, schedo: Call) -> None:

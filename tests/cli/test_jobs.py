@@ -305,3 +305,37 @@ def test_wait_reports_why_a_task_failed(server: FakeServer, schedo: Call) -> Non
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"schedo: job {JOB_ID} failed: KeyError: 'to'\n"
+
+
+PARTIAL = {
+    "items": [],
+    "next_cursor": "more",
+    "partial": True,
+    "looked_at": 30_000,
+    "searched_to": "2026-11-20T09:02:00.000000Z",
+}
+
+
+def test_a_search_looks_through_fifty_thousand_jobs_and_says_so(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", "/v1/jobs", 200, PARTIAL)
+
+    result = schedo("jobs", "ls", "--q", "nowhere")
+
+    assert len(server.requests) == 2
+    assert "looked through 60,000 jobs back to 2026-11-20" in result.stderr
+    assert "--all" in result.stderr
+
+
+def test_a_search_goes_on_to_the_oldest_job_if_it_is_told_to(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", "/v1/jobs", 200, PARTIAL)
+    server.on("GET", "/v1/jobs", 200, PARTIAL)
+    server.on("GET", "/v1/jobs", 200, {"items": []})
+
+    result = schedo("jobs", "ls", "--q", "nowhere", "--all")
+
+    assert len(server.requests) == 3
+    assert "looked" not in result.stderr

@@ -16,6 +16,7 @@ from tests.store.contract_minutes import LogClaims, MinuteClaims, SessionKeyClai
 from tests.store.contract_names import NameClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedules import ScheduleClaims
+from tests.store.contract_search import SearchClaims
 
 
 class StoreContract(
@@ -30,6 +31,7 @@ class StoreContract(
     NameClaims,
     ReadClaims,
     ScheduleClaims,
+    SearchClaims,
     SessionKeyClaims,
 ):
     """Every claim; see the modules."""

@@ -260,7 +260,7 @@ class ModelStore(ModelRest):
         return JobPage(jobs, jobs[-1].id if len(jobs) == limit else None)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
-        jobs, before = await self.list_jobs(which, before, limit)
+        jobs, before, _ = await self.list_jobs(which, before, limit)
         return IdPage([job.id for job in jobs], before)
 
     async def settle(self) -> None: ...

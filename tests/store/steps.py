@@ -58,7 +58,7 @@ async def all_jobs(store: Reader, **which: Any) -> list[Job]:
     jobs: list[Job] = []
     before: int | None = None
     while True:
-        page, before = await store.list_jobs(JobFilter(**which), before, 1_000_000)
+        page, before, _ = await store.list_jobs(JobFilter(**which), before, 1_000_000)
         jobs += page
         if before is None:
             return jobs

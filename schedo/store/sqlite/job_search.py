@@ -9,17 +9,20 @@ the one of the rarest condition. Other reads run between two parts.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from schedo.core import limits
-from schedo.core.ids import ID_MAX, first_id
+from schedo.core.ids import ID_MAX, first_id, prefix_range
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import Job
 from schedo.core.states import State
+from schedo.store.base import JobPage
 from schedo.store.sqlite import queries, rows
 
-LOOKED_AT_ONCE = 500  # jobs: about a millisecond, or some more if their pages come from the disk
+LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds, or more if their pages come from the disk
+STEP_S = 0.005  # after which other searches go on
 
 
 class Index(NamedTuple):
@@ -108,6 +111,7 @@ def ids_query(which: JobFilter, index: Index) -> str:
     terms = [term for field, term in _TERMS.items() if getattr(which, field) is not None]
     terms += [_TAG] if which.tag is not None and index is not _BY_TAG else []
     terms += [_STATE_TERMS.get(which.state, _STATE)] if which.state is not None else []
+    terms += _payload_terms(which)
     if which.states:
         terms += [" OR ".join(f"state = '{state}'" for state in which.states).join("()")]
     terms += [index.condition, f"{index.key} BETWEEN :oldest AND :newest"]
@@ -115,6 +119,7 @@ def ids_query(which: JobFilter, index: Index) -> str:
     return f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {index.key} DESC LIMIT :limit"
 
 
+_PAYLOAD = "CAST(payload AS TEXT)"
 _TERMS = {
     "unique_key": "unique_key = :unique_key",
     "schedule_id": "schedule_id = :schedule_id",
@@ -125,7 +130,49 @@ _TERMS = {
     "error": (
         "(instr(failure ->> '$.type', :error) > 0 OR instr(failure ->> '$.message', :error) > 0)"
     ),
+    "worker": "worker = :worker",
+    "late_over_us": (
+        "coalesce(started_at, CASE WHEN ended_at IS NULL THEN :late_at END)"
+        " - due_at - due_elapsed * :offset_us > :late_over_us"
+    ),
+    "text": (
+        f"(id BETWEEN :text_low AND :text_high OR task LIKE :text ESCAPE '\\'"
+        f" OR {_PAYLOAD} LIKE :text ESCAPE '\\'"
+        " OR (failure IS NOT NULL AND (failure ->> '$.type' LIKE :text ESCAPE '\\'"
+        " OR failure ->> '$.message' LIKE :text ESCAPE '\\'))"
+        " OR (options IS NOT NULL AND EXISTS (SELECT 1 FROM job_tag AS tags"
+        " WHERE tags.job_id = job.id AND tags.tag LIKE :text ESCAPE '\\')))"
+    ),
 }
+
+
+def _payload_terms(which: JobFilter) -> list[str]:
+    """Return the terms of the payload; the parameters have the values and the paths."""
+    terms = []
+    for number, condition in enumerate(which.payload):
+        value, meanings = f":value_{number}", []
+        for meaning in range(len(condition.paths)):
+            found = f"{_PAYLOAD} ->> :path_{number}_{meaning}"
+            kind = f"json_type({_PAYLOAD}, :path_{number}_{meaning})"
+            meanings.append(f"({kind} = 'text' AND {found} = {value})")
+            if condition.value in ("true", "false", "null"):
+                meanings.append(f"{kind} = {value}")
+            elif condition.number is not None:
+                meanings.append(f"({kind} IN ('integer', 'real') AND {found} = :number_{number})")
+        terms.append(f"(payload IS NOT NULL AND ({' OR '.join(meanings)}))")
+    return terms
+
+
+def _payload_parameters(which: JobFilter) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for number, condition in enumerate(which.payload):
+        found[f"value_{number}"], found[f"number_{number}"] = condition.value, condition.number
+        for meaning, path in enumerate(condition.paths):
+            parts = (f"[{part}]" if isinstance(part, int) else f'."{part}"' for part in path)
+            found[f"path_{number}_{meaning}"] = "$" + "".join(parts)
+    return found
+
+
 _STATE_TERMS: dict[str | None, str] = {
     State.QUEUED.value: _QUEUED,
     State.SCHEDULED.value: _SCHEDULED,
@@ -138,31 +185,44 @@ def search(
     which: JobFilter,
     before: int | None,
     limit: int,
-) -> tuple[list[Job], int | None]:
+    looked_max: int = LOOKED_AT_ONCE,
+) -> JobPage:
     """Look at the next jobs with an id below `before`; return up to `limit` jobs of the filter.
 
-    Return also the id below which the search continues, or None if there are no more jobs.
+    Look at one part at least, and at others for STEP_S, up to `looked_max` jobs.
     """
-    index, parameters, reached = _next_part(connection, which, before, limit)
-    found = connection.execute(search_query(which, index), parameters)
-    jobs = rows.jobs_from_rows(found, offset_us)
-    return jobs, jobs[-1].id if len(jobs) == limit else reached
+    until = time.perf_counter() + STEP_S
+    jobs: list[Job] = []
+    looked_at = 0
+    while True:
+        left = limit - len(jobs)
+        index, parameters, reached = _next_part(connection, offset_us, which, before, left)
+        found = connection.execute(search_query(which, index), parameters)
+        jobs += rows.jobs_from_rows(found, offset_us)
+        if len(jobs) == limit:
+            return JobPage(jobs, jobs[-1].id, looked_at)
+        if reached is None:
+            return JobPage(jobs, None, looked_at)
+        before, looked_at = reached, looked_at + LOOKED_AT_ONCE
+        if looked_at >= looked_max or time.perf_counter() > until:
+            return JobPage(jobs, before, looked_at)
 
 
 def search_ids(
-    connection: sqlite3.Connection, which: JobFilter, before: int | None, limit: int
+    connection: sqlite3.Connection, offset_us: int, which: JobFilter, before: int | None, limit: int
 ) -> tuple[list[int], int | None]:
-    """As `search`, but return the ids of the jobs only."""
-    index, parameters, reached = _next_part(connection, which, before, limit)
+    """Look at one part; return the ids of the jobs only, and where the search goes on."""
+    index, parameters, reached = _next_part(connection, offset_us, which, before, limit)
     found = [job_id for (job_id,) in connection.execute(ids_query(which, index), parameters)]
     return found, found[-1] if len(found) == limit else reached
 
 
 def _next_part(
-    connection: sqlite3.Connection, which: JobFilter, before: int | None, limit: int
+    connection: sqlite3.Connection, offset_us: int, which: JobFilter, before: int | None, limit: int
 ) -> tuple[Index, dict[str, Any], int | None]:
     """Return the index of the next part, the parameters of its query, and where the part ends."""
     parameters = _parameters(which, before)
+    parameters["offset_us"] = offset_us
     index, reached = _widest(connection, which, parameters)
     if reached is not None:
         parameters["oldest"] = reached
@@ -176,7 +236,16 @@ def _parameters(which: JobFilter, before: int | None) -> dict[str, Any]:
     if which.created_after is not None:
         oldest = first_id(which.created_after)
     filters = {name: getattr(which, name) for name in which.__struct_fields__}
+    filters |= _payload_parameters(which) | _text_parameters(which.text)
     return {**filters, "newest": newest, "oldest": oldest, "looked": LOOKED_AT_ONCE}
+
+
+def _text_parameters(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    low, high = prefix_range(text)
+    pattern = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return {"text": f"%{pattern}%", "text_low": low, "text_high": high}
 
 
 def _widest(

@@ -1,8 +1,13 @@
-"""The reads of a SQLite store that run concurrently with commits, on the read-only connection."""
+"""The reads of a SQLite store that run concurrently with commits, on read-only connections.
+
+Searches have a connection of their own, so that no look-up waits for them.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -21,6 +26,7 @@ from schedo.store.base import (
     StoredNames,
 )
 from schedo.store.sqlite import action_log, bulk_steps, queries, reads, rows
+from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
@@ -28,7 +34,9 @@ from schedo.store.sqlite.store_calls import StoreCalls
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PARTS_OF_A_PAGE_MAX = 20  # of job_search.LOOKED_AT_ONCE jobs each
+# When its search has looked at this number of jobs, or for this time, a page ends and says where.
+LOOKED_AT_MAX = 50_000
+SEARCH_S = 0.025
 
 
 class ConcurrentReads(StoreCalls):
@@ -37,6 +45,21 @@ class ConcurrentReads(StoreCalls):
     def __init__(self, name: str, file_guard: DatabaseGuard) -> None:
         super().__init__(name, file_guard)
         self._offset_us = 0  # added to stored instants that count elapsed time
+        self._searcher: Connection | None = None
+        self._search_lock = asyncio.Lock()  # while it is opened or closed
+
+    async def _flush_all(self) -> bool:
+        """Flush the write buffer to the tables; return whether the disk had room for it."""
+        raise NotImplementedError
+
+    async def _read_unflushed(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """As _read, where the tables have the write buffer as well, for this call."""
+        raise NotImplementedError
 
     async def _read_jobs(
         self,
@@ -45,7 +68,29 @@ class ConcurrentReads(StoreCalls):
         **kwargs: P.kwargs,
     ) -> T:
         """As _read, after the write buffer is flushed: _read alone misses the jobs in there."""
-        raise NotImplementedError
+        read = self._read if await self._flush_all() else self._read_unflushed
+        return await read(function, *args, **kwargs)
+
+    async def _search(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """As _read, on a connection of its own, which the first search opens."""
+        async with self._search_lock:
+            connection = self._require_open(self._reader)
+            if self._name != MEMORY:
+                if self._searcher is None:
+                    self._searcher = await self._connect(connect_reader(self._name))
+                connection = self._searcher
+        return await self._run(connection, function, *args, **kwargs)
+
+    async def _close_searcher(self) -> None:
+        async with self._search_lock:
+            searcher, self._searcher = self._searcher, None
+        if searcher is not None:
+            await searcher.close()
 
     def _is_buffered(self, job_id: int) -> bool:
         """Return whether the write buffer may have a newer row of the job than the table."""
@@ -56,19 +101,22 @@ class ConcurrentReads(StoreCalls):
         return await read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)
 
     async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
+        until = time.perf_counter() + SEARCH_S
         jobs: list[Job] = []
-        read = self._read_jobs
-        for _ in range(PARTS_OF_A_PAGE_MAX):  # other reads run between two parts
-            left = limit - len(jobs)
-            found, before = await read(search, self._offset_us, which, before, left)
-            jobs += found
+        looked_at = 0
+        read = self._search if await self._flush_all() else self._read_unflushed
+        while True:  # other searches run between two steps
+            left, looked_max = limit - len(jobs), LOOKED_AT_MAX - looked_at
+            page = await read(search, self._offset_us, which, before, left, looked_max)
+            jobs += page.jobs
+            before, looked_at = page.before, looked_at + page.looked_at
             if before is None or len(jobs) == limit:
-                break
-            read = self._read  # the tables have what was committed before the call
-        return JobPage(jobs, before)
+                return JobPage(jobs, before, looked_at)
+            if looked_at >= LOOKED_AT_MAX or time.perf_counter() > until:
+                return JobPage(jobs, before, looked_at)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
-        return IdPage(*await self._read(search_ids, which, before, limit))
+        return IdPage(*await self._search(search_ids, self._offset_us, which, before, limit))
 
     async def settle(self) -> None:
         await self._read_jobs(lambda connection: None)

@@ -268,12 +268,7 @@ class SqliteStore(PassedLocks, SessionKeys):
 
         return await self._run(self._require_open(self._writer), load)
 
-    async def _read_jobs(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
+    async def _flush_all(self) -> bool:
         writer = self._require_open(self._writer)
         if self._buffer:
             last = self._buffer.newest
@@ -281,9 +276,17 @@ class SqliteStore(PassedLocks, SessionKeys):
                 while not await self._run(writer, self._buffer.flush_step, last):
                     pass  # commits run between two steps
             except StoreFull:
-                read = self._buffer.read_flushed
-                return await self._run(writer, read, function, *args, **kwargs)
-        return await self._read(function, *args, **kwargs)
+                return False
+        return True
+
+    async def _read_unflushed(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        writer = self._require_open(self._writer)
+        return await self._run(writer, self._buffer.read_flushed, function, *args, **kwargs)
 
     def _is_buffered(self, job_id: int) -> bool:
         return self._buffer.holds(job_id)
@@ -334,6 +337,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         if self._waiting is not None:
             await self._waiting.end()
         await self._warm.close()
+        await self._close_searcher()
         if writer is not None:
             with contextlib.suppress(StoreError):
                 await self._run(writer, self._guard.check)

@@ -21,7 +21,7 @@ async def create_operation(context: AppContext, request: Request) -> Response:
     asked = await request.read(BulkRequest)
     asked.where.check(asked.action)
     _check_permission(request, asked.action, asked.where.queue, asked.where.task)
-    which = asked.where.read(await _find_schedule(context, asked.where))
+    which = asked.where.read(await _find_schedule(context, asked.where), context.engine.clock.now())
     bulk = context.engine.bulk
     if asked.dry_run:
         total = await bulk.count(replace(which, states=asked.action.states))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,15 @@ from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
 from schedo.protocol.invocations import ShortResponse
-from schedo.protocol.jobs import AttemptResponse, JobPatch, job_fields, render_job
+from schedo.protocol.job_filters import read_filter
+from schedo.protocol.jobs import (
+    AttemptResponse,
+    JobPatch,
+    job_fields,
+    read_fields,
+    render_job,
+    search_fields,
+)
 from schedo.protocol.query import (
     ATTEMPT_MAX,
     WAIT_US_DEFAULT,
@@ -25,13 +33,9 @@ from schedo.protocol.query import (
     bad_parameter,
     parse_number_cursor,
     read_choice,
-    read_error,
-    read_instant,
     read_limit,
     read_name,
     read_number,
-    read_state,
-    read_unique_key,
     read_wait,
     render_cursor,
 )
@@ -54,19 +58,24 @@ async def get_job(context: AppContext, request: Request) -> Response:
 
 async def list_jobs(context: AppContext, request: Request) -> Response:
     query = request.query
-    limit = read_limit(query)
+    limit, shown = read_limit(query), read_fields(query)
     before = parse_number_cursor("jobs", query)
     which = await _read_filter(context, query)
     if which is None:
         return await page_response(job_fields, ())
     await request.claim.take(limit * _LISTED_JOB_BYTES)
-    jobs, before = await context.engine.store.list_jobs(which, before, limit)
-    names = await context.load_schedule_names(jobs)
-    describe = partial(job_fields, names=names, inline_bytes_max=PAYLOAD_INLINE_BYTES_MAX)
-    if before is None:
-        return await page_response(describe, jobs)
-    cursor = render_cursor("jobs", query, str(before))
-    return await page_response(describe, jobs, cursor, (request.next_link(cursor),))
+    page = await context.engine.store.list_jobs(which, before, limit)
+    names = await context.load_schedule_names(page.jobs)
+
+    def describe(job: Job) -> dict[str, Any]:
+        found = job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
+        return found if shown is None else {name: found[name] for name in shown if name in found}
+
+    if page.before is None:
+        return await page_response(describe, page.jobs)
+    cursor = render_cursor("jobs", query, str(page.before))
+    facts = {} if len(page.jobs) == limit else search_fields(page.before, page.looked_at)
+    return await page_response(describe, page.jobs, cursor, (request.next_link(cursor),), facts)
 
 
 async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
@@ -78,19 +87,7 @@ async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:
         if schedule is None:
             return None
         schedule_id = schedule.id
-    return JobFilter(
-        state=read_state(query),
-        queue=read_name(query, "queue"),
-        task=read_name(query, "task"),
-        schedule_id=schedule_id,
-        tag=read_name(query, "tag"),
-        unique_key=read_unique_key(query),
-        created_after=read_instant(query, "created_after"),
-        created_before=read_instant(query, "created_before"),
-        ended_after=read_instant(query, "ended_after"),
-        ended_before=read_instant(query, "ended_before"),
-        error=read_error(query),
-    )
+    return read_filter(query, schedule_id, context.engine.clock.now())
 
 
 async def update_job(context: AppContext, request: Request) -> Response:
