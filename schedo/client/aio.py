@@ -32,6 +32,7 @@ from schedo.client.options import (
 )
 from schedo.client.records import is_final
 from schedo.client.rest import Page
+from schedo.client.schedule_operations import CronOptions
 from schedo.errors import SchedoError
 
 
@@ -231,9 +232,9 @@ class AsyncClient:
         """Return what the schedule decided about its latest due instants, newest first."""
         return await self.send(schedule_operations.list_decisions(name))
 
-    async def explain_cron(self, cron: str, tz: str | None = None) -> Record:
+    async def explain_cron(self, cron: str, **options: Unpack[CronOptions]) -> Record:
         """Return the expression in words, with its next fires."""
-        return await self.send(schedule_operations.explain_cron(cron, tz))
+        return await self.send(schedule_operations.explain_cron(cron, options))
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from schedo.client.messages import Operation, Record
 from schedo.client.operations import PAGE_JOBS
@@ -27,9 +27,27 @@ def _schedule(name: str) -> str:
     return f"/v1/schedules/{quote_part(name)}"
 
 
-def explain_cron(cron: str, tz: str | None = None) -> Operation[Record]:
+class CronOptions(TypedDict, total=False):
+    """Which fires of an expression are listed, and for which schedule.
+
+    name: of the schedule; H is a hash of it. dst: {gap, fold}. coincidences: also count the other
+    schedules that fire in the same second.
+    """
+
+    tz: str | None
+    name: str | None
+    dst: Mapping[str, str] | None
+    start: Instant | None
+    end: Instant | None
+    count: int | None
+    coincidences: bool | None
+
+
+def explain_cron(cron: str, options: CronOptions) -> Operation[Record]:
     """Explain a cron expression in words, with its next fires."""
-    return post("/v1/cron:explain", {"cron": cron, "tz": tz}, is_repeatable=True)
+    names = {"start": "from", "end": "to"}
+    wanted = {names.get(name, name): value for name, value in options.items()}
+    return post("/v1/cron:explain", {"cron": cron, **wanted}, is_repeatable=True)
 
 
 def put_schedule(

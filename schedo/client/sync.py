@@ -30,6 +30,7 @@ from schedo.client.options import (
 )
 from schedo.client.records import is_final
 from schedo.client.rest import Page
+from schedo.client.schedule_operations import CronOptions
 from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
 from schedo.client.transport import Transport
 from schedo.errors import SchedoError
@@ -229,9 +230,9 @@ class Client:
         """Return what the schedule decided about its latest due instants, newest first."""
         return self.send(schedule_operations.list_decisions(name))
 
-    def explain_cron(self, cron: str, tz: str | None = None) -> Record:
+    def explain_cron(self, cron: str, **options: Unpack[CronOptions]) -> Record:
         """Return the expression in words, with its next fires."""
-        return self.send(schedule_operations.explain_cron(cron, tz))
+        return self.send(schedule_operations.explain_cron(cron, options))
 
     def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its jobs stay."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core import limits
-from schedo.core.cron import check_zone, describe_clock_change, explain, parse_cron
+from schedo.core.cron import check_zone, explain, parse_cron
+from schedo.core.fire_map import Together
+from schedo.core.fires import ScheduleFire
 from schedo.core.model import Rule
 from schedo.core.triggers import next_after
 from schedo.errors import Invalid
@@ -26,6 +29,17 @@ CronText = Annotated[
 Zone = Annotated[str, Meta(description="An IANA zone name.", examples=["Europe/Paris"])]
 
 
+Gap = Literal["after", "skip"]
+Fold = Literal["first", "last", "both"]
+
+
+class DstRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The handling of fixed times on days when the clock changes."""
+
+    gap: Gap = "after"
+    fold: Fold = "first"
+
+
 class ParsedRule(NamedTuple):
     """A checked cron expression with its zone."""
 
@@ -33,6 +47,14 @@ class ParsedRule(NamedTuple):
     every_us: int | None
     tz: str
     warnings: tuple[str, ...]
+    gap: Gap = "after"
+    fold: Fold = "first"
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(
+            cron=self.normalized, every_us=self.every_us, tz=self.tz, gap=self.gap, fold=self.fold
+        )
 
 
 def read_cron(text: str, tz: str | None, seed: str) -> ParsedRule:
@@ -53,16 +75,42 @@ def read_zone(tz: str | None) -> str:
     return tz
 
 
-class CronRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A cron expression to explain."""
+class CronRequest(
+    Struct,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename={"start": "from", "end": "to"},
+):
+    """A cron expression to explain: its first `count` fires in a range of time.
+
+    coincidences: count the schedules, other than `name`, that fire in the same seconds.
+    """
 
     cron: CronText
     tz: Zone | None = None
     name: fields.Name = "example"  # H is a hash of it
 
+    dst: DstRequest | None = None
+    start: Instant | None = None
+    end: Instant | None = None
+    count: Annotated[int, Meta(ge=1, le=limits.FIRES_LISTED_MAX)] = limits.FIRES_SHOWN
+    coincidences: bool = False
+
     def read(self) -> ParsedRule:
         """Return the checked expression."""
-        return read_cron(self.cron, self.tz, fields.read_name("/name", self.name))
+        parsed = read_cron(self.cron, self.tz, fields.read_name("/name", self.name))
+        dst = self.dst or DstRequest()
+        return parsed._replace(gap=dst.gap, fold=dst.fold)
+
+    def read_range(self, now: int) -> tuple[int, int]:
+        """Return the first and the last instant for the fires: by default all after now."""
+        first = fields.read_instant_or_none("/from", self.start)
+        last = fields.read_instant_or_none("/to", self.end)
+        first = now + 1 if first is None else first
+        last = limits.INSTANT_MAX if last is None else last
+        if last < first:
+            raise Invalid.field("/to", "it is before `from`")
+        return first, last
 
 
 class ClockChangeResponse(Struct, forbid_unknown_fields=True):
@@ -92,8 +140,23 @@ def list_fires(rule: Rule, after: int, count: int = limits.FIRES_SHOWN) -> list[
     return fires
 
 
+class TogetherResponse(Struct, forbid_unknown_fields=True):
+    """A second in which schedules fire: how many, and the names of the first 20."""
+
+    at: Instant
+    schedules: int
+    names: list[fields.Name]
+
+    @classmethod
+    def of(cls, together: Together) -> Self:
+        return cls(render_instant(together.at), together.schedules, list(together.names))
+
+
 class CronResponse(Struct, forbid_unknown_fields=True):
-    """The meaning of a cron expression, and its next fires."""
+    """The meaning of a cron expression, and its next fires.
+
+    together: how many other schedules fire in the second of each of the first five fires.
+    """
 
     tz: str
     description: str
@@ -102,25 +165,19 @@ class CronResponse(Struct, forbid_unknown_fields=True):
     warnings: list[str]
     normalized: str | UnsetType = UNSET
     every: DurationText | UnsetType = UNSET
+    together: list[TogetherResponse] | UnsetType = UNSET
 
     @classmethod
-    def of(cls, when: ParsedRule, after: int, count: int = limits.FIRES_SHOWN) -> Self:
-        """Return the response with the first `count` fires after an instant."""
-        rule = Rule(cron=when.normalized, every_us=when.every_us, tz=when.tz)
-        fires = list_fires(rule, after, count)
-        changes = [
-            (fire, describe_clock_change(when.normalized, when.tz, fire))
-            for fire in fires
-            if when.normalized is not None
-        ]
+    def of(cls, when: ParsedRule, fires: Sequence[ScheduleFire]) -> Self:
+        """Return the response with these fires."""
         return cls(
             tz=when.tz,
-            description=describe_rule(rule),
-            next_fires=[render_instant(fire) for fire in fires],
+            description=describe_rule(when.rule),
+            next_fires=[render_instant(fire.at) for fire in fires],
             clock_changes=[
-                ClockChangeResponse(render_instant(fire), text)
-                for fire, text in changes
-                if text is not None
+                ClockChangeResponse(render_instant(fire.at), fire.clock_change)
+                for fire in fires
+                if fire.clock_change is not None
             ],
             warnings=list(when.warnings),
             normalized=or_unset(when.normalized),

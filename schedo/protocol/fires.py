@@ -8,12 +8,12 @@ from typing import NamedTuple, Self
 from msgspec import UNSET, Struct, UnsetType
 
 from schedo.core import limits
-from schedo.core.fire_map import FireMap, RuleFires, Together
+from schedo.core.fire_map import FireMap, RuleFires
 from schedo.core.fire_masks import Span
 from schedo.core.fires import ScheduleFire
 from schedo.core.limits import SECOND
 from schedo.core.model import Schedule
-from schedo.protocol.cron import describe_rule
+from schedo.protocol.cron import TogetherResponse, describe_rule
 from schedo.protocol.fields import DurationText, Instant, Name, duration_or_unset, or_unset
 from schedo.protocol.operation import Operation
 from schedo.protocol.query import (
@@ -147,18 +147,6 @@ class RuleFiresResponse(Struct, forbid_unknown_fields=True, kw_only=True):
                 [MovedFireResponse(render_instant(at), text) for at, text in moved] or None
             ),
         )
-
-
-class TogetherResponse(Struct, forbid_unknown_fields=True):
-    """A second in which several schedules fire: how many, and the names of the first 20."""
-
-    at: Instant
-    schedules: int
-    names: list[Name]
-
-    @classmethod
-    def of(cls, together: Together) -> Self:
-        return cls(render_instant(together.at), together.schedules, list(together.names))
 
 
 class FireMapResponse(Struct, forbid_unknown_fields=True, kw_only=True, rename={"first": "from"}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -24,7 +24,7 @@ from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid, Problem
 from schedo.protocol import fields
-from schedo.protocol.cron import CronText, Zone, read_cron, read_zone
+from schedo.protocol.cron import CronText, DstRequest, Fold, Gap, Zone, read_cron, read_zone
 from schedo.protocol.expect import ExpectationStatus, ExpectRequest, ExpectResponse
 from schedo.protocol.fields import (
     Duration,
@@ -44,15 +44,6 @@ from schedo.protocol.run_histories import RunHistoryResponse
 from schedo.protocol.times import render_duration, render_instant
 
 Note = Annotated[str, Meta(max_length=500)]
-Gap = Literal["after", "skip"]
-Fold = Literal["first", "last", "both"]
-
-
-class DstRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The handling of fixed times on days when the clock changes."""
-
-    gap: Gap = "after"
-    fold: Fold = "first"
 
 
 class ScheduleRequest(JobFields, kw_only=True):

@@ -83,7 +83,7 @@ HANDLERS: dict[str, Handler] = {
         schedules.trigger_schedule,
         fires.list_schedule_fires,
         fires.list_fires,
-        schedules.explain_cron,
+        fires.explain_cron,
         work.work,
         workers.list_workers,
         workers.get_worker,

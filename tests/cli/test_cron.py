@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from schedo.cli.main import cli
+from tests.client.server import FakeServer
 
 
 def explain(*args: str) -> Result:
@@ -58,7 +59,7 @@ def test_an_interval_is_explained() -> None:
     result = explain("@every 90s", "--after", "2027-01-01T00:00:00Z", "-n", "1")
 
     assert result.stdout.startswith("meaning    Every 90s\n")
-    assert "2027-01-01 00:01:30.000+00:00" in result.stdout
+    assert "2027-01-01 00:00:00.000+00:00" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,54 @@ def test_a_wrong_expression_names_the_argument(args: list[str], message: str) ->
 
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_the_fires_end_with_the_range() -> None:
+    result = explain(
+        *("0 * * * *", "--after", "2027-01-01T00:00:00Z", "--before", "2027-01-01T02:30:00Z"),
+        "--json",
+    )
+
+    assert [at[11:16] for at in json.loads(result.stdout)["next_fires"]] == [
+        "00:00",
+        "01:00",
+        "02:00",
+    ]
+
+
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+    result = explain(
+        "0 * * * *", "--after", "2027-01-01T00:00:00Z", "--before", "2026-12-31T00:00:00Z"
+    )
+
+    assert result.exit_code == 2
+    assert "--before" in result.stderr
+
+
+def test_the_other_schedules_of_a_server_are_named(server: FakeServer) -> None:
+    found = {
+        "tz": "UTC",
+        "description": "At 02:30",
+        "next_fires": ["2027-01-01T02:30:00.000000Z", "2027-01-02T02:30:00.000000Z"],
+        "clock_changes": [],
+        "warnings": [],
+        "normalized": "30 2 * * *",
+        "together": [
+            {"at": "2027-01-01T02:30:00.000000Z", "schedules": 24, "names": ["a", "b", "c", "d"]},
+            {"at": "2027-01-02T02:30:00.000000Z", "schedules": 0, "names": []},
+        ],
+    }
+    server.on("POST", "/v1/cron:explain", 200, found)
+
+    result = explain("30 2 * * *", "--others", "--url", server.url)
+
+    header, first, second = result.stdout.splitlines()[3:]
+    assert header.endswith("OTHER SCHEDULES")
+    assert first.endswith("24: a, b, c and 21 more")
+    assert "24" not in second
+    assert server.requests[0].json == {
+        "cron": "30 2 * * *",
+        "name": "example",
+        "count": 5,
+        "coincidences": True,
+    }

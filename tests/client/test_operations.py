@@ -117,7 +117,7 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ("progress", operations.list_progress(ID), "GET", f"/v1/jobs/{ID}/progress", None, True),
     (
         "explain",
-        schedule_operations.explain_cron("0 5 * * *", "Europe/Paris"),
+        schedule_operations.explain_cron("0 5 * * *", {"tz": "Europe/Paris"}),
         "POST",
         "/v1/cron:explain",
         {"cron": "0 5 * * *", "tz": "Europe/Paris"},

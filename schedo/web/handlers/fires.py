@@ -1,16 +1,19 @@
-"""When schedules fire: one schedule, and all of them in a range of time."""
+"""When schedules fire: one schedule, all of them, and a cron expression that is not one yet."""
 
 from __future__ import annotations
 
 import msgspec
 
+from schedo.core.fire_map import list_together
 from schedo.core.fires import count_fires
 from schedo.core.fires import list_fires as fires_of
-from schedo.core.limits import FIRES_LISTED_MAX
+from schedo.core.limits import FIRES_LISTED_MAX, FIRES_SHOWN, SECOND
 from schedo.engine.sharing import in_steps
 from schedo.protocol import fields
+from schedo.protocol.cron import CronRequest, CronResponse, TogetherResponse
 from schedo.protocol.fires import FireMapRequest, FiresRequest, FiresResponse
 from schedo.web.context import AppContext
+from schedo.web.fire_maps import load_rules
 from schedo.web.http import Request, Response
 from schedo.web.pages import LIST_BYTES
 
@@ -28,3 +31,17 @@ async def list_fires(context: AppContext, request: Request) -> Response:
     wanted = FireMapRequest.read(request.query, context.engine.clock.now())
     await request.claim.take(LIST_BYTES)
     return Response(200, await context.fire_maps.get(context.engine, wanted))
+
+
+async def explain_cron(context: AppContext, request: Request) -> Response:
+    asked = await request.read(CronRequest)
+    when = asked.read()
+    first, last = asked.read_range(context.engine.clock.now())
+    fires = await in_steps(fires_of(when.rule, 0, first, last, asked.count))
+    response = CronResponse.of(when, fires)
+    if asked.coincidences:
+        known = await load_rules(context.engine, except_for=asked.name)
+        seconds = [fire.at // SECOND for fire in fires[:FIRES_SHOWN]]
+        found = await in_steps(list_together(known.users, seconds))
+        response.together = [TogetherResponse.of(each) for each in found]
+    return Response(200, msgspec.json.encode(response))

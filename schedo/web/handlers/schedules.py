@@ -16,7 +16,7 @@ from schedo.core.model import Rule, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.errors import BadRequest
 from schedo.protocol import fields
-from schedo.protocol.cron import CronRequest, CronResponse, describe_rule, list_fires
+from schedo.protocol.cron import describe_rule, list_fires
 from schedo.protocol.declarations import (
     OWNER_RULE,
     describe_edit,
@@ -177,12 +177,6 @@ async def _check_schedule(context: AppContext, request: Request) -> str:
         job = (await context.engine.get_schedule(_name(request))).spec.job
         request.check_job(job.queue, job.task)
     return _name(request)
-
-
-async def explain_cron(context: AppContext, request: Request) -> Response:
-    when = (await request.read(CronRequest)).read()
-    response = CronResponse.of(when, context.engine.clock.now())
-    return Response(200, msgspec.json.encode(response))
 
 
 async def _respond(context: AppContext, schedule: Schedule, status: int = 200) -> Response:

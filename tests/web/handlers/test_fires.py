@@ -161,3 +161,62 @@ async def test_a_wrong_parameter_of_all_fires_is_named(
 
     assert reply.status == 400
     assert reply.json()["errors"][0]["parameter"] == parameter
+
+
+async def explain(world: World, **fields: Any) -> Any:
+    reply = await world.post("/v1/cron:explain", fields)
+    assert reply.status == 200, reply
+    return reply.json()
+
+
+async def test_an_expression_is_explained_for_a_range(world: World) -> None:
+    spring = {"from": "2027-03-27T00:00:00Z", "to": "2027-03-30T00:00:00Z"}
+    rule = {"cron": "30 2 * * *", "tz": "Europe/Berlin", "count": 500}
+
+    found = await explain(world, **rule, **spring)
+    skipped = await explain(world, **rule, **spring, dst={"gap": "skip"})
+
+    assert [at[5:16] for at in found["next_fires"]] == ["03-27T01:30", "03-28T01:00", "03-29T00:30"]
+    assert [change["at"][5:16] for change in found["clock_changes"]] == ["03-28T01:00"]
+    assert [at[5:16] for at in skipped["next_fires"]] == ["03-27T01:30", "03-29T00:30"]
+    assert "together" not in found
+
+
+async def test_an_expression_is_explained_from_now_on(world: World) -> None:
+    found = await explain(world, cron="4 11 20 11 *")
+
+    assert found["next_fires"][0].startswith("2027-11-20T11:04")
+    assert len(found["next_fires"]) == 5
+
+
+async def test_the_other_schedules_that_fire_then_are_counted(world: World) -> None:
+    await world.put("/v1/schedules/hourly", {"cron": "0 * * * *", "task": "t"})
+    await world.put("/v1/schedules/spread", {"cron": "0 * * * *", "task": "t", "jitter": "1m"})
+    await world.put("/v1/schedules/mine", {"cron": "0 12 * * *", "task": "t"})
+
+    found = await explain(world, cron="0,30 12 * * *", name="mine", coincidences=True, count=9)
+
+    assert len(found["next_fires"]) == 9
+    assert found["together"][:2] == [
+        {"at": "2026-11-20T12:00:00.000000Z", "schedules": 1, "names": ["hourly"]},
+        {"at": "2026-11-20T12:30:00.000000Z", "schedules": 0, "names": []},
+    ]
+    assert len(found["together"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"count": 501}, "/count"),
+        ({"from": "soon"}, "/from"),
+        ({"from": "2027-01-02T00:00:00Z", "to": "2027-01-01T00:00:00Z"}, "/to"),
+        ({"dst": {"gap": "jump"}}, "/dst/gap"),
+    ],
+)
+async def test_a_wrong_field_of_an_explanation_is_named(
+    world: World, fields: dict[str, Any], pointer: str
+) -> None:
+    reply = await world.post("/v1/cron:explain", {"cron": "0 * * * *", **fields})
+
+    assert reply.status == 422
+    assert reply.json()["errors"][0]["pointer"] == pointer
