@@ -56,6 +56,9 @@ COMMANDS = {
         "schedo.cli.failures:failures", "List what fails, in groups of the same task and error."
     ),
     "log": _Entry("schedo.cli.log:log", "List who changed what by hand."),
+    "events": _Entry("schedo.cli.events:events", "Print what happens, as it happens."),
+    "names": _Entry("schedo.cli.known_names:names", "List the names that the server knows."),
+    "timeseries": _Entry("schedo.cli.timeseries:timeseries", "Print figures over the last day."),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
     "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),

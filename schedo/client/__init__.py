@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from schedo.client.aio import AsyncClient
     from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation
     from schedo.client.errors import JobCancelled, JobFailed, Unreachable
+    from schedo.client.events import Event
     from schedo.client.sync import Client
     from schedo.client.sync_handles import Reservation, SyncJobHandle
 
@@ -20,6 +21,7 @@ __all__ = [
     "AsyncJobHandle",
     "AsyncReservation",
     "Client",
+    "Event",
     "JobCancelled",
     "JobFailed",
     "Reservation",
@@ -32,6 +34,7 @@ _MODULES = {
     "AsyncJobHandle": "aio_handles",
     "AsyncReservation": "aio_handles",
     "Client": "sync",
+    "Event": "events",
     "JobCancelled": "errors",
     "JobFailed": "errors",
     "Reservation": "sync_handles",

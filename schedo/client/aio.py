@@ -7,8 +7,10 @@ async with AsyncClient("http://127.0.0.1:8080") as client:
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, Unpack
 
 from schedo.client import (
@@ -19,6 +21,8 @@ from schedo.client import (
 )
 from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation, AsyncTriggered
 from schedo.client.async_transport import AsyncTransport
+from schedo.client.errors import Unreachable
+from schedo.client.events import Event, EventParser
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
 from schedo.client.operations import INVOKE_WAIT_S, JobFilters
 from schedo.client.options import (
@@ -33,7 +37,7 @@ from schedo.client.options import (
 from schedo.client.records import is_final
 from schedo.client.rest import Page
 from schedo.client.schedule_operations import CronOptions
-from schedo.errors import SchedoError
+from schedo.errors import SchedoError, Unavailable
 
 
 class AsyncClient:
@@ -330,6 +334,36 @@ class AsyncClient:
     async def list_names(self) -> Record:
         """Return the names of queues, tasks, schedules, workers and tags."""
         return await self.send(monitoring_operations.list_names())
+
+    async def events(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        job: str | None = None,
+        schedule: str | None = None,
+        last_id: str | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Yield what happens on the server, until the caller ends the loop.
+
+        topics: of Event. job, schedule: only changes of this job, or of the runs of this schedule.
+        After a broken connection it comes back, and no event is missing unless a `reset` or a `gap`
+        says so; it raises Unreachable only if there is no first connection.
+        """
+        parser = EventParser(last_id)
+        while True:
+            parser.begin()
+            wanted = monitoring_operations.get_events(topics, job, schedule, parser.last_id)
+            try:
+                async with aclosing(self._transport.stream(wanted)) as pieces:
+                    async for piece in pieces:
+                        for event in parser.feed(piece):
+                            yield event
+            except (Unreachable, Unavailable):
+                if not parser.has_begun:
+                    raise
+            with suppress(TimeoutError):
+                async with asyncio.timeout(parser.retry_s):
+                    await asyncio.Event().wait()
 
     async def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httptools
@@ -44,6 +44,7 @@ class _Response:
         self.has_headers = False
         self.is_complete = False
         self.can_continue = False
+        self.status = 0  # once it has headers
         self._body = bytearray()
         self._parser = httptools.HttpResponseParser(self)
 
@@ -63,11 +64,18 @@ class _Response:
     def result(self) -> HttpResponse:
         return HttpResponse(self._parser.get_status_code(), self.headers, bytes(self._body))
 
+    def take(self) -> bytes:
+        """Return the part of the body that has arrived since the last call."""
+        body = bytes(self._body)
+        self._body.clear()
+        return body
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         self.has_headers = True
+        self.status = self._parser.get_status_code()
 
     def on_body(self, data: bytes) -> None:
         self._body += data
@@ -106,6 +114,16 @@ class _Connection:
             raise _Dropped(explain(error)) from error
         return response.result(), response.can_continue and self.is_open
 
+    async def stream(self, request: bytes, timeout_s: float) -> AsyncIterator[_Response]:
+        """Yield the response after each read, until its end; timeout_s: for each read."""
+        response = _Response()
+        self._writer.write(request)
+        while not response.is_complete:
+            async with asyncio.timeout(timeout_s):
+                data = await self._reader.read(_READ_BYTES)
+            response.feed(data) if data else response.end()
+            yield response
+
     def close(self) -> None:
         self._writer.close()
 
@@ -133,6 +151,23 @@ class AsyncTransport:
                 f"the connection to schedo at {self.address.url} broke before the response arrived"
                 f" ({explain(error)}); the request may or may not have been carried out"
             ) from error
+
+    async def stream(self, operation: Operation[Any]) -> AsyncGenerator[bytes, None]:
+        """Yield the body of a response as it comes; raise the server's error, or Unreachable."""
+        connection = await self._connect()
+        try:
+            timeout_s = self._timeout_s + operation.held_s
+            async for response in connection.stream(self._render(operation), timeout_s):
+                if response.status < 400:
+                    yield response.take()
+                elif response.is_complete:
+                    operation.read(response.result())
+        except (OSError, httptools.HttpParserError) as error:
+            raise Unreachable(
+                f"the stream of schedo at {self.address.url} broke ({explain(error)})"
+            ) from error
+        finally:
+            connection.close()
 
     def use_token(self, token: str | None) -> None:
         """Send this token with the requests that follow."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedo.client.messages import Operation, Record
-from schedo.client.rest import Page, get, post, read_page, read_record, render_query
+from schedo.client.rest import (
+    Page,
+    get,
+    post,
+    read_nothing,
+    read_page,
+    read_record,
+    render_query,
+)
+
+_QUIET_S = 30.0  # a stream brings a comment every 15 s at least
 
 
 def get_summary() -> Operation[Record]:
@@ -49,3 +59,21 @@ def get_timeseries(
         "points": points,
     }
     return get(f"/v1/timeseries{render_query(query)}", read_record)
+
+
+def get_events(
+    topics: Sequence[str] | None, job: str | None, schedule: str | None, last_id: str | None
+) -> Operation[None]:
+    """Begin a stream of events, after the one with this id if the server still has the next."""
+    query = {
+        "topics": None if topics is None else ",".join(topics),
+        "job": job,
+        "schedule": schedule,
+    }
+    headers = {"Accept": "text/event-stream"}
+    if last_id is not None:
+        headers["Last-Event-ID"] = last_id
+    target = f"/v1/events{render_query(query)}"
+    return Operation(
+        "GET", target, read_nothing, headers=headers, is_repeatable=True, held_s=_QUIET_S
+    )

@@ -8,7 +8,7 @@ with Client("http://127.0.0.1:8080") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Unpack
 
 from schedo.client import (
@@ -17,6 +17,8 @@ from schedo.client import (
     operations,
     schedule_operations,
 )
+from schedo.client.errors import Unreachable
+from schedo.client.events import Event, EventParser
 from schedo.client.messages import TIMEOUT_S, Operation, Record, T, parse_address
 from schedo.client.operations import INVOKE_WAIT_S, JobFilters
 from schedo.client.options import (
@@ -33,7 +35,7 @@ from schedo.client.rest import Page
 from schedo.client.schedule_operations import CronOptions
 from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
 from schedo.client.transport import Transport
-from schedo.errors import SchedoError
+from schedo.errors import SchedoError, Unavailable
 
 
 class Client:
@@ -326,6 +328,32 @@ class Client:
     def list_names(self) -> Record:
         """Return the names of queues, tasks, schedules, workers and tags."""
         return self.send(monitoring_operations.list_names())
+
+    def events(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        job: str | None = None,
+        schedule: str | None = None,
+        last_id: str | None = None,
+    ) -> Generator[Event, None, None]:
+        """Yield what happens on the server, until the caller ends the loop.
+
+        topics: of Event. job, schedule: only changes of this job, or of the runs of this schedule.
+        After a broken connection it comes back, and no event is missing unless a `reset` or a `gap`
+        says so; it raises Unreachable only if there is no first connection.
+        """
+        parser = EventParser(last_id)
+        while True:
+            parser.begin()
+            wanted = monitoring_operations.get_events(topics, job, schedule, parser.last_id)
+            try:
+                for line in self._transport.stream(wanted):
+                    yield from parser.feed(line)
+            except (Unreachable, Unavailable):
+                if not parser.has_begun:
+                    raise
+            time.sleep(parser.retry_s)
 
     def list_workers(self) -> list[Record]:
         """Return the workers with their specs and load."""

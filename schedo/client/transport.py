@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Generator
 from contextlib import closing, suppress
 from http.client import (
     HTTPConnection,
@@ -69,6 +70,25 @@ class Transport:
             while piece := self._read_piece(response):
                 file.write(piece)
             return operation.read(_head(response, b""))
+
+    def stream(self, operation: Operation[Any]) -> Generator[bytes, None, None]:
+        """Yield the lines of a response as they come; raise the server's error, or Unreachable."""
+        with closing(self._connect()) as connection:
+            try:
+                response = self._request(connection, operation)
+                refusal = _read(response) if response.status >= 400 else None
+            except (OSError, HTTPException) as error:
+                raise self._broken(error) from error
+            if refusal is not None:
+                operation.read(refusal)
+            while line := self._read_line(response):
+                yield line
+
+    def _read_line(self, response: HTTPResponse) -> bytes:
+        try:
+            return response.readline(_PIECE_BYTES)
+        except (OSError, HTTPException) as error:
+            raise self._broken(error) from error
 
     def _read_piece(self, response: HTTPResponse) -> bytes:
         try:

@@ -1,0 +1,73 @@
+"""The events of a server: how a stream of them is parsed, and how a client comes back to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from schedo.client.messages import Record
+from schedo.errors import SchedoError
+
+RETRY_S = 2.0  # until the server says how long
+_LINE_BYTES_MAX = 4_194_304
+
+
+class Event(NamedTuple):
+    """Something that happened: `tick`, `jobs`, `schedules`, `queues` or `workers`.
+
+    After `reset` and `gap` events are missing: read again what they would have changed.
+    """
+
+    name: str
+    data: Record
+    id: str | None  # for `last_id` of a later stream
+
+
+class EventParser:
+    """Parses server-sent events, over as many connections as it takes."""
+
+    def __init__(self, last_id: str | None = None) -> None:
+        self.last_id = last_id  # of the last whole event
+        self._id = last_id
+        self.retry_s = RETRY_S
+        self.has_begun = False
+        self._rest = b""
+        self._name, self._data = "", ""
+
+    def begin(self) -> None:
+        """Forget what the last connection left unfinished."""
+        self._rest, self._name, self._data, self._id = b"", "", "", self.last_id
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """Yield the events that the bytes complete; raise SchedoError if they are none."""
+        self.has_begun = True
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LINE_BYTES_MAX:
+            raise SchedoError("an event of the server has no end")
+        for line in lines:
+            if line:
+                self._read_field(line.decode())
+            elif self._data:
+                yield self._end_event()
+
+    def _read_field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            self._id = value
+        elif name == "event":
+            self._name = value
+        elif name == "data":
+            self._data += value
+        elif name == "retry" and value.isdecimal():
+            self.retry_s = int(value) / 1_000
+
+    def _end_event(self) -> Event:
+        self.last_id = self._id
+        try:
+            event = Event(self._name, json.loads(self._data), self.last_id)
+        except ValueError:
+            raise SchedoError("this is not a schedo server: its events are not JSON") from None
+        self._name, self._data = "", ""
+        return event
