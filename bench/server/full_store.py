@@ -57,6 +57,9 @@ JOBS = {
     "tag and state": "&tag=tag-5&state=expired",
     "schedule and state": "&schedule=schedule-0000007&state=failed",
     "unique key": "&unique_key=k",
+    "text, no such job": "&q=nowhere",
+    "value in the payload, no such job": "&payload.order=9781",
+    "worker, no such job": "&worker=nobody",
 }
 READS = {f"list: {name}": f"/v1/jobs?limit=50{query}" for name, query in JOBS.items()} | {
     "list: 500 jobs": "/v1/jobs?limit=500",
