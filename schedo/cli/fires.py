@@ -14,6 +14,7 @@ from schedo.cli.tables import print_json, print_table
 from schedo.cli.times import read_now, read_time, render_full, render_time
 from schedo.client.messages import Record
 from schedo.client.sync import Client
+from schedo.core.limits import SECOND
 from schedo.protocol.times import parse_instant, render_instant
 
 _NAMES_SHOWN = 3
@@ -78,7 +79,7 @@ def _print_all(found: Record) -> None:
             item["rule"],
             item["tz"],
             f"{item['count']:,}",
-            render_time(_first_fire(item, found), now),
+            _render_first(item, found, now),
             "; ".join(change["clock_change"] for change in item.get("clock_changes", ())),
         )
         for item in found["items"]
@@ -105,16 +106,17 @@ def _print_left_out(found: Record) -> None:
         click.echo(f"schedo: only the first {count:,} schedules were looked at", err=True)
 
 
-def _first_fire(item: Record, found: Record) -> str:
-    """Return the item's first fire, or the beginning of the bucket that has it."""
+def _render_first(item: Record, found: Record, now: int) -> str:
+    """Return the item's first fire, or the bucket that has it."""
     start = parse_instant(found["from"])
     seconds: Any = item.get("seconds")
     if seconds:
-        return render_instant(start + round(seconds[0] * 1_000_000))
+        return render_time(render_instant(start + round(seconds[0] * SECOND)), now)
     counts = item["counts"]
     place = next(place for place, count in enumerate(counts) if count)
     width = (parse_instant(found["to"]) - start) // len(counts)
-    return render_instant(start + place * width)
+    begin = start + place * width
+    return "now" if begin <= now < begin + width else render_time(render_instant(begin), now)
 
 
 def _join(names: list[str], count: int, shown: int) -> str:

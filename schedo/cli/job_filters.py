@@ -53,6 +53,16 @@ class StatesType(click.ParamType[str]):
 STATES = StatesType()
 
 
+def read_span(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Return the duration as the user wrote it; raise click.BadParameter if it is none."""
+    if value is not None:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 def read_payload(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str] | None:
@@ -95,6 +105,7 @@ FILTERS = {
     "late_over": click.option(
         "--late-over",
         metavar="DURATION",
+        callback=read_span,
         help="Only if it started later than this, or still waits.",
     ),
     "created_after": _time("--created-after", "Only jobs created then or later; 2h: 2 hours ago."),

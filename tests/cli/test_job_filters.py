@@ -26,7 +26,12 @@ def test_the_command_line_has_an_option_for_every_filter_of_a_list() -> None:
 def test_each_filter_is_sent_to_the_server(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/jobs", 200, {"items": []})
     texts = {name: "a" for name in FILTERS if not name.endswith(("after", "before"))}
-    texts |= {"state": "failed,expired", "error": "no route", "payload": "order.id=97=8"}
+    texts |= {
+        "state": "failed,expired",
+        "error": "no route",
+        "late_over": "10ms",
+        "payload": "order.id=97=8",
+    }
     times = {name: "2026-11-20T11:00:00Z" for name in FILTERS if name not in texts}
     wanted = texts | times
     options = [part for name, text in wanted.items() for part in (f"--{name}", text)]
@@ -39,7 +44,9 @@ def test_each_filter_is_sent_to_the_server(server: FakeServer, schedo: Call) -> 
     assert sent(server) == {**texts, **times, "payload.order.id": "97=8"}
 
 
-@pytest.mark.parametrize(("option", "text"), [("--payload", "9781"), ("--state", "failed,dead")])
+@pytest.mark.parametrize(
+    ("option", "text"), [("--payload", "9781"), ("--state", "failed,dead"), ("--late-over", "soon")]
+)
 def test_a_wrong_filter_is_refused_with_its_option(
     server: FakeServer, schedo: Call, option: str, text: str
 ) -> None:
