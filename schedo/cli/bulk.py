@@ -188,10 +188,9 @@ def end_with(operation: Record, *, is_json: bool) -> None:
 
 def _outcome(operation: Record) -> list[str]:
     if operation["state"] == "refused":
-        return [
-            f"{_count_text(operation['total'])}, more than --max-jobs {operation['max_jobs']};"
-            " none was changed"
-        ]
+        most, expected = operation.get("max_jobs"), operation.get("expected_count")
+        reason = f"not {expected:,} as expected" if most is None else f"more than --max-jobs {most}"
+        return [f"{_count_text(operation['total'])}, {reason}; none was changed"]
     verb = "put back" if "undoes" in operation else _DONE[operation["action"]]
     text = f"{_jobs(operation['done'])} {verb}"
     if operation["skipped"]:

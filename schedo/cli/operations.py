@@ -36,7 +36,7 @@ def list_(client: Client, is_json: bool) -> None:
         (
             record["id"],
             record["state"],
-            record["action"],
+            f"undo {record['action']}" if "undoes" in record else record["action"],
             render_progress(record),
             render_time(record["created_at"], now),
             record.get("requested_by", "-"),

@@ -65,6 +65,7 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     undoes: int | None = None  # it puts the jobs of this operation back, and looks for no others
     created_at: int
     jobs_max: int | None = None  # it is refused if more jobs match
+    jobs_expected: int | None = None  # it is refused if another number of jobs matches
     requested_by: str | None = None  # the name of the token
     state: BulkState = BulkState.COUNTING
     total: int | None = None  # how many jobs matched when it began
@@ -80,6 +81,12 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     @property
     def is_active(self) -> bool:
         return self.state in (BulkState.COUNTING, BulkState.RUNNING)
+
+    def may_change(self, total: int) -> bool:
+        """Return whether the operation accepts this number of jobs."""
+        if self.jobs_max is not None and total > self.jobs_max:
+            return False
+        return self.jobs_expected in (None, total)
 
     @property
     def matched(self) -> int:

@@ -21,6 +21,7 @@ class BeginBulk(Command[BulkOperation], frozen=True):
     which: JobFilter
     schedule: str | None = None  # the name of the filter's schedule
     jobs_max: int | None = None  # refuse the operation if more jobs match
+    jobs_expected: int | None = None  # refuse it if another number of jobs matches
     requested_by: str | None = None
 
 

@@ -88,6 +88,7 @@ class BulkOperations:
                 schedule=command.schedule,
                 created_at=now,
                 jobs_max=command.jobs_max,
+                jobs_expected=command.jobs_expected,
                 requested_by=command.requested_by,
                 before=number,
             )
@@ -100,7 +101,7 @@ class BulkOperations:
         operation = replace(
             operation, total=command.total, state=BulkState.RUNNING, failures=0, error=None
         )
-        if operation.jobs_max is not None and command.total > operation.jobs_max:
+        if not operation.may_change(command.total):
             return self._end(operation, BulkState.REFUSED, now)
         return self._put(operation)
 

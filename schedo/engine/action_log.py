@@ -95,6 +95,8 @@ def _read_effect(reply: Any) -> _Effect:
     match reply:
         case Job():
             return _Effect(reply.state.value)
+        case BulkOperation(undoes=int(undone)):
+            return _Effect(f"made {render_id(reply.id)}", f"operations/{render_id(undone)}")
         case BulkOperation():
             return _Effect(reply.state.value, f"operations/{render_id(reply.id)}")
         case Queue():

@@ -131,6 +131,17 @@ class BulkRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     where: Where = field(default_factory=Where)
     dry_run: bool = False
     max_jobs: Annotated[int, Meta(ge=1, le=limits.COUNT_MAX)] | None = None
+    expected_count: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=limits.COUNT_MAX,
+                description="Change none if another number of jobs matches, as a dry run counted.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class DryRunResponse(Struct, forbid_unknown_fields=True):
@@ -173,6 +184,7 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
     ] = UNSET
     ended_at: Instant | UnsetType = UNSET
     max_jobs: int | UnsetType = UNSET
+    expected_count: int | UnsetType = UNSET
     requested_by: str | UnsetType = UNSET
     undoes: Id | UnsetType = UNSET
 
@@ -196,6 +208,7 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
             searched_back_to=render_instant(newest_at(operation.before)),
             ended_at=instant_or_unset(operation.ended_at),
             max_jobs=or_unset(operation.jobs_max),
+            expected_count=or_unset(operation.jobs_expected),
             requested_by=or_unset(operation.requested_by),
             undoes=UNSET if operation.undoes is None else render_id(operation.undoes),
         )

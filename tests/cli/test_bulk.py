@@ -335,3 +335,13 @@ def test_an_operation_is_undone_and_followed(server: FakeServer, schedo: Call) -
 
     assert result.exit_code == 0
     assert "3 jobs put back" in result.stdout
+
+
+def test_another_count_than_expected_is_explained(server: FakeServer, schedo: Call) -> None:
+    record = operation(state="refused", total=2, done=0, expected_count=3)
+    server.on("GET", f"/v1/operations/{record['id']}", 200, record)
+
+    result = schedo("operations", "show", record["id"], "--follow")
+
+    assert result.exit_code == 1
+    assert "2 jobs match, not 3 as expected; none was changed" in result.stderr

@@ -380,3 +380,14 @@ def test_a_step_that_succeeds_ends_the_row_of_failures(server: Server) -> None:
     operation = step(server, operation, search(server, operation)[:1], is_last=False)
 
     assert (operation.failures, operation.error, operation.done) == (0, None, 1)
+
+
+@pytest.mark.parametrize(("expected", "state"), [(2, BulkState.RUNNING), (3, BulkState.REFUSED)])
+def test_an_operation_is_refused_if_another_number_of_jobs_matches_than_expected(
+    server: Server, expected: int, state: BulkState
+) -> None:
+    command = BeginBulk(CANCEL, JobFilter(queue="mail"), jobs_expected=expected)
+
+    operation = server.apply(command, T1)
+
+    assert server.apply(CountedBulk(operation.id, 2), T1).state is state

@@ -33,6 +33,7 @@ async def create_operation(context: AppContext, request: Request) -> Response:
             which,
             schedule=asked.where.schedule,
             jobs_max=asked.max_jobs,
+            jobs_expected=asked.expected_count,
             requested_by=_name_client(request),
         )
     )

@@ -43,7 +43,9 @@ async def test_many_cancelled_jobs_are_put_back_in_steps(world: World) -> None:
     found = (await world.get(f"/v1/jobs/{jobs[0]['id']}")).json()
     assert found["scheduled_at"] == jobs[0]["scheduled_at"]
     log = (await world.get("/v1/log?action=undo_operation")).json()["items"]
-    assert [each["target"] for each in log] == [f"operations/{undone['id']}"]
+    assert [(each["target"], each["answer"]) for each in log] == [
+        (f"operations/{operation['id']}", f"made {undone['id']}")
+    ]
 
 
 async def test_retried_jobs_that_have_not_started_fail_again_and_the_others_go_on(
@@ -113,3 +115,15 @@ async def test_a_restricted_operator_undoes_only_operations_on_its_own_jobs() ->
         reply = await world.post(path, None, [("authorization", f"Bearer {token}")])
 
     assert reply.status == 403
+
+
+async def test_an_operation_changes_exactly_as_many_jobs_as_expected_or_none(world: World) -> None:
+    await world.submit(delay=60)
+    asked = {"action": "cancel", "where": {"task": "demo"}, "expected_count": 2}
+    refused = await ended(world, (await world.post(PATH, asked)).json()["id"])
+    done = await ended(world, (await world.post(PATH, {**asked, "expected_count": 1})).json()["id"])
+
+    assert (refused["state"], refused["done"], refused["expected_count"]) == ("refused", 0, 2)
+    assert (done["state"], done["done"]) == ("done", 1)
+    wrong = await world.post(PATH, {**asked, "expected_count": -1})
+    assert wrong.json()["errors"][0]["pointer"] == "/expected_count"
