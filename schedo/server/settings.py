@@ -61,7 +61,8 @@ def _find_anyone(config: Config) -> TokenPermission | None:
 def check_prefix(prefix: str, source: str) -> None:
     """Raise Invalid if the paths below the prefix would be those of the server itself."""
     first = prefix.strip("/").partition("/")[0]
-    own = {operation.path.split("/")[1] for operation in OPERATIONS}
+    # /v1/jobs, and the screen of the jobs at /jobs.
+    own = {part for each in OPERATIONS for part in each.path.partition(":")[0].split("/")[1:3]}
     if first and (first in own or is_page(f"/{first}") or is_page(f"/{first}/")):
         raise Invalid(f"public_url ({source}): /{first} is an address of the server itself")
 

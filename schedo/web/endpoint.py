@@ -117,16 +117,18 @@ def _make_request(
 
 
 def _begin(handle: Handler, context: AppContext, request: Request) -> Awaitable[Response]:
-    responding = handle(context, request)
     if request.permission is not None and request.permission.hides_payloads:
-        return _hide_payloads(responding)
-    return responding
+        return _begin_without_payloads(handle, context, request)
+    return handle(context, request)
 
 
-async def _hide_payloads(responding: Awaitable[Response]) -> Response:
-    from schedo.web.hidden_payloads import without_payloads  # few servers need it
+async def _begin_without_payloads(
+    handle: Handler, context: AppContext, request: Request
+) -> Response:
+    from schedo.web import hidden_payloads  # few servers need it
 
-    return await without_payloads(await responding)
+    hidden_payloads.check_query(request.query)
+    return await hidden_payloads.without_payloads(await handle(context, request))
 
 
 def _may_wait(operation: Operation, scope: Scope) -> bool:

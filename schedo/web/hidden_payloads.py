@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
 import orjson
 
+from schedo.errors import Forbidden
 from schedo.web.http import JSON_TYPE, Response
 
 _PAYLOAD = "payload"
+_TEXT = "q"  # searches for a text, also in payloads
 # Values of users, in which a member of this name is no payload of a job.
 _VALUES = frozenset({"result", "meta"})
+
+
+def check_query(query: Mapping[str, str]) -> None:
+    """Raise Forbidden if the query looks into payloads: what it finds would tell what they have."""
+    for name in query:
+        if name == _TEXT or name.startswith(_PAYLOAD + "."):
+            raise Forbidden(f"the parameter {name} looks into payloads, which are hidden from you")
 
 
 async def without_payloads(response: Response) -> Response:

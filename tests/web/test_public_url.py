@@ -7,8 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
+from schedo.errors import Forbidden
 from schedo.protocol.public_url import parse_public_url
 from schedo.protocol.roles import Role
+from schedo.web.hidden_payloads import check_query
 from schedo.web.permissions import ANONYMOUS, TokenPermission, digest
 from schedo.web.settings import WebSettings
 from tests.web.world import Headers, World
@@ -40,7 +42,7 @@ async def test_addresses_work_with_and_without_the_prefix(path: str) -> None:
     assert page.headers["link"].startswith("</schedo/v1/jobs?limit=1&cursor=")
 
 
-@pytest.mark.parametrize("path", ["/schedo", "/schedo/", "/schedo/jobs", "/", "/jobs"])
+@pytest.mark.parametrize("path", ["/schedo", "/schedo/", "/schedo/login", "/", "/login"])
 async def test_the_page_names_the_prefix_as_its_base(path: str) -> None:
     async with World(BEHIND) as world:
         shell = await world.get(path)
@@ -186,6 +188,14 @@ async def test_a_viewer_from_whom_payloads_are_hidden_sees_none_in_any_response(
 
     assert found["meta"] == {"payload": 1}
     assert found["on_failure"] == {"task": "tell"}
+
+
+@pytest.mark.parametrize("name", ["q", "payload.card", "payload.a.b"])
+def test_a_viewer_does_not_find_out_payloads_by_searching(name: str) -> None:
+    with pytest.raises(Forbidden, match=name):
+        check_query({"limit": "1", name: "x"})
+
+    check_query({"queue": "payload"})
 
 
 async def test_a_long_list_without_payloads_is_whole() -> None:
