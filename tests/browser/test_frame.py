@@ -48,14 +48,16 @@ async def test_a_screen_fits_a_phone_and_says_nothing_on_the_console(
 
 
 async def test_the_page_is_live_again_after_the_server_was_away(
-    open_page: Open, shop: Shop
+    open_page: Open, shop: Shop, axe: Axe
 ) -> None:
+    await shop.seed()
     shop.expected += ["net::ERR", "Failed to load resource"]
-    page = await open_page("/")
+    page = await open_page("/", bypass_csp=True)
     await be_live(page)
 
     await shop.hang_up()
     await expect(page.locator(".connection")).to_contain_text("reconnecting")
+    await axe(page)
     await shop.start_again()
 
     await expect(page.locator(".connection")).to_have_text("live", timeout=3_000)

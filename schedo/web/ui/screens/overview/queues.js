@@ -18,9 +18,13 @@ on('queues', ({ queues }) => {
 const due = (queue) => queue.waiting.queued ?? 0;
 const later = (queue) => (queue.waiting.scheduled ?? 0) + (queue.waiting.retrying ?? 0) + (queue.waiting.blocked ?? 0);
 
-// The order follows the summary and not each tick, so that rows do not move under the pointer.
+// The order follows the summary and not each tick, so that rows do not move under the pointer; new queues come last.
+const all = computed(() => {
+  const known = new Set(summary.value.queues.map((queue) => queue.name));
+  return [...summary.value.queues, ...[...changed.value.values()].filter((queue) => queue.waiting && !known.has(queue.name))];
+});
 const order = computed(() => {
-  const found = summary.value.queues;
+  const found = all.value;
   const sorted = found.length > SHOWN ? [...found].sort((one, other) => due(other) - due(one) || other.running - one.running) : found;
   return sorted.slice(0, SHOWN);
 });
@@ -36,7 +40,8 @@ function Row({ queue }) {
 }
 
 export function Queues() {
-  const { queues, has_more_queues: hasMore } = summary.value;
+  const queues = all.value;
+  const hasMore = summary.value.has_more_queues;
   const rest = queues.length - order.value.length;
   return html`<${Card} title="Queues" span=${5} more=${{ href: link('/queues'), text: 'all queues' }}>${queues.length
     ? html`<div class="table" role="group" aria-label="Queues" tabindex="0"><table><thead><tr><th scope="col">Queue</th><th scope="col">Running</th><th scope="col" class="num">of</th>
