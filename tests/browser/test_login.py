@@ -1,0 +1,70 @@
+"""Logging in: with a token, by the link of `schedo open`."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page, expect
+
+from schedo.protocol.public_url import parse_public_url
+from schedo.protocol.roles import Role
+from schedo.web.permissions import TokenPermission, digest
+from schedo.web.settings import WebSettings
+from tests.browser.conftest import Open
+from tests.browser.shop import Shop
+
+TOKEN = "correct-horse-battery-staple-0123456789"
+BEARER = [("authorization", f"Bearer {TOKEN}")]
+
+
+def secure(shop: Shop) -> None:
+    """Let the server need a token from now on, with a public URL."""
+    ada = TokenPermission(Role.OPERATOR, "ada")
+    url = parse_public_url(shop.url)
+    shop.app.use(WebSettings(tokens={digest(TOKEN): ada}, anyone=None, public_url=url))
+    shop.expected += ["401"]
+
+
+async def kept_by_scripts(page: Page) -> str:
+    """Return all that a script of the page can read."""
+    texts = "[document.cookie, location.href, JSON.stringify({...localStorage, ...sessionStorage})]"
+    return str(await page.evaluate(f"{texts}.join(' ')"))
+
+
+async def test_a_token_becomes_a_cookie_that_no_script_reads(open_page: Open, shop: Shop) -> None:
+    secure(shop)
+    page = await open_page("/")
+    await page.get_by_label("Token").fill(TOKEN)
+
+    await page.get_by_role("button", name="Log in").click()
+
+    await expect(page).to_have_title("Overview · schedo")
+    await expect(page.locator("html")).to_be_visible()
+    [cookie] = await page.context.cookies()
+    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == ("schedo", True, "Strict")
+    kept = await kept_by_scripts(page)
+    assert TOKEN not in kept
+    assert cookie["value"] not in kept
+
+
+async def test_the_link_of_schedo_open_logs_in_and_leaves_the_address(
+    open_page: Open, shop: Shop
+) -> None:
+    secure(shop)
+    code = (await shop.post("/v1/session:link", {}, BEARER)).json()["link"]
+
+    page = await open_page(f"/login#link={code}")
+
+    await expect(page).to_have_title("Overview · schedo")
+    assert code not in page.url
+
+
+async def test_the_page_works_below_the_path_of_a_proxy(open_page: Open) -> None:
+    settings = WebSettings(version="0.1.0", public_url=parse_public_url("https://x.example/schedo"))
+    async with Shop(settings) as behind:
+        await behind.seed()
+        page = await open_page("/schedo/", base_url=behind.url)
+
+        await expect(page).to_have_title("Overview · schedo")
+        await expect(page.locator(".connection")).to_have_text("live")
+        hrefs = await page.eval_on_selector_all("a[href^='/']", "all => all.map(a => a.pathname)")
+        assert all(href.startswith("/schedo/") for href in hrefs)
+        await page.close()
