@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.cron import check_zone, explain, parse_cron
-from schedo.core.fire_map import Together
-from schedo.core.fires import ScheduleFire
 from schedo.core.model import Rule
 from schedo.core.triggers import next_after
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import DurationText, Instant, duration_or_unset, or_unset
 from schedo.protocol.times import render_duration, render_instant
+
+if TYPE_CHECKING:  # few servers need these modules
+    from schedo.core.fire_map import Together
+    from schedo.core.fires import ScheduleFire
 
 CronText = Annotated[
     str,

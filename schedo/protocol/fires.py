@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec import UNSET, Struct, UnsetType
 
 from schedo.core import limits
-from schedo.core.fire_map import FireMap, RuleFires
-from schedo.core.fire_masks import Span
-from schedo.core.fires import ScheduleFire
 from schedo.core.limits import SECOND
 from schedo.core.model import Schedule
 from schedo.protocol.cron import TogetherResponse, describe_rule
@@ -25,6 +22,11 @@ from schedo.protocol.query import (
     read_number,
 )
 from schedo.protocol.times import render_duration, render_instant
+
+if TYPE_CHECKING:  # few servers need these modules
+    from schedo.core.fire_map import FireMap, RuleFires
+    from schedo.core.fire_masks import Span
+    from schedo.core.fires import ScheduleFire
 
 RANGE_US_MAX = 366 * limits.DAY
 HOURS_MAX = 168
@@ -103,6 +105,8 @@ class FireMapRequest(NamedTuple):
         first = (now if first is None else first) // SECOND // width * width
         if first < 0 or (first + seconds) * SECOND > limits.INSTANT_MAX:
             raise bad_parameter("from", "the range is not between the years 1970 and 9999")
+        from schedo.core.fire_masks import Span
+
         limit = read_number(values, "limit", 1, LIMIT_MAX) or ITEMS_DEFAULT
         return cls(Span(first, -(-seconds // width) * width), width, limit)
 

@@ -17,7 +17,6 @@ from schedo.errors import Invalid, ShellDisabled
 from schedo.protocol.fields import read_under
 from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.credentials import Credentials
-from schedo.web.fire_maps import FireMaps
 from schedo.web.holding import Holding
 from schedo.web.http import Request, Response
 from schedo.web.limiter import WeightedSemaphore
@@ -26,6 +25,7 @@ from schedo.web.tenure import NO_TAKEOVER, Tenure
 
 if TYPE_CHECKING:
     from schedo.web.events import EventHub
+    from schedo.web.fire_maps import FireMaps
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class AppContext:
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
     tenure: Tenure = NO_TAKEOVER
     events: EventHub | None = None  # made for the first stream
-    fire_maps: FireMaps = field(default_factory=FireMaps)
+    fire_maps: FireMaps | None = None  # made for the first request
     worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
     holding: Holding | None = None  # set while requests wait for a new process
 

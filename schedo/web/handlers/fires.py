@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from schedo.core.fire_map import list_together
 from schedo.core.fires import count_fires
 from schedo.core.fires import list_fires as fires_of
 from schedo.core.limits import FIRES_LISTED_MAX, FIRES_SHOWN, SECOND
@@ -13,7 +14,6 @@ from schedo.protocol import fields
 from schedo.protocol.cron import CronRequest, CronResponse, TogetherResponse
 from schedo.protocol.fires import FireMapRequest, FiresRequest, FiresResponse
 from schedo.web.context import AppContext
-from schedo.web.fire_maps import load_rules
 from schedo.web.http import Request, Response
 from schedo.web.pages import LIST_BYTES
 
@@ -30,6 +30,10 @@ async def list_schedule_fires(context: AppContext, request: Request) -> Response
 async def list_fires(context: AppContext, request: Request) -> Response:
     wanted = FireMapRequest.read(request.query, context.engine.clock.now())
     await request.claim.take(LIST_BYTES)
+    if context.fire_maps is None:
+        from schedo.web.fire_maps import FireMaps  # few servers need it
+
+        context.fire_maps = FireMaps()
     return Response(200, await context.fire_maps.get(context.engine, wanted))
 
 
@@ -40,8 +44,17 @@ async def explain_cron(context: AppContext, request: Request) -> Response:
     fires = await in_steps(fires_of(when.rule, 0, first, last, asked.count))
     response = CronResponse.of(when, fires)
     if asked.coincidences:
-        known = await load_rules(context.engine, except_for=asked.name)
         seconds = [fire.at // SECOND for fire in fires[:FIRES_SHOWN]]
-        found = await in_steps(list_together(known.users, seconds))
-        response.together = [TogetherResponse.of(each) for each in found]
+        response.together = await _list_together(context, asked.name, seconds)
     return Response(200, msgspec.json.encode(response))
+
+
+async def _list_together(
+    context: AppContext, name: str, seconds: Sequence[int]
+) -> list[TogetherResponse]:
+    from schedo.core.fire_map import list_together
+    from schedo.web.fire_maps import load_rules
+
+    known = await load_rules(context.engine, except_for=name)
+    found = await in_steps(list_together(known.users, seconds))
+    return [TogetherResponse.of(each) for each in found]
