@@ -12,7 +12,18 @@ from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 
 # Each screen by an address that the seeded shop fills; a new screen adds its line.
-SCREENS = ["/", "/lateness", "/lateness?window=24h", "/login"]
+SCREENS = [
+    *(
+        "/",
+        "/lateness",
+        "/lateness?window=24h",
+        "/login",
+        "/schedules",
+        "/queues",
+        "/queues/images",
+    ),
+    *("/workers", "/expectations", "/log"),
+]
 
 
 async def be_live(page: Page) -> None:

@@ -4,5 +4,13 @@
 export const SCREENS = [
   { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', load: () => import('./screens/overview.js') },
   { path: '/lateness', title: 'Lateness', style: 'overview', load: () => import('./screens/lateness.js') },
+  { path: '/schedules', title: 'Schedules', nav: 'Schedules', key: 's', style: 'lists', load: () => import('./screens/schedules.js') },
+  { path: '/schedules/{name}', title: 'Schedule', style: 'lists', load: () => import('./screens/schedule.js') },
+  { path: '/queues', title: 'Queues', nav: 'Queues', key: 'q', style: 'lists', load: () => import('./screens/queues.js') },
+  { path: '/queues/{name}', title: 'Queue', style: 'lists', load: () => import('./screens/queue.js') },
+  { path: '/workers', title: 'Workers', nav: 'Workers', key: 'w', style: 'lists', load: () => import('./screens/workers.js') },
+  { path: '/workers/{name}', title: 'Worker', style: 'lists', load: () => import('./screens/worker.js') },
+  { path: '/expectations', title: 'Expectations', key: 'e', style: 'lists', load: () => import('./screens/expectations.js') },
+  { path: '/log', title: 'Who did what', nav: 'Who did what', key: 'h', style: 'lists', load: () => import('./screens/log.js') },
   { path: '/login', title: 'Log in', load: () => import('./screens/login.js') },
 ];

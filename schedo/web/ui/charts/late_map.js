@@ -133,7 +133,7 @@ export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 
   const within = data.bounds.indexOf(objective) + 1;
   const theme = themeVersion.value;
   useEffect(() => {
-    const watch = new ResizeObserver(() => setWidth(box.current.clientWidth));
+    const watch = new ResizeObserver(([seen]) => setWidth(seen.target.clientWidth)); // it may come after the last draw
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);

@@ -8,7 +8,8 @@ import { toast } from './toasts.js';
 
 // Carry out an action; return the answer, or undefined if it was not done.
 // action: {request: {method, path, body}, done: text or (answer) => text, undo: (answer) => promise,
-//          ask: a question for confirm(), after: (answer) => void}
+//          undoMs: how long that is offered, ask: a question for confirm(), after: (answer) => void,
+//          onError: (error) => void}
 export async function perform(action) {
   const { request } = action;
   if (action.ask && !(await confirm({ request, ...action.ask }))) return undefined;
@@ -17,11 +18,12 @@ export async function perform(action) {
       headers: request.headers,
     });
     const undo = action.undo && (() => action.undo(answer));
-    toast(typeof action.done === 'function' ? action.done(answer) : action.done, { undo });
+    toast(typeof action.done === 'function' ? action.done(answer) : action.done, { undo, shownMs: action.undoMs });
     action.after?.(answer);
     return answer;
   } catch (error) {
     toast(error.text ?? error.message, { tone: 'bad' });
+    action.onError?.(error);
     return undefined;
   }
 }

@@ -6,11 +6,11 @@ const toasts = signal([]);
 let number = 0;
 
 // Show a message. undo: a function that takes it back; tone: 'ok' or 'bad'.
-export function toast(text, { undo, tone = 'ok', undoText = 'Undo' } = {}) {
+export function toast(text, { undo, tone = 'ok', undoText = 'Undo', shownMs = SHOWN_MS } = {}) {
   number += 1;
   const made = { number, text, undo, tone, undoText };
   toasts.value = [...toasts.value.slice(-3), made];
-  if (tone !== 'bad') setTimeout(() => dismiss(made), SHOWN_MS);
+  if (tone !== 'bad') setTimeout(() => dismiss(made), shownMs);
   return () => dismiss(made);
 }
 

@@ -1,0 +1,77 @@
+// Schedules as the screens need them: rules and outcomes in words, and the request that puts one again.
+import { duration, instant } from './format.js';
+
+// The decisions about an instant, each with its sign in pictures and what it means.
+export const DECISIONS = {
+  fired: { word: 'fired', means: 'a run was made on time', tone: 'ok' },
+  late: { word: 'late', means: 'a run was made more than 1 s after the instant', tone: 'warn' },
+  caught_up: { word: 'caught up', means: 'a run was made later for an instant that was missed', tone: 'warn' },
+  manual: { word: 'triggered', means: 'a user made a run by hand', tone: 'hand' },
+  buffered: { word: 'held back', means: 'the run waits for the end of the earlier one', tone: 'warn' },
+  coalesced: { word: 'coalesced', means: 'a later run stands for this instant, too', tone: 'quiet' },
+  skipped_overlap: { word: 'skipped', means: 'an earlier run was not finished', tone: 'quiet' },
+  paused: { word: 'paused', means: 'it passed while the schedule was paused', tone: 'quiet' },
+  missed: { word: 'missed', means: 'no server could fire it, and catch-up leaves it out', tone: 'bad' },
+  expectation_missed: { word: 'expectation missed', means: 'the expected run did not come in time', tone: 'bad' },
+  expectation_back: { word: 'expectation met again', means: 'the expected run has come', tone: 'ok' },
+};
+const LATE_US = 1e6;
+
+// Which of DECISIONS a decision is shown as.
+export function verdictOf({ decision, scheduled_for: due, decided_at: decided }) {
+  return decision === 'fired' && instant(decided) - instant(due) > LATE_US ? 'late' : decision;
+}
+
+const UNITS = { us: 1, ms: 1e3, s: 1e6, m: 6e7, h: 3.6e9, d: 8.64e10, w: 6.048e11 };
+
+// The microseconds of a duration of the API, such as 1h30m or 0.25s.
+export function micros(text) {
+  let sum = 0;
+  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)/g)) sum += Number(number) * UNITS[unit];
+  return sum;
+}
+
+// The rule as it is written: cron, interval or instant.
+export const ruleOf = (schedule) => schedule.cron ?? (schedule.every ? `every ${schedule.every}` : `at ${schedule.at?.slice(0, 19)}Z`);
+
+// The median duration of the last runs that completed, in microseconds; null without any.
+export function medianRun(schedule) {
+  if (schedule.median_run) return micros(schedule.median_run);
+  const found = schedule.runs.last.filter((run) => run.state === 'completed' && run.duration).map((run) => micros(run.duration));
+  found.sort((one, other) => one - other);
+  return found.length ? found[Math.floor(found.length / 2)] : null;
+}
+
+// The health of a schedule, the gravest first: what is wrong, its words and its tone.
+export function healthOf(schedule) {
+  if (schedule.expectation?.state === 'missed') return { name: 'overdue', word: 'overdue', tone: 'bad' };
+  if (schedule.runs.failed_in_row > 0) return { name: 'failing', word: `failed ${schedule.runs.failed_in_row} in a row`, tone: 'bad' };
+  if (schedule.paused) return { name: 'paused', word: 'paused', tone: 'warn' };
+  if (!schedule.next_fires.length) return { name: 'ended', word: 'never fires again', tone: 'muted' };
+  return { name: 'ok', word: 'well', tone: 'ok' };
+}
+
+const OPTIONS = ['timeout', 'delivery', 'tags', 'meta', 'requires', 'prefer', 'on_failure', 'keep', 'unique'];
+const FIELDS = [
+  'cron', 'every', 'at', 'tz', 'dst', 'jitter', 'start_at', 'end_at', 'task', 'payload', 'queue', 'priority', 'retry', 'expires_in',
+  'overlap', 'catchup', 'catchup_window', 'catchup_max', 'paused', 'expect', ...OPTIONS,
+];
+
+// The body of the PUT that makes the schedule as it is shown.
+export function bodyOf(schedule) {
+  const body = Object.fromEntries(FIELDS.filter((name) => schedule[name] !== undefined).map((name) => [name, schedule[name]]));
+  if (schedule.every || schedule.at) delete body.tz;
+  return body;
+}
+
+// Whether a value in a body holds, at any depth.
+const some = (value, test) => (value && typeof value === 'object' ? Object.values(value).some((each) => some(each, test)) : test(value));
+
+// Whether a body has a number that JavaScript has rounded: a PUT of it would change it.
+export const isRounded = (body) => some(body, (value) => typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value));
+
+// Whether a body has a masked secret, which stands for the stored one only while there is a stored one.
+export const hasMask = (body) => some(body, (value) => value === '***');
+
+// Whether a PUT of what is shown makes the same schedule after it was deleted.
+export const isExact = (body) => !isRounded(body) && !hasMask(body);

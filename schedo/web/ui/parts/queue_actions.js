@@ -1,0 +1,63 @@
+// What can be done with a queue: pause with a note, resume, and change its limits where they are shown; each can be undone.
+import { api, post } from '../lib/api.js';
+import { html, useRef, useState } from '../lib/base.js';
+import { may } from '../lib/me.js';
+import { Action, perform } from './action.js';
+import { withNote } from './note.js';
+
+export const pathOf = (name) => `/v1/queues/${encodeURIComponent(name)}`;
+
+const pauseBody = (pause) => ({ ...(pause?.note && { note: pause.note }), ...(pause?.until && { until: pause.until }) });
+
+function pause(queue, after) {
+  return () => ({
+    ...withNote({
+      path: `${pathOf(queue.name)}:pause`, title: `Pause the queue ${queue.name}?`, verb: 'Pause', hint: 'why, for the others',
+      text: 'No job of it starts until it is resumed. Running jobs go on.',
+    }),
+    done: `The queue ${queue.name} is paused.`, after,
+    undo: () => post(`${pathOf(queue.name)}:resume`).then(after),
+  });
+}
+
+const resume = (queue, after) => () => ({
+  request: { method: 'POST', path: `${pathOf(queue.name)}:resume`, body: {} },
+  done: `The queue ${queue.name} goes on.`, after,
+  undo: () => post(`${pathOf(queue.name)}:pause`, pauseBody(queue.pause)).then(after),
+});
+
+export const QueueActions = ({ queue, small, reload }) => (queue.paused
+  ? html`<${Action} operation="resume_queue" label="Resume" className=${small ? 'small' : ''} title=${`Let the jobs of ${queue.name} start again`} action=${resume(queue, reload)}/>`
+  : html`<${Action} operation="pause_queue" label="Pause…" className=${small ? 'small' : ''} title=${`Start no job of ${queue.name}`} action=${pause(queue, reload)}/>`);
+
+// A limit that becomes a field when it is pressed. read: the text as a value, or undefined if it is none.
+export function Limit({ queue, field, label, shown, read, reload }) {
+  const [text, setText] = useState(null);
+  const isOpen = useRef(false); // saving removes the field, which then loses the focus: that must not save again
+  const open = (value) => {
+    isOpen.current = value !== null;
+    setText(value);
+  };
+  if (!may('update_queue')) return shown;
+  if (text === null) {
+    return html`<button class="btn small quiet limit" aria-label=${`${label} of ${queue.name}: ${shown}. Change it`} title=${`Change the ${label}`}
+      onClick=${() => open(queue[field] === null ? '' : String(queue[field]))}>${shown}</button>`;
+  }
+  const save = async (event) => {
+    event.preventDefault();
+    if (!isOpen.current) return;
+    const value = read(text.trim());
+    open(null);
+    if (value === undefined || value === queue[field]) return;
+    const path = pathOf(queue.name);
+    await perform({
+      request: { method: 'PATCH', path, body: { [field]: value } }, done: `The ${label} of ${queue.name} is ${value ?? 'without a limit'}.`,
+      undo: () => api('PATCH', path, { [field]: queue[field] }).then(reload), after: reload,
+    });
+  };
+  return html`<form class="limit" onSubmit=${save}><input type="text" inputmode=${field === 'priority_step' ? undefined : 'numeric'} aria-label=${`${label} of ${queue.name}`} value=${text} placeholder="no limit"
+    ref=${(element) => element && document.activeElement !== element && element.focus()} onInput=${(event) => setText(event.target.value)}
+    onKeyDown=${(event) => { if (event.key === 'Escape') open(null); }} onBlur=${save}/></form>`;
+}
+
+export const number = (text) => (text === '' ? null : /^\d+$/.test(text) ? Number(text) : undefined);

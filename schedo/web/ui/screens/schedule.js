@@ -1,0 +1,121 @@
+// One schedule: when it fires next, what was decided about each instant, how its runs ended, and what is expected.
+import { get } from '../lib/api.js';
+import { html, useEffect, useState } from '../lib/base.js';
+import { count, duration, instant, iso, now } from '../lib/format.js';
+import { go, link } from '../lib/router.js';
+import { DECISIONS, bodyOf, healthOf, medianRun, ruleOf, verdictOf } from '../lib/schedules.js';
+import { clockIn, inZone } from '../lib/zones.js';
+import { Ledger, Sign } from '../charts/ledger.js';
+import { RunBars, runTimes } from '../charts/run_bars.js';
+import { CopyAs } from '../parts/action.js';
+import { Card, Crumbs, Empty, Failure, Loading, Since, Tag, Time, useData } from '../parts/basics.js';
+import { useFollowed } from '../parts/followed.js';
+import { Outcomes } from '../parts/outcomes.js';
+import { ScheduleActions, hrefOf, pathOf } from '../parts/schedule_actions.js';
+
+const YEAR_US = 365 * 86_400 * 1e6;
+const DAY_US = 86_400 * 1e6;
+const KEPT = 100; // decisions that the server keeps of a schedule, at least
+const RUNS = 100;
+const BARS = 60;
+const MARKS = 4;
+
+async function read(name) {
+  const part = pathOf(name);
+  const [schedule, decisions, jobs] = await Promise.all([
+    get(part), get(`${part}/decisions`, { query: { limit: 500 } }), get('/v1/jobs', { query: { schedule: name, limit: RUNS } }),
+  ]);
+  return { schedule, decisions: decisions.items, jobs: jobs.items };
+}
+
+// The fires of a year, as far as the server lists them, for the ledger's next day and the marks of clock changes.
+const readFires = (name) => get(`${pathOf(name)}/fires`, { query: { from: iso(now()), to: iso(now() + YEAR_US) } });
+
+function Next({ schedule, fires }) {
+  const { tz, next_fires: next, paused, note } = schedule;
+  const marks = (fires?.items ?? []).filter((fire) => fire.clock_change).slice(0, MARKS);
+  return html`${paused && html`<p><span class="mark warn">Paused.</span> ${note ?? 'There is no note.'}</p>`}
+    ${next.length > 0 && html`<p class="next-fire"><b><${Time} at=${next[0]} full/></b> ${instant(next[0]) > now() ? html`in <${Since} at=${next[0]}/>` : 'now'}</p>
+      <ul class="fires">${next.map((at) => html`<li key=${at}><${Time} at=${at} full/> ${tz !== 'UTC' && html`<span class="muted small mono">${inZone(tz, instant(at)).day.slice(5)} ${clockIn(tz, instant(at))} ${tz}</span>`}</li>`)}</ul>`}
+    ${!paused && !next.length && html`<p class="mark warn">It never fires again.</p>`}
+    ${marks.length > 0 && html`<h3 class="small">When the clock changes</h3><ul class="fires">${marks.map((fire) => html`<li key=${fire.at}><span class="dst" aria-hidden="true">⌁</span> <${Time} at=${fire.at} full/> <span class="muted">${fire.clock_change}</span></li>`)}</ul>`}
+    ${schedule.warnings.filter((text) => next.length || !text.startsWith('it will not')).map((text) => html`<p class="mark warn small">${text}</p>`)}`;
+}
+
+function Expectation({ schedule: { expect, expectation: kept } }) {
+  if (!expect) return html`<${Empty}>Nothing is expected of its runs. With <code>expect</code>, it says when a run does not come.</${Empty}>`;
+  const wants = [expect.within && `a completed run within ${expect.within} of each instant`, expect.max_duration && `a run of at most ${expect.max_duration}`].filter(Boolean).join(' and ');
+  return html`<p>${wants[0].toUpperCase() + wants.slice(1)}.</p>${kept && html`<dl class="facts">
+    <dt>State</dt><dd><span class=${`mark ${kept.state === 'ok' ? 'ok' : 'bad'}`}>${kept.state === 'ok' ? 'met' : 'overdue'}</span> for <${Since} at=${kept.since}/></dd>
+    <dt>Last kept</dt><dd><${Time} at=${kept.kept_at}/></dd><dt>Due by</dt><dd><${Time} at=${kept.limit_at}/></dd>
+    <dt>Missed</dt><dd>${count(kept.missed)} times</dd></dl>`}`;
+}
+
+function Facts({ schedule }) {
+  const { runs } = schedule;
+  const median = medianRun(schedule);
+  const policy = { skip: 'skip the new run', allow: 'run both', buffer_one: 'hold the newest back', cancel_other: 'cancel the earlier' };
+  return html`<dl class="facts"><dt>Task</dt><dd><a href=${link('/jobs', { task: schedule.task })}>${schedule.task}</a></dd>
+    <dt>Queue</dt><dd><a href=${link(`/queues/${encodeURIComponent(schedule.queue)}`)}>${schedule.queue}</a>, priority ${schedule.priority}</dd>
+    <dt>Runs</dt><dd>${count(runs.completed)} completed, ${count(runs.failed)} failed${runs.failed_in_row ? `, ${count(runs.failed_in_row)} in a row` : ''}</dd>
+    <dt>Median run</dt><dd>${median === null ? '–' : duration(median)}</dd>
+    <dt>Overlap</dt><dd>${policy[schedule.overlap]}</dd>
+    <dt>Catch-up</dt><dd>${schedule.catchup === 'skip' ? 'none' : `${schedule.catchup}, up to ${schedule.catchup_window} old`}</dd>
+    ${schedule.jitter && html`<dt>Jitter</dt><dd>up to ${schedule.jitter}</dd>`}
+    <dt>Owner</dt><dd><${Tag}>${schedule.owner}</${Tag}>${schedule.edited && html` <span class="mark warn">changed by hand: ${schedule.edited.join(', ')}</span>`}</dd>
+    <dt>Changed</dt><dd><${Time} at=${schedule.updated_at}/></dd></dl>`;
+}
+
+function LastFailure({ failure }) {
+  return failure ? html`<div class="failure"><b>The last failure</b> <a href=${link(`/jobs/${failure.job}`)}><${Time} at=${failure.at}/></a><br/>${failure.type ?? ''}${failure.message ? `: ${failure.message}` : ''}</div>` : null;
+}
+
+function Decisions({ items }) {
+  return html`<div class="table decisions" role="region" aria-label="List of decisions" tabindex="0"><table><thead><tr><th scope="col">Scheduled for</th><th scope="col">Decision</th><th scope="col" class="num">Later</th><th scope="col">Job</th></tr></thead>
+    <tbody>${items.map((item) => { const verdict = verdictOf(item); const known = DECISIONS[verdict]; return html`
+      <tr key=${item.scheduled_for + item.decision + item.decided_at}><td><${Time} at=${item.scheduled_for}/></td><td title=${known?.means}><${Sign} name=${verdict}/> ${known?.word ?? verdict}${item.count > 1 ? ` × ${count(item.count)}` : ''}</td>
+        <td class="num">${duration(Math.max(0, instant(item.decided_at) - instant(item.scheduled_for)))}</td>
+        <td>${item.job ? html`<a class="mono" href=${link(`/jobs/${item.job}`)}>${item.job}</a>` : ''}</td></tr>`; })}</tbody></table></div>`;
+}
+
+const lateness = (decisions) => decisions.filter((each) => each.decision === 'fired' && each.job).slice(0, BARS).reverse()
+  .map((each) => ({ job: each.job, at: instant(each.scheduled_for), value: instant(each.decided_at) - instant(each.scheduled_for) }));
+
+function Head({ schedule, reload }) {
+  const { word, tone } = healthOf(schedule);
+  const body = bodyOf(schedule);
+  const request = { method: 'PUT', path: pathOf(schedule.name), body };
+  return html`<${Crumbs} items=${[{ text: 'Schedules', href: link('/schedules') }, { text: schedule.name }]}/>
+    <div class="head"><h1 class="wrap">${schedule.name}</h1><span class=${`mark ${tone}`}>${word}</span>
+      <span class="muted"><code>${ruleOf(schedule)}</code>${schedule.every ? '' : ` ${schedule.tz}`} · ${schedule.description}</span>
+      <div class="acts"><${ScheduleActions} schedule=${schedule} reload=${reload} onDeleted=${() => go(link('/schedules'))}/>
+        <${CopyAs} request=${request} others=${{ json: JSON.stringify(body, null, 2) }}/></div></div>`;
+}
+
+function Gone({ name, error, reload }) {
+  if (error.status !== 404) return html`<h1 class="wrap">${name}</h1><${Failure} error=${error} what="The schedule" again=${reload}/>`;
+  return html`<h1 class="wrap">${name}</h1><${Empty}>There is no schedule of this name. <a href=${link('/schedules')}>All schedules</a></${Empty}>`;
+}
+
+export default function Schedule({ params: { name } }) {
+  const [isThere, setThere] = useState(false); // the stream refuses a name that does not exist
+  const [found, error, reload] = useFollowed(() => read(name), isThere ? [`schedule:${name}`] : [], ['schedule', 'jobs'], [name]);
+  useEffect(() => setThere(Boolean(found)), [Boolean(found)]);
+  const [fires] = useData(() => readFires(name), [name, found?.schedule.updated_at]);
+  if (error && (!found || error.status === 404)) return html`<${Gone} name=${name} error=${error} reload=${reload}/>`;
+  if (!found) return html`<h1 class="wrap">${name}</h1><${Loading}/>`;
+  const { schedule, decisions, jobs } = found;
+  const failedJobs = new Set(jobs.filter((job) => job.state === 'failed').map((job) => job.id));
+  const coming = schedule.paused ? [] : (fires?.items ?? []).map((fire) => instant(fire.at)).filter((at) => at > now() && at < now() + DAY_US);
+  const times = runTimes(jobs).slice(-BARS);
+  const late = lateness(decisions);
+  return html`<${Head} schedule=${schedule} reload=${reload}/><div class="grid">
+    <div class="c8 stack"><${Card} title="Ledger" about=${`a row is a day, a column an hour of ${schedule.tz}; each sign says what was decided`}>
+      <${Ledger} schedule=${schedule} decisions=${decisions} isCut=${decisions.length >= KEPT} fires=${coming} failedJobs=${failedJobs}/></${Card}>
+      <${Card} title="Run times" about="a bar is a run, the newest at the right; heights are logarithmic">${times.length ? html`<${RunBars} runs=${times} what="Run time"/>` : html`<${Empty}>No run has ended yet.</${Empty}>`}</${Card}>
+      <${Card} title="Lateness" about="how long after its instant each run was made">${late.length ? html`<${RunBars} runs=${late} what="Lateness"/>` : html`<${Empty}>It has not fired yet.</${Empty}>`}</${Card}>
+      <${Card} title="Decisions" about="newest first">${decisions.length ? html`<${Decisions} items=${decisions}/>` : html`<${Empty}>Nothing was decided yet.</${Empty}>`}</${Card}></div>
+    <div class="c4 stack"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
+      <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.recent ?? schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
+      <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}></div></div>`;
+}

@@ -1,0 +1,125 @@
+"""The screens of schedules: what they say, what can be done by keyboard, and what is only text."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import Axe, Open
+from tests.browser.shop import Shop
+from tests.browser.test_frame import be_live
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+async def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        await page.keyboard.press(key)
+
+
+async def test_a_schedule_is_paused_with_a_note_and_the_pause_is_undone_by_keyboard(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/")
+    await be_live(page)
+    await press(page, "g", "s")
+    await expect(page.locator("tbody tr")).to_have_count(3)
+    await press(page, "j")
+    name = await page.evaluate("document.activeElement.textContent")
+    await press(page, "Enter")
+    await expect(page.locator("h1")).to_have_text(name)
+    await page.get_by_role("button", name="Pause…").focus()
+    await press(page, "Enter")
+
+    await page.keyboard.type(HOSTILE)
+    await press(page, "Enter")
+
+    await expect(page.locator("main")).to_contain_text(HOSTILE)
+    assert (await shop.get(f"/v1/schedules/{name}")).json()["note"] == HOSTILE
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator("main")).not_to_contain_text(HOSTILE)
+    assert not (await shop.get(f"/v1/schedules/{name}")).json()["paused"]
+
+
+async def test_a_deleted_schedule_is_put_back(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    before = (await shop.get("/v1/schedules/backup.nightly")).json()
+    page = await open_page("/schedules/backup.nightly")
+    await page.get_by_role("button", name="Delete…").click()
+    delete = page.get_by_role("button", name="Delete the schedule")
+    await expect(delete).to_be_disabled()
+    await page.get_by_label("Type backup.nightly").fill("backup.nightly")
+
+    await delete.click()
+
+    await expect(page.locator("h1")).to_have_text("Schedules")
+    assert (await shop.get("/v1/schedules/backup.nightly")).status == 404
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator("tbody")).to_contain_text("backup.nightly")
+    after = (await shop.get("/v1/schedules/backup.nightly")).json()
+    assert {name: before[name] for name in ("cron", "tz", "task", "payload")} == {
+        name: after[name] for name in ("cron", "tz", "task", "payload")
+    }
+
+
+async def test_the_list_is_filtered_by_its_address(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    await shop.post("/v1/schedules/cache.warm:pause", {"note": "busy"})
+
+    page = await open_page("/schedules?health=paused")
+
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator("tbody tr")).to_contain_text("cache.warm")
+    await page.get_by_role("searchbox").fill("nothing")
+    await expect(page.locator("main")).to_contain_text("No schedule matches")
+
+
+async def test_a_triggered_run_shows_in_the_ledger(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly")
+
+    await page.get_by_role("button", name="Trigger").click()
+
+    await expect(page.locator(".ledger").get_by_role("link", name="1 triggered")).to_be_visible()
+
+
+async def test_a_list_that_cannot_be_read_says_so_and_tries_again(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["500"]
+    page = await open_page("/login")
+    await page.route("**/v1/schedules?*", lambda route: route.fulfill(status=500, json={}))
+
+    await page.goto("/schedules")
+
+    await expect(page.get_by_role("alert")).to_contain_text("could not be read")
+    await be_live(page)  # which reads again, in vain
+    await page.unroute("**/v1/schedules?*")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator("main")).to_contain_text("There is no schedule yet")
+
+
+async def test_the_screen_of_a_schedule_has_no_barrier_and_fits_a_phone(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    await shop.seed()
+    await shop.post("/v1/schedules/backup.nightly:trigger", {})
+    await shop.engine.flush()
+    page = await open_page("/schedules/backup.nightly", bypass_csp=True)
+    await expect(page.locator(".ledger a")).to_have_count(1)
+
+    await axe(page)
+    await page.emulate_media(color_scheme="dark")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await axe(page)
+
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+async def test_a_schedule_that_is_gone_says_so(open_page: Open, shop: Shop) -> None:
+    shop.expected += ["404"]
+
+    page = await open_page("/schedules/nothing")
+
+    await expect(page.locator("main")).to_contain_text("There is no schedule of this name")
+    await be_live(page)
