@@ -31,6 +31,7 @@ async def test_a_schedule_is_paused_with_a_note_and_the_pause_is_undone_by_keybo
     await page.get_by_role("button", name="Pause…").focus()
     await press(page, "Enter")
 
+    await expect(page.get_by_role("textbox", name="Note")).to_be_focused()
     await page.keyboard.type(HOSTILE)
     await press(page, "Enter")
 

@@ -1,6 +1,7 @@
 // What can be done with a schedule: trigger, pause, resume, edit, delete; each can be undone.
 import { api, post } from '../lib/api.js';
 import { html } from '../lib/base.js';
+import { may } from '../lib/me.js';
 import { link } from '../lib/router.js';
 import { bodyOf, isExact } from '../lib/schedules.js';
 import { Action } from './action.js';
@@ -66,5 +67,6 @@ export function ScheduleActions({ schedule, small, reload, onDeleted }) {
     ${paused
       ? html`<${Action} operation="resume_schedule" label="Resume" className=${size} title=${`Let ${name} fire again`} action=${resume(schedule, reload)}/>`
       : html`<${Action} operation="pause_schedule" label="Pause…" className=${size} title=${`Stop ${name} from firing`} action=${pause(name, reload)}/>`}
+    ${!small && may('put_schedule') && html`<a class="btn" href=${hrefOf(name, '/edit')}>Edit</a>`}
     ${!small && html`<${Action} operation="delete_schedule" label="Delete…" className="danger" action=${remove(schedule, onDeleted)}/>`}`;
 }

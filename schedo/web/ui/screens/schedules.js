@@ -2,7 +2,8 @@
 import { get } from '../lib/api.js';
 import { html } from '../lib/base.js';
 import { clock, count, duration, instant, now, plural } from '../lib/format.js';
-import { setQuery } from '../lib/router.js';
+import { may } from '../lib/me.js';
+import { link, setQuery } from '../lib/router.js';
 import { healthOf, medianRun, ruleOf } from '../lib/schedules.js';
 import { clockIn } from '../lib/zones.js';
 import { Empty, Failure, Loading, Since, Time } from '../parts/basics.js';
@@ -62,6 +63,8 @@ const soonest = (one, other) => (one.next_fires[0] ?? '~').localeCompare(other.n
 const RANK = { overdue: 0, failing: 1 };
 const gravest = (one, other) => (RANK[healthOf(one).name] ?? 9) - (RANK[healthOf(other).name] ?? 9) || soonest(one, other);
 
+const New = () => may('put_schedule') && html`<a class="btn primary" href=${link('/schedules/new')}>New schedule</a>`;
+
 // The first sentence of the screen: what is wrong, else what comes.
 function Sentence({ items }) {
   const bad = items.filter((item) => healthOf(item).tone === 'bad');
@@ -80,7 +83,7 @@ export default function Schedules({ query }) {
   const nothing = items.length
     ? html`<${Empty}>No schedule matches. <button class="btn small" onClick=${() => setQuery({ q: '', health: '' })}>Show all</button></${Empty}>`
     : html`<${Empty}>There is no schedule yet. A schedule makes a job at each instant of its rule.</${Empty}>`;
-  return html`<div class="head"><h1>Schedules</h1><${Sentence} items=${items}/></div>
+  return html`<div class="head"><h1>Schedules</h1><${Sentence} items=${items}/><div class="acts"><${New}/></div></div>
     ${items.length > 0 && html`<${Filters} query=${query} items=${items}/>`}
     <div class="card stacked"><div class="body">
       <${Table} caption="Schedules" columns=${columns} rows=${rows} keyOf=${(row) => row.name} empty=${nothing}/>
