@@ -61,6 +61,7 @@ class Freezing:
         except Exception:
             self._resume()
             raise
+        self._loop.waiters.end_all()  # those that have come since; no end reaches them any more
         return Frozen(self._loop.scheduler.epoch, self._loop.dispatcher.held_here())
 
     async def reopen(self) -> None:

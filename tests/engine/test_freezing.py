@@ -127,6 +127,19 @@ async def test_an_open_poll_ends_with_an_empty_response(path: Path) -> None:
         await world.engine.freezing.reopen()
 
 
+async def test_a_wait_for_the_end_of_a_job_ends_with_the_freeze(path: Path) -> None:
+    async with running(path) as world:
+        [accepted] = await world.engine.submit([spec(delay_us=MINUTE)])
+        assert not isinstance(accepted, Exception)
+        waiting = asyncio.ensure_future(world.engine.wait(accepted.job.id, 3_600.0))
+        await let_run(waiting)
+
+        await world.engine.freezing.freeze(OLD)
+
+        job = await asyncio.wait_for(waiting, 10)
+        assert job.state is State.SCHEDULED
+
+
 async def test_a_frozen_engine_starts_and_answers_nothing_until_it_is_open_again(
     path: Path,
 ) -> None:

@@ -83,8 +83,12 @@ class BackendServer:
             except SchedoError:
                 if backend is self._backend and not self._is_between:
                     raise
-            while self._is_between:  # noqa: ASYNC110  # for milliseconds, once in its life
-                await asyncio.sleep(REPLACED_CHECK_S)
+            await self._wait_for_server()
+
+    async def _wait_for_server(self) -> None:
+        """Return when this server or the one that follows carries out requests."""
+        while self._is_between:  # noqa: ASYNC110  # for milliseconds, once in its life
+            await asyncio.sleep(REPLACED_CHECK_S)
 
     @property
     def _is_between(self) -> bool:
@@ -96,6 +100,7 @@ class BackendServer:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
         while True:
+            await self._wait_for_server()  # no end reaches a wait in a frozen engine
             record = await self._backend.wait(job_id, max(0.0, until - loop.time()))
             if record["state"] in FINAL or loop.time() >= until:
                 return record
