@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -12,16 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.e2e.server import Server, eventually
-from tests.e2e.upgrade_clients import Clients
+from tests.e2e.takeover.dying import PATH_VARIABLE as DEATH_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.e2e.upgrade_app:app"
+APPLICATION = "from schedo import Schedo\napp = Schedo()\n"
 
 
 class Upgraded:
@@ -69,8 +68,8 @@ def upgradable(directory: Path, *arguments: str, **environment: str) -> Iterator
         *arguments,
         environment={"PYTHONPATH": str(ROOT), **environment},
     )
-    if "DIES" in environment:
-        server.module = "tests.e2e.dying"
+    if DEATH_VARIABLE in environment:
+        server.module = "tests.e2e.takeover.dying"
     server.start()
     upgraded = Upgraded(server)
     try:
@@ -83,41 +82,71 @@ def upgradable(directory: Path, *arguments: str, **environment: str) -> Iterator
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_what_runs_ends_once_in_the_old_process_with_its_own_output(tmp_path: Path) -> None:
-    with upgradable(tmp_path, APP, "--allow-shell") as upgraded:
+class Through(NamedTuple):
+    """What ran through one upgrade: the ended jobs, the output of the command, and the processes.
+
+    parent: the pid of the process that starts the commands of the old server.
+    """
+
+    old: int
+    new: int
+    parent: str
+    jobs: dict[str, dict[str, Any]]
+    output: str
+    is_served_by_new: bool
+    made: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def through(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Through]:
+    """Upgrade a server while its jobs run, which end when the new one serves."""
+    directory = tmp_path_factory.mktemp("through")
+    end = directory / "end"
+    command = f"until [ -e {end} ]; do sleep 0.05; done; echo $PPID"
+    with upgradable(directory, APP, "--allow-shell") as upgraded:
         server = upgraded.server
-        command = server.submit(task="shell", payload={"command": "sleep 4; echo $PPID"})
-        task = server.submit(task="linger", payload={"seconds": 4})
-        eventually(lambda: _all_run(server, command, task), "running jobs")
+        jobs = {
+            "command": server.submit(task="shell", payload={"command": command}),
+            "lingering": server.submit(task="linger", payload={"until": str(end)}),
+            "submitting": server.submit(task="submit_all_along", payload={"until": str(end)}),
+            "calling": server.submit(task="call_another", payload={"until": str(end)}),
+        }
+        eventually(lambda: _all_run(server, *jobs.values()), "running jobs")
         parent = _parent_of_commands(server.pid)
-
-        activated = upgraded.upgraded()
-        lingered, shell = server.ended(task["id"]), server.ended(command["id"])
-
-        assert activated["pid"] == upgraded.active_pid != server.pid
-        assert (lingered["result"], lingered["attempt"]) == (server.pid, 1)
-        assert (shell["state"], shell["attempt"]) == ("completed", 1)
-        assert server.output(command["id"]).strip() == parent
+        new = upgraded.upgraded()["pid"]
+        is_served_by_new = new == upgraded.active_pid != server.pid
+        made_before = server.ask("GET", "/v1/jobs?limit=100")[1]["items"]
+        eventually(lambda: _has_more(server, made_before), "jobs made after the upgrade")
+        end.touch()
+        ended = {name: server.ended(job["id"]) for name, job in jobs.items()}
+        made = [server.ended(job) for job in ended["submitting"]["result"]]
+        output = server.output(jobs["command"]["id"])
         eventually(lambda: not server.is_running, "end of the old process")
+        yield Through(server.pid, new, parent, ended, output, is_served_by_new, made)
 
 
-def test_the_tasks_of_the_old_process_use_the_new_server(tmp_path: Path) -> None:
-    with upgradable(tmp_path, APP) as upgraded:
-        server = upgraded.server
-        submitting = server.submit(task="submit_all_along", payload={"seconds": 4})
-        calling = server.submit(task="call_another", payload={"seconds": 4})
-        eventually(lambda: _all_run(server, submitting, calling), "running jobs")
+def _has_more(server: Server, before: list[dict[str, Any]]) -> bool:
+    now = server.ask("GET", "/v1/jobs?limit=100")[1]["items"]
+    return bool({job["id"] for job in now} - {job["id"] for job in before})
 
-        activated = upgraded.upgraded()
 
-        made = server.ended(submitting["id"])
-        assert made["state"] == "completed", made
-        assert len(made["result"]) == len(set(made["result"])) > 10
-        pids = {server.ended(job)["result"] for job in made["result"]}
-        assert pids <= {server.pid, activated["pid"]}
-        called = server.ended(calling["id"])
-        assert called["attempt"] == 1
-        assert called["result"] in (server.pid, activated["pid"])  # when it began
+def test_what_runs_ends_once_in_the_old_process_with_its_own_output(through: Through) -> None:
+    lingered, shell = through.jobs["lingering"], through.jobs["command"]
+
+    assert through.is_served_by_new
+    assert (lingered["result"], lingered["attempt"]) == (through.old, 1)
+    assert (shell["state"], shell["attempt"]) == ("completed", 1)
+    assert through.output.strip() == through.parent
+
+
+def test_the_tasks_of_the_old_process_use_the_new_server(through: Through) -> None:
+    made, called = through.jobs["submitting"], through.jobs["calling"]
+
+    assert made["state"] == "completed", made
+    assert len(made["result"]) == len(set(made["result"])) > 10
+    assert {job["result"] for job in through.made} == {through.old, through.new}
+    assert called["attempt"] == 1
+    assert called["result"] in (through.old, through.new)  # when it began
 
 
 def _all_run(server: Server, *jobs: dict[str, Any]) -> bool:
@@ -133,23 +162,6 @@ def _parent_of_commands(pid: int) -> str:
 
 def _command_line(pid: str) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
-
-
-async def test_no_request_fails_while_one_process_replaces_another(tmp_path: Path) -> None:
-    with upgradable(tmp_path) as upgraded:
-        port = urlsplit(upgraded.server.url).port
-        assert port is not None
-        clients = Clients(port)
-        async with clients.running():
-            for _ in range(3):
-                await asyncio.sleep(0.5)
-                await asyncio.to_thread(upgraded.upgraded)
-            await asyncio.sleep(0.5)
-
-        assert clients.failed == []
-        assert set(clients.answered) == {
-            *("new connection", "keep-alive", "pipelined", "wait", "poll", "slow body")
-        }
 
 
 def test_a_signal_starts_an_upgrade_and_another_one_reloads_the_settings(tmp_path: Path) -> None:
@@ -171,7 +183,7 @@ BROKEN = {
     "an unknown setting": ("schedo.toml", "nonsense = 1", "nonsense"),
     "another store": ("schedo.toml", "store = 'other.db'", "name another store"),
     "an import that fails": ("new_app.py", "import no_such_module", "no_such_module"),
-    "an import that hangs": ("new_app.py", "import time; time.sleep(60)", "not ready within 3 s"),
+    "an import that hangs": ("new_app.py", "import time; time.sleep(60)", "not ready within 1 s"),
     "a crash": ("sitecustomize.py", "import os; os.kill(os.getpid(), 9)", "SIGKILL"),
     "a bug": (
         "sitecustomize.py",
@@ -181,56 +193,70 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_new_version_changes_nothing(tmp_path: Path, what: str) -> None:
-    name, text, reason = BROKEN[what]
-    (tmp_path / "new_app.py").write_text("from schedo import Schedo\napp = Schedo()\n")
-    (tmp_path / "schedo.toml").write_text("store = 'jobs.db'")
-    path = f"{tmp_path}:{ROOT}"
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
+    """A server that outlives all broken new versions."""
+    directory = tmp_path_factory.mktemp("patient")
+    (directory / "new_app.py").write_text(APPLICATION)
+    path = f"{directory}:{ROOT}"
     with upgradable(
-        tmp_path, "new_app:app", PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1"
+        directory, "new_app:app", PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1"
     ) as upgraded:
-        (tmp_path / name).write_text(text)
-
-        refused = upgraded.upgrade("--timeout", "3s" if "hangs" in what else "15s")
-
-        assert (refused.returncode, reason in refused.stderr) == (1, True), refused
-        assert upgraded.active_pid == upgraded.server.pid
-        assert upgraded.is_served()
+        yield upgraded
 
 
-@pytest.mark.parametrize(
-    ("process", "step", "survivor"),
-    [
-        ("new", "ready", "old"),
-        ("new", "opened", "old"),
-        ("new", "active", "none"),
-        ("old", "started", "new on another port"),  # it has not got the listener yet
-        ("old", "ready", "new"),
-        ("old", "sent", "new"),
-        ("old", "held", "new"),
-        ("old", "frozen", "new"),
-        ("old", "replaced", "new"),
-    ],
-)
-def test_one_process_serves_on_when_the_other_dies(
-    tmp_path: Path, process: str, step: str, survivor: str
-) -> None:
-    with upgradable(tmp_path, DIES=f"{process} {step}") as upgraded:
-        server = upgraded.server
-        kept = server.submit(task="nothing", delay="1h")["id"]
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_new_version_changes_nothing(patient: Upgraded, what: str) -> None:
+    name, text, reason = BROKEN[what]
+    path = patient.server.directory / name
+    before = path.read_text() if path.exists() else None
+    path.write_text(text)
 
-        done = upgraded.upgrade("--timeout", "20s")
+    refused = patient.upgrade("--timeout", "1s" if "hangs" in what else "15s")
+    path.unlink() if before is None else path.write_text(before)
 
-        if survivor == "none":
-            return
-        if process == "new":
-            assert (done.returncode, upgraded.active_pid) == (1, server.pid)
-            assert "SIGKILL" in done.stderr
-        else:
-            eventually(lambda: upgraded.active_pid not in (0, server.pid), "new holder")
-        if survivor == "new on another port":
-            return
-        eventually(upgraded.is_served, "server")
-        assert server.ask("GET", f"/v1/jobs/{kept}")[0] == 200
-        assert server.submit(task="nothing", delay="1h")
+    assert (refused.returncode, reason in refused.stderr) == (1, True), refused
+    assert patient.active_pid == patient.server.pid
+    assert patient.is_served()
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
+    """A server of which one process after the other dies."""
+    directory = tmp_path_factory.mktemp("mortal")
+    with upgradable(directory, **{DEATH_VARIABLE: str(directory / "death")}) as upgraded:
+        upgraded.server.submit(task="nothing", delay="1h")
+        yield upgraded
+
+
+@pytest.mark.parametrize("step", ["ready", "held", "opened"])
+def test_the_old_process_serves_on_if_the_new_one_dies(mortal: Upgraded, step: str) -> None:
+    old = mortal.active_pid
+    (mortal.server.directory / "death").write_text(f"new {step}")
+
+    refused = mortal.upgrade("--timeout", "20s")
+
+    assert (refused.returncode, mortal.active_pid) == (1, old)
+    assert "SIGKILL" in refused.stderr
+    check_served(mortal)
+
+
+@pytest.mark.parametrize("step", ["ready", "sent", "held", "frozen", "replaced"])
+def test_the_new_process_serves_on_if_the_old_one_dies(mortal: Upgraded, step: str) -> None:
+    old = mortal.active_pid
+    (mortal.server.directory / "death").write_text(f"old {step}")
+
+    mortal.upgrade("--timeout", "20s")
+
+    eventually(lambda: mortal.active_pid not in (0, old), "new holder")
+    check_served(mortal)
+
+
+def check_served(upgraded: Upgraded) -> None:
+    eventually(upgraded.is_served, "server")
+    kept = upgraded.server.ask("GET", "/v1/jobs?state=scheduled")[1]["items"]
+    upgraded.server.submit(task="nothing", delay="1h")
+    again = upgraded.server.ask("GET", "/v1/jobs?state=scheduled")[1]["items"]
+
+    assert kept
+    assert len(again) == len(kept) + 1

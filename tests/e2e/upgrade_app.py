@@ -1,4 +1,4 @@
-"""An application whose tasks run through an upgrade."""
+"""An application whose tasks run until a file exists, through an upgrade."""
 
 import asyncio
 import os
@@ -8,27 +8,37 @@ from schedo import Schedo
 app = Schedo()
 
 
+async def exists(path: str) -> bool:
+    await asyncio.sleep(0.01)
+    return await asyncio.to_thread(os.path.exists, path)
+
+
 @app.task
-async def linger(seconds: float) -> int:
+async def linger(until: str) -> int:
     """Return the pid of the server that runs this."""
-    await asyncio.sleep(seconds)
+    while not await exists(until):
+        pass
     return os.getppid()
 
 
 @app.task
-async def submit_all_along(seconds: float) -> list[str]:
+def tell() -> int:
+    """Return the pid of the server that runs this."""
+    return os.getppid()
+
+
+@app.task
+async def submit_all_along(until: str) -> list[str]:
     """Submit jobs without a pause, also while the server is replaced; return their ids."""
-    until = asyncio.get_running_loop().time() + seconds
     made = []
-    while asyncio.get_running_loop().time() < until:
-        job = await linger.enqueue(0)
+    while not await exists(until):
+        job = await tell.enqueue()
         made.append(job.id)
-        await asyncio.sleep(0.005)
     return made
 
 
 @app.task
-async def call_another(seconds: float) -> int:
-    """Submit a job that the new server will run, wait for its end, and return its result."""
-    job = await linger.options(delay=seconds).enqueue(0)
+async def call_another(until: str) -> int:
+    """Wait for a job that ends under the new server; return what it has returned."""
+    job = await linger.enqueue(until)
     return await job.result(timeout=30)

@@ -254,11 +254,14 @@ def find_first_fires(kills: list[Kill], lines: list[Line]) -> list[float]:
 
 
 def find_lateness(lines: list[Line], offset_s: float) -> list[float]:
-    """Return how late each timer started, in s. offset_s: of the wall clock to CLOCK_MONOTONIC."""
+    """Return how late the first attempt of each timer started, in s.
+
+    offset_s: of the wall clock to CLOCK_MONOTONIC.
+    """
     return [
         line.at + offset_s - datetime.fromisoformat(line.due).timestamp()
         for line in lines
-        if line.what == "start" and line.token.startswith("timer-")
+        if line.what == "start" and line.attempt == 1 and line.token.startswith("timer-")
     ]
 
 

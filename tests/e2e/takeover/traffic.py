@@ -117,7 +117,7 @@ class Traffic:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop)
         kinds = [self._kept] * KEPT + [self._pipelined] * 2 + [self._polling] * 4 + [self._submit]
         async with asyncio.TaskGroup() as group:
-            for kind in [*kinds, *[self._working] * 2]:
+            for kind in [*kinds, *[self._working] * 2, self._slow]:
                 group.create_task(self._repeat(kind))
 
     def _stop(self) -> None:
@@ -210,6 +210,20 @@ class Traffic:
         finally:
             connection.close()
         return answered
+
+    async def _slow(self) -> int:
+        """Send a body slowly, so that the store may pass in the middle of it."""
+        connection = await Connection.open(self._port)
+        payload = {"token": TOKEN, "more": "x" * 3_000}
+        data = request("POST", "/v1/jobs", {"task": "nothing", "delay": "1h", "payload": payload})
+        try:
+            for at in range(0, len(data), 300):
+                connection.send(data[at : at + 300])
+                await asyncio.sleep(0.03)
+            await connection.receive()
+        finally:
+            connection.close()
+        return 1
 
     async def _submit(self) -> int:
         connection = await Connection.open(self._port)
