@@ -84,6 +84,13 @@ class Submitter(threading.Thread):
         self.join()
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An active server that no test ends."""
+    with serving(tmp_path_factory.mktemp("lasting")) as active:
+        yield active
+
+
 def test_a_standby_continues_at_the_address_of_a_server_that_was_killed(tmp_path: Path) -> None:
     with (
         serving(tmp_path, "--allow-shell") as active,
@@ -189,26 +196,26 @@ def served_by(server: Server, standby: Server) -> dict[str, Any] | None:
     return server.ended(job["id"])
 
 
-def test_a_standby_ends_at_once_on_sigterm(tmp_path: Path) -> None:
-    with serving(tmp_path) as active, standing_by(active) as standby:
+def test_a_standby_ends_at_once_on_sigterm(lasting: Server) -> None:
+    with standing_by(lasting) as standby:
         assert standby.terminate() == 0
 
-        eventually(lambda: not warm_pids(tmp_path), "a server without standbys")
-        assert active.ask("GET", "/readyz")[0] == 200
+        eventually(lambda: not warm_pids(lasting.directory), "a server without standbys")
+        assert lasting.ask("GET", "/readyz")[0] == 200
 
 
-def test_a_stuck_server_is_reported_and_nothing_takes_its_place(tmp_path: Path) -> None:
-    with serving(tmp_path) as active, standing_by(active) as standby:
-        os.kill(active.pid, signal.SIGSTOP)
-        stuck = status(tmp_path, "--check")
+def test_a_stuck_server_is_reported_and_nothing_takes_its_place(lasting: Server) -> None:
+    with standing_by(lasting) as standby:
+        os.kill(lasting.pid, signal.SIGSTOP)
+        stuck = status(lasting.directory, "--check")
         eventually(lambda: "is stuck" in standby.log(), "a line in the log")
-        os.kill(active.pid, signal.SIGCONT)
+        os.kill(lasting.pid, signal.SIGCONT)
         eventually(lambda: "answers again" in standby.log(), "the end of it in the log")
 
         assert stuck.returncode == 1
-        assert f"(pid {active.pid}) is stuck" in stuck.stderr
-        eventually(lambda: status(tmp_path, "--check").returncode == 0, "punctual timers")
-        assert (read_status(tmp_path) or {})["pid"] == active.pid
+        assert f"(pid {lasting.pid}) is stuck" in stuck.stderr
+        eventually(lambda: status(lasting.directory, "--check").returncode == 0, "punctual timers")
+        assert (read_status(lasting.directory) or {})["pid"] == lasting.pid
 
 
 def test_a_stuck_server_is_killed_if_the_standby_may(tmp_path: Path) -> None:
@@ -221,10 +228,10 @@ def test_a_stuck_server_is_killed_if_the_standby_may(tmp_path: Path) -> None:
         assert f"killed the active server (pid {active.pid})" in standby.log()
 
 
-def test_a_standby_never_opens_the_database_for_writing(tmp_path: Path) -> None:
-    with serving(tmp_path) as active, standing_by(active) as standby:
+def test_a_standby_never_opens_the_database_for_writing(lasting: Server) -> None:
+    with standing_by(lasting) as standby:
         assert writable(standby.pid, "schedo.db") == set()
-        assert writable(active.pid, "schedo.db") != set()
+        assert writable(lasting.pid, "schedo.db") != set()
 
 
 def test_the_children_of_a_standby_are_warm_and_run_the_next_job(tmp_path: Path) -> None:
@@ -349,9 +356,11 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, options: list[str
     assert "standby (flag --standby)" in found.stderr or "kill_stuck" in found.stderr
 
 
-def test_another_address_of_the_settings_is_reported(tmp_path: Path) -> None:
-    with serving(tmp_path) as active, standing_by(active, "--host", "127.0.0.2") as standby:
-        assert f"the active server listens on {active.url.removeprefix('http://')}" in standby.log()
+def test_another_address_of_the_settings_is_reported(lasting: Server) -> None:
+    with standing_by(lasting, "--host", "127.0.0.2") as standby:
+        assert (
+            f"the active server listens on {lasting.url.removeprefix('http://')}" in standby.log()
+        )
 
 
 def test_without_a_server_the_status_says_so(tmp_path: Path) -> None:
