@@ -99,6 +99,7 @@ class Drainer:
     def __init__(self, name: str, freezing: Freezing, held: HeldHere, connect: Connect) -> None:
         """connect: opens a connection to the new server, which trusts it."""
         self.attempts = HeldAttempts(held)
+        self._has_held = len(self.attempts) > 0  # attempts, which may have ended since
         self._freezing = freezing
         self._transport = AsyncTransport(_ADDRESS, RESPONSE_S, connect)
         request = WorkRequest(
@@ -121,7 +122,7 @@ class Drainer:
 
         Raise SchedoError if the results cannot be reported.
         """
-        if not self.attempts:
+        if not self._has_held:
             return
         self._poller.drain()
         polling = asyncio.create_task(self._poller.run())

@@ -129,6 +129,17 @@ async def test_a_result_that_came_before_the_new_server_served_is_sent(old: Old)
     assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
 
 
+async def test_results_are_sent_if_all_attempts_ended_before_the_drain_began(old: Old) -> None:
+    job = await old.run_job()
+    async with replaced(old) as (new, drainer), asyncio.timeout(30):
+        old.handler.may_end.set()
+        await drainer.attempts.wait_idle()  # the result is taken, and not sent yet
+        await drainer.run()
+        ended = await new.get(job.id)
+
+    assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
 async def test_a_cancelled_attempt_stops(old: Old) -> None:
     job = await old.run_job()
     async with replaced(old) as (new, drainer), asyncio.timeout(30):
