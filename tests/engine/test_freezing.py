@@ -129,7 +129,8 @@ async def test_an_open_poll_ends_with_an_empty_response(path: Path) -> None:
 
 async def test_a_wait_for_the_end_of_a_job_ends_with_the_freeze(path: Path) -> None:
     async with running(path) as world:
-        [accepted] = await world.engine.submit([spec(delay_us=MINUTE)])
+        answers: Answers = await world.engine.submit([spec(delay_us=MINUTE)])
+        [accepted] = answers
         assert not isinstance(accepted, Exception)
         waiting = asyncio.ensure_future(world.engine.wait(accepted.job.id, 3_600.0))
         await let_run(waiting)

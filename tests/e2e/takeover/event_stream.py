@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 
 from tests.e2e.takeover.evidence import ClientLog, StreamEvent
+from tests.e2e.takeover.raw_http import read_chunks
 
 RETRY_S = 0.1
 
@@ -74,11 +75,9 @@ class EventStream:
 
 
 async def _events(reader: asyncio.StreamReader) -> AsyncIterator[str]:
-    """Yield each event of a chunked body; raise IncompleteReadError if the body has no end."""
+    """Yield each event of a body; raise IncompleteReadError if the body has no end."""
     text = b""
-    while size := int(await reader.readuntil(b"\r\n"), 16):
-        text += await reader.readexactly(size)
-        await reader.readexactly(2)
-        *events, text = text.split(b"\n\n")
+    async for chunk in read_chunks(reader):
+        *events, text = (text + chunk).split(b"\n\n")
         for event in events:
             yield event.decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from tests.e2e.takeover.evidence import ClientLog
@@ -63,7 +64,10 @@ class Client:
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        text = await reader.readexactly(int(fields.get("content-length", 0)))
+        if "transfer-encoding" in fields:
+            text = b"".join([chunk async for chunk in read_chunks(reader)])
+        else:
+            text = await reader.readexactly(int(fields.get("content-length", 0)))
         if fields.get("connection") == "close":
             self.close()
         return Reply(int(head.split()[1]), json.loads(text) if text else None)
@@ -73,6 +77,14 @@ class Client:
         if self._streams is not None:
             self._streams[1].transport.abort()
             self._streams = None
+
+
+async def read_chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield each chunk of a body; raise IncompleteReadError if the body has no end."""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        yield await reader.readexactly(size)
+        await reader.readexactly(2)
+    await reader.readexactly(2)
 
 
 def _render(method: str, path: str, body: object, key: str) -> bytes:
