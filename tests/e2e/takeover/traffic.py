@@ -214,8 +214,8 @@ class Traffic:
     async def _slow(self) -> int:
         """Send a body slowly, so that the store may pass in the middle of it."""
         connection = await Connection.open(self._port)
-        payload = {"token": TOKEN, "more": "x" * 3_000}
-        data = request("POST", "/v1/jobs", {"task": "nothing", "delay": "1h", "payload": payload})
+        payload = {"command": ": " + "x" * 3_000}
+        data = request("POST", "/v1/jobs", {"task": "shell", "payload": payload})
         try:
             for at in range(0, len(data), 300):
                 connection.send(data[at : at + 300])
