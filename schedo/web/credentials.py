@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from starlette.types import Scope
 
-from schedo.errors import Forbidden, Invalid, Unauthorized
+from schedo.errors import Conflict, Forbidden, Unauthorized
 from schedo.protocol.roles import Role
 from schedo.web.sessions import Session, Sessions, token_id
 from schedo.web.settings import WebSettings
@@ -78,7 +78,7 @@ class Credentials:
     def log_in(self, token: str | None, link: str | None, address: str) -> bytes:
         """Return the SHA-256 of a token that may begin a session; raise Unauthorized."""
         if not self.has_login:
-            raise Invalid("this server needs no login: every client may do everything")
+            raise Conflict("this server needs no login: every client may do everything")
         found = (
             self._find((token or "").encode()) if link is None else self.sessions.take_link(link)
         )
@@ -100,7 +100,7 @@ class Credentials:
     def make_link(self, client_id: str) -> tuple[str, int]:
         """Return the code of a link for the client's token, and its expiry."""
         if client_id not in self._by_id:
-            raise Invalid("only a token can make a link, and this request has none")
+            raise Conflict("only a token can make a link, and this request has none")
         return self.sessions.make_link(self._by_id[client_id])
 
     def _find(self, token: bytes) -> bytes | None:

@@ -262,8 +262,8 @@ async def test_without_tokens_no_client_logs_in_and_everyone_is_an_admin() -> No
 
         assert (me["access"], me["role"]) == ("open", "admin")
         assert set(me["operations"]) == {operation.name for operation in OPERATIONS}
-        assert (await world.post("/v1/session", {"token": "x"})).status == 422
-        assert (await world.post("/v1/session:link", {})).status == 422
+        assert (await world.post("/v1/session", {"token": "x"})).status == 409
+        assert (await world.post("/v1/session:link", {})).status == 409
 
 
 async def test_without_a_login_the_server_says_only_that_there_is_none(world: World) -> None:
