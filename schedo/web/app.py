@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -45,8 +46,10 @@ from schedo.web.handlers import (
 from schedo.web.permissions import TokenPermission
 from schedo.web.sessions import Sessions
 from schedo.web.settings import WebSettings
-from schedo.web.site import Site
 from schedo.web.slim_imports import Route, Router
+
+if TYPE_CHECKING:
+    from schedo.web.site import Site
 
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
@@ -135,8 +138,9 @@ class WebApp:
         signed = Sessions(engine.store.session_key, engine.clock.now)
         self.context = AppContext(engine, settings, Credentials(settings, signed))
         routes = _make_routes(self.context)
+        self._site: Site | None = None
         self._fixed = {route.path: route.app for route in routes if "{" not in route.path}
-        self._router = Router(routes, default=Site(settings.prefix + "/"), redirect_slashes=False)
+        self._router = Router(routes, default=self._serve_page, redirect_slashes=False)
         self._guarded = AccessMiddleware(self._route, settings, self.context.credentials)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -151,6 +155,14 @@ class WebApp:
             return self._router(scope, receive, send)
         scope["path_params"] = {}
         return fixed(scope, receive, send)
+
+    async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the page, whose module is imported for its first request: many have none."""
+        from schedo.web.site import Site
+
+        if self._site is None:
+            self._site = Site(self.context.settings.prefix + "/")
+        await self._site(scope, receive, send)
 
     def use(self, settings: WebSettings) -> None:
         """Use these settings for the requests that follow."""

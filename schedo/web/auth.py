@@ -32,7 +32,6 @@ from schedo.web.credentials import Credentials, host_name
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
-from schedo.web.site import is_page
 
 log = logging.getLogger("schedo.web")
 
@@ -162,6 +161,8 @@ def _is_open(scope: Scope, error: SchedoError) -> bool:
     One that changes something still needs the right Host, and no other site behind it.
     """
     path: str = scope["path"]
+    from schedo.web.site import is_page  # a path that is no operation is rare
+
     if not (path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES) or is_page(path)):
         return False
     return scope["method"] in _SAFE_METHODS or isinstance(error, Unauthorized | Overloaded)
