@@ -12,6 +12,7 @@ from schedo.cli.escapes import escape
 from schedo.cli.follow import follow
 from schedo.cli.job_changes import CHANGES
 from schedo.cli.job_filters import takes_filters
+from schedo.cli.job_history import print_history
 from schedo.cli.job_options import given
 from schedo.cli.job_output import latest_attempt, write_outputs
 from schedo.cli.job_text import describe_error, describe_work, render_fact
@@ -175,6 +176,16 @@ def list_attempts(client: Client, job_id: str, is_json: bool) -> None:
     """List the attempts that did not complete the job, with their errors."""
     attempts = client.send(operations.list_attempts(job_id))
     print_json(attempts) if is_json else _print_attempts(attempts, read_now())
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID", type=JOB)
+@as_json
+@connected
+def history(client: Client, job_id: str, is_json: bool) -> None:
+    """Show what happened to a job and when, and how long each step took."""
+    record = client.send(operations.get_history(job_id))
+    print_json(record) if is_json else print_history(record)
 
 
 def _print_attempts(attempts: Iterable[Record], now: int) -> None:

@@ -174,6 +174,10 @@ class AsyncClient:
         """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return await self.send(operations.list_outputs(job_id))
 
+    async def history(self, job_id: str) -> Record:
+        """Return {first_due_at, durable_at, items}: what happened to the job and when."""
+        return await self.send(operations.get_history(job_id))
+
     async def why(self, job_id: str) -> Record:
         """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return await self.send(operations.why_job(job_id))

@@ -66,6 +66,10 @@ class AsyncJobHandle(JobView):
         """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return await self._client.output(self.id)
 
+    async def history(self) -> Record:
+        """Return {first_due_at, durable_at, items}: what happened to the job and when."""
+        return await self._client.history(self.id)
+
     async def why(self) -> Record:
         """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return await self._client.why(self.id)

@@ -176,6 +176,11 @@ def why_job(job_id: str) -> Operation[Record]:
     return get(f"{_job(job_id)}/why", read_record)
 
 
+def get_history(job_id: str) -> Operation[Record]:
+    """Return what happened to the job and when."""
+    return get(f"{_job(job_id)}/history", read_record)
+
+
 def list_attempts(job_id: str) -> Operation[list[Record]]:
     """Return the attempts that did not complete the job."""
     return get(f"{_job(job_id)}/attempts", read_items)

@@ -175,6 +175,10 @@ class Client:
         """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return self.send(operations.list_outputs(job_id))
 
+    def history(self, job_id: str) -> Record:
+        """Return {first_due_at, durable_at, items}: what happened to the job and when."""
+        return self.send(operations.get_history(job_id))
+
     def why(self, job_id: str) -> Record:
         """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return self.send(operations.why_job(job_id))

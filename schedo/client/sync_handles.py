@@ -66,6 +66,10 @@ class SyncJobHandle(JobView):
         """Return the output of its attempts: {attempt, stream, text, total_bytes, truncated}."""
         return self._client.output(self.id)
 
+    def history(self) -> Record:
+        """Return {first_due_at, durable_at, items}: what happened to the job and when."""
+        return self._client.history(self.id)
+
     def why(self) -> Record:
         """Return {state, why, reasons, checks, workers}: all that the job waits for."""
         return self._client.why(self.id)

@@ -25,6 +25,7 @@ class AttemptRecord(NamedTuple):
     ended_at: int
     outcome: str  # failed, timeout, snoozed, released, lost, stale
     failure: Failure | None
+    due_at: int | None = None  # when the attempt was due; a retry moves the job's own due_at
 
 
 class Output(NamedTuple):

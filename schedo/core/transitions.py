@@ -52,6 +52,7 @@ class JobTransitions:
                     now,
                     transition.evidence,
                     transition.failure,
+                    job.due_at,
                 )
             )
         job.failures += transition.failures

@@ -43,6 +43,7 @@ class Batch:
     unloaded: list[tuple[QueuedCommand, Needs]] = field(default_factory=list)
     ended: list[LeaseKey] = field(default_factory=list)
     finals: list[Job] = field(default_factory=list)  # copies, for callers that wait for the end
+    last_id: int = 0  # the batch, or an earlier one, has all jobs up to this id
 
 
 class Committer:
@@ -125,7 +126,7 @@ class Committer:
             ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}
             if batch.changes:
                 await self._store.commit(batch.changes)
-                self._monitor.committed(batch.changes)
+                self._monitor.committed(batch.changes, batch.last_id)
                 self._pace.committed(len(ended), asyncio.get_running_loop().time())
             self._release(batch)
             # If a job of this batch has ended and then changed again, the next commit needs its

@@ -118,6 +118,7 @@ class Engine:
         elif snapshot.epoch > 1:
             previous_ended_at = self.metrics.began_at
             self._scheduler.follow_server(previous_ended_at, was_killed=snapshot.was_killed)
+        self._loop.monitor.commits.begin(self._scheduler.last_id)
         return self._scheduler
 
     # Life.
@@ -348,6 +349,10 @@ class Engine:
     def why(self, job: Job) -> Explanation:
         """Explain what the job waits for, permanent obstacles first, and what each worker says."""
         return self._loop.scheduler.explain(job)
+
+    def durable_at(self, job_id: int) -> int | None:
+        """Return when the job was on disk; None if that is long ago, or before the start."""
+        return self._loop.monitor.commits.find(job_id)
 
     # Workers.
 

@@ -15,6 +15,7 @@ from schedo.core.changes import Changes
 from schedo.core.leases import Lease
 from schedo.core.limits import SECOND, TURN_COMMANDS_US
 from schedo.core.scheduler import Scheduler
+from schedo.engine.commit_times import CommitTimes
 from schedo.engine.metrics import Metrics
 from schedo.errors import SchedoError
 
@@ -33,6 +34,7 @@ class LoopMonitor:
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self.clock = clock
         self.metrics = metrics
+        self.commits = CommitTimes()
         self._turn_due_at = _NEVER
         self._round_began_at: int | None = None
         self._late_at = -_NEVER
@@ -95,10 +97,12 @@ class LoopMonitor:
         """Note that the committer begins to use the store."""
         self._round_began_at = self.clock.now()
 
-    def committed(self, changes: Changes) -> None:
-        """Note that the round's changes are durable."""
+    def committed(self, changes: Changes, last_id: int) -> None:
+        """Note that the round's changes are durable, and so are all jobs up to the last id."""
         assert self._round_began_at is not None, "a commit is part of a round"
-        self.metrics.note_commit(changes, self.clock.now() - self._round_began_at)
+        now = self.clock.now()
+        self.metrics.note_commit(changes, now - self._round_began_at)
+        self.commits.note(last_id, now)
 
     def round_ended(self) -> None:
         """Note that the store has responded."""

@@ -256,7 +256,7 @@ class EngineLoop(CommandQueue):
         scheduler = self.scheduler
         is_awaited = scheduler.awaits_commit
         batch = Batch(scheduler.take_changes(), scheduler.take_loads())
-        batch.is_awaited = is_awaited
+        batch.is_awaited, batch.last_id = is_awaited, scheduler.last_id
         batch.later = scheduler.uncommitted
         self._unanswered.move_to(batch)
         batch.ended = self.dispatcher.take_ended()

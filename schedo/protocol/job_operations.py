@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedo.protocol.batches import BatchResponse, BriefBatchResponse
 from schedo.protocol.bulk import BulkPage, BulkRequest, BulkResponse, DryRunResponse
+from schedo.protocol.history import HistoryResponse
 from schedo.protocol.job_filters import JOB_FILTERS
 from schedo.protocol.jobs import (
     AttemptPage,
@@ -59,6 +60,12 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "GET /v1/jobs/{id}/attempts",
         "List the ended attempts that did not complete the job.",
         {200: AttemptPage},
+    ),
+    Operation(
+        "get_history",
+        "GET /v1/jobs/{id}/history",
+        "Read what happened to the job and when: created, durable, due, started, ended.",
+        {200: HistoryResponse},
     ),
     Operation(
         "get_output",

@@ -19,7 +19,7 @@ class Role(StrEnum):
 _OPERATIONS: dict[Role | None, str] = {
     None: "check_health check_ready get_openapi get_problem get_me create_session delete_session",
     Role.VIEWER: """
-        list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
+        list_jobs get_job list_attempts get_history get_output wait_for_job explain_job get_progress
         list_schedules get_schedule list_decisions list_expectations get_expectation
         explain_cron list_queues
         list_workers get_worker list_operations get_operation

@@ -61,6 +61,7 @@ HANDLERS: dict[str, Handler] = {
         jobs.get_job,
         jobs.update_job,
         jobs.list_attempts,
+        jobs.get_history,
         jobs.get_output,
         jobs.wait_for_job,
         jobs.explain_job,

@@ -242,6 +242,30 @@ def test_why_lists_the_checks_and_what_the_workers_say(server: FakeServer, sched
     assert result.stderr == "schedo: there are more workers; see schedo workers ls\n"
 
 
+def test_history_lists_the_steps_of_a_job_and_their_distance(
+    server: FakeServer, schedo: Call
+) -> None:
+    items = [
+        {"at": "2026-11-20T11:00:00.000000Z", "what": "created"},
+        {"at": "2026-11-20T11:00:02.000000Z", "what": "cancel_requested"},
+        {
+            **{"at": "2026-11-20T11:00:02.500000Z", "what": "ended", "attempt": 2, "worker": "w"},
+            **{"outcome": "failed", "error": {"type": "Error", "message": "it\x07 broke"}},
+        },
+    ]
+    server.on("GET", f"{JOB}/history", 200, {"items": items, "truncated": True})
+
+    result = schedo("jobs", "history", JOB_ID)
+
+    headers, created, cancelled, ended = result.stdout.splitlines()
+    assert headers.split() == ["AT", "AFTER", "WHAT", "ATTEMPT", "DETAIL"]
+    assert created.split()[-1] == "created"
+    assert cancelled.split()[-3:] == ["+2s", "cancel", "requested"]
+    assert "+500ms" in ended
+    assert "failed on w Error: it\\x07 broke" in ended
+    assert result.stderr == "schedo: only the newest entries are shown\n"
+
+
 def test_progress_is_a_table_of_the_reports(server: FakeServer, schedo: Call) -> None:
     reports = [
         {"at": DONE, "attempt": 1, "percent": 12.5, "message": "page 1"},

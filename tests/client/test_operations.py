@@ -19,6 +19,7 @@ ID = "01K0000000001"
 CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
     ("get", operations.get_job(ID), "GET", f"/v1/jobs/{ID}", None, True),
     ("why", operations.why_job(ID), "GET", f"/v1/jobs/{ID}/why", None, True),
+    ("history", operations.get_history(ID), "GET", f"/v1/jobs/{ID}/history", None, True),
     ("attempts", operations.list_attempts(ID), "GET", f"/v1/jobs/{ID}/attempts", None, True),
     ("outputs", operations.list_outputs(ID), "GET", f"/v1/jobs/{ID}/output", None, True),
     ("cancel", operations.cancel_job(ID), "POST", f"/v1/jobs/{ID}:cancel", {}, True),

@@ -24,7 +24,7 @@ from tests.web.world import Headers, World
 # Who may call each operation: v viewer, o operator, a admin, w worker, b beat; "-" needs no token.
 TABLE = {
     "voa": """
-        list_jobs get_job list_attempts get_output wait_for_job explain_job get_progress
+        list_jobs get_job list_attempts get_history get_output wait_for_job explain_job get_progress
         list_workers get_worker list_operations get_operation
         list_schedules get_schedule list_decisions explain_cron list_queues
         list_expectations get_expectation short_status get_metrics get_info

@@ -1,0 +1,116 @@
+"""The history of a job: what happened to it and when, derived from its record and its attempts.
+
+Nothing is stored for it: a job that completes at once has only its own record. So an instant that a
+later change overwrites is missing, such as the due instant before a change by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Literal, Self
+
+from msgspec import UNSET, Struct, UnsetType
+
+from schedo.core.changes import AttemptRecord
+from schedo.core.ids import render_id
+from schedo.core.model import Job
+from schedo.core.states import State
+from schedo.protocol.fields import Id, Instant, or_unset
+from schedo.protocol.jobs import FailureResponse
+from schedo.protocol.times import render_instant
+
+ENTRIES_MAX = 200
+What = Literal["created", "durable", "due", "started", "ended", "cancel_requested", "finished"]
+
+
+class HistoryEntry(Struct, forbid_unknown_fields=True):
+    """One thing that happened to a job, or is due to happen."""
+
+    at: Instant
+    what: What
+    attempt: int | UnsetType = UNSET
+    worker: str | UnsetType = UNSET
+    outcome: str | UnsetType = UNSET
+    error: FailureResponse | UnsetType = UNSET
+
+
+class HistoryResponse(Struct, forbid_unknown_fields=True):
+    """The life of a job, oldest first: the newest 200 entries, and always its creation.
+
+    `first_due_at` is when its first attempt was due; a retry moves `scheduled_at`.
+    """
+
+    id: Id
+    state: State
+    first_due_at: Instant
+    items: list[HistoryEntry]
+    truncated: bool
+    durable_at: Instant | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, job: Job, attempts: Sequence[AttemptRecord], durable_at: int | None) -> Self:
+        """attempts: the stored ones, oldest first; durable_at: None if it is not known."""
+        first, *rest = sorted(_list_entries(job, attempts, durable_at), key=attrgetter("at"))
+        dues = (each.due_at for each in attempts if each.due_at is not None)
+        return cls(
+            render_id(job.id),
+            job.state,
+            render_instant(next(dues, job.due_at)),
+            [first, *rest[-(ENTRIES_MAX - 1) :]],
+            len(rest) >= ENTRIES_MAX,
+            UNSET if durable_at is None else render_instant(durable_at),
+        )
+
+
+def _list_entries(
+    job: Job, attempts: Sequence[AttemptRecord], durable_at: int | None
+) -> Iterator[HistoryEntry]:
+    """Yield all entries, those of one instant in their order; all instants have the same length."""
+    yield HistoryEntry(render_instant(job.created_at), "created")
+    if durable_at is not None:
+        yield HistoryEntry(render_instant(durable_at), "durable")
+    for record in attempts:
+        yield from _list_attempt(record)
+    if job.attempt not in {each.attempt for each in attempts if each.outcome != "stale"}:
+        yield from _list_latest(job)
+    elif not job.is_final:
+        yield _due(job.due_at, job.attempt + 1)
+    if job.cancel_requested_at is not None:
+        yield HistoryEntry(render_instant(job.cancel_requested_at), "cancel_requested")
+    if job.ended_at is not None:
+        yield HistoryEntry(render_instant(job.ended_at), "finished", outcome=job.state.value)
+
+
+def _list_attempt(record: AttemptRecord) -> Iterator[HistoryEntry]:
+    if record.due_at is not None:
+        yield _due(record.due_at, record.attempt)
+    if record.started_at is not None:
+        yield _started(record.started_at, record.attempt, record.worker)
+    yield HistoryEntry(
+        render_instant(record.ended_at),
+        "ended",
+        record.attempt,
+        or_unset(record.worker),
+        record.outcome,
+        UNSET if record.failure is None else FailureResponse.of(record.failure),
+    )
+
+
+def _list_latest(job: Job) -> Iterator[HistoryEntry]:
+    """Yield the entries of the attempt that runs, has completed the job or is to come."""
+    yield _due(job.due_at, max(job.attempt, 1))
+    if not job.attempt or job.started_at is None:
+        return
+    yield _started(job.started_at, job.attempt, job.worker)
+    if job.ended_at is not None:
+        at, worker = render_instant(job.ended_at), or_unset(job.worker)
+        yield HistoryEntry(at, "ended", job.attempt, worker, job.state.value)
+
+
+def _due(at: int, attempt: int) -> HistoryEntry:
+    return HistoryEntry(render_instant(at), "due", attempt)
+
+
+def _started(at: int, attempt: int, worker: str | None) -> HistoryEntry:
+    return HistoryEntry(render_instant(at), "started", attempt, or_unset(worker))
