@@ -10,6 +10,7 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.follow import follow
 from schedo.cli.job_options import INVOKE_FIELDS, given, invoke_options
 from schedo.cli.job_text import describe_state
+from schedo.cli.job_why import print_dry_run
 from schedo.cli.submission import print_end
 from schedo.cli.submit import read_payload, task_and_payload
 from schedo.cli.tables import print_json
@@ -37,6 +38,12 @@ from schedo.protocol.query import WAIT_US_MAX
     show_default=True,
     help="Wait this long for the end; 0 waits only until a worker has accepted the job.",
 )
+@click.option(
+    "--dry-run",
+    "is_dry_run",
+    is_flag=True,
+    help="Start nothing: say which workers could take the job now, and why others could not.",
+)
 @as_json
 @connected
 def invoke(
@@ -53,6 +60,10 @@ def invoke(
     Prints the result. The exit code is 1 if no worker accepted the job, or if it failed.
     """
     fields = given(options, *INVOKE_FIELDS, "on_loss")
+    if options["is_dry_run"]:
+        found = client.would_start(task, read_payload(arguments, payload), **fields)
+        print_json(found) if is_json else print_dry_run(found)
+        click.get_current_context().exit(0 if found["would_start"] else 1)
     job: JobView = client.invoke(task, read_payload(arguments, payload), wait=wait_s, **fields)
     if job.is_final:
         if task == "shell" and not is_json:

@@ -1,20 +1,32 @@
-"""The tables of `schedo jobs why`: the checks of a waiting job, and what each worker says."""
+"""The tables of `schedo jobs why` and `schedo invoke --dry-run`: checks, and what workers say."""
 
 from __future__ import annotations
 
 import click
 
+from schedo.cli.escapes import escape
 from schedo.cli.tables import print_table
 from schedo.client.messages import Record
 
 
 def print_checks(record: Record) -> None:
     """Print the tables of an explanation; a job that runs or has ended has none."""
-    checks, workers = record.get("checks", []), record.get("workers", [])
+    checks = record.get("checks", [])
     if len(checks) > 1:
         click.echo()
         rows = [(check["what"].replace("_", " "), *_describe(check)) for check in checks]
         print_table(("CHECK", "HOLDS", "DETAIL"), rows)
+    _print_workers(record)
+
+
+def print_dry_run(found: Record) -> None:
+    """Print whether an invocation would start now, and what each worker says."""
+    click.echo(escape(found["text"]))
+    _print_workers(found)
+
+
+def _print_workers(record: Record) -> None:
+    workers = record.get("workers", [])
     if workers:
         click.echo()
         rows = [(worker["worker"], *_describe(worker)) for worker in workers]

@@ -207,6 +207,13 @@ class AsyncClient:
         (record,) = await self.send(operations.invoke(request, wait))
         return AsyncJobHandle(self, record)
 
+    async def would_start(
+        self, task: str, payload: object = None, **options: Unpack[InvokeOptions]
+    ) -> Record:
+        """Return {would_start, text, able, considered, workers} of an invocation; start nothing."""
+        request = operations.render_job(task, payload, options)
+        return await self.send(operations.dry_run(request))
+
     async def reserve(self, count: int = 1, **options: Unpack[ReserveOptions]) -> AsyncReservation:
         """Reserve slots for a short time, all or none; raise NoCapacity if too few are free."""
         return AsyncReservation(

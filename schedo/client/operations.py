@@ -233,6 +233,12 @@ def invoke(request: Record, wait_s: float) -> Operation[list[Record]]:
     )
 
 
+def dry_run(request: Record) -> Operation[Record]:
+    """Return whether the jobs would start now, and what each worker says."""
+    body = encode({**request, "dry_run": True})
+    return Operation("POST", "/v1/invoke", read_record, body, JSON, is_repeatable=True)
+
+
 def reserve(options: Mapping[str, Any]) -> Operation[Record]:
     """Reserve slots; return {"id", "nonce", "workers", "expires_at"}."""
     return post("/v1/reservations", options)

@@ -208,6 +208,13 @@ class Client:
         (record,) = self.send(operations.invoke(request, wait))
         return SyncJobHandle(self, record)
 
+    def would_start(
+        self, task: str, payload: object = None, **options: Unpack[InvokeOptions]
+    ) -> Record:
+        """Return {would_start, text, able, considered, workers} of an invocation; start nothing."""
+        request = operations.render_job(task, payload, options)
+        return self.send(operations.dry_run(request))
+
     def reserve(self, count: int = 1, **options: Unpack[ReserveOptions]) -> Reservation:
         """Reserve slots for a short time, all or none; raise NoCapacity if too few are free."""
         return Reservation(self, self.send(operations.reserve({"count": count, **options})))

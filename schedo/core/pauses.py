@@ -99,9 +99,13 @@ class Pauses:
         return self.all()
 
     def _place(self, command: Any, now: int, loaded: Loaded) -> Any:
+        self.check_starts()
+        return self._placing[type(command)](command, now, loaded)
+
+    def check_starts(self) -> None:
+        """Raise NoCapacity while starts are paused."""
         if self.starts:
             raise NoCapacity("the server is paused: no job starts until it is resumed")
-        return self._placing[type(command)](command, now, loaded)
 
     def _change(self, scope: PauseScope, pause: Pause | None) -> None:
         self._set(scope, pause)

@@ -77,12 +77,12 @@ class Placement:
         """Start the jobs, all or none; raise NoCapacity or Unsatisfiable."""
         spec = command.spec
         ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
-        chosen = self._choose(ready_key, command.count, now)
+        chosen = self.choose(ready_key, command.count, now)
         return self._start_all(command.id, spec, chosen, now)
 
     def reserve(self, command: Reserve, now: int, loaded: Loaded) -> Reservation:
         """Reserve the slots, all or none; raise NoCapacity or Unsatisfiable."""
-        chosen = self._choose(command.ready_key, command.count, now)
+        chosen = self.choose(command.ready_key, command.count, now)
         until = now + command.ttl_us
         self._reservations.make(
             command.id, command.nonce, chosen, command.ready_key.requirements, until
@@ -116,6 +116,20 @@ class Placement:
         """Free the reserved slots; raise NoReservation."""
         self._reservations.find(command.id, command.nonce)
         self._reservations.end(command.id)
+
+    def choose(self, ready_key: ReadyKey, count: int, now: int) -> list[Worker]:
+        """Return the workers for the jobs; raise NoCapacity or Unsatisfiable."""
+        queue_state = self._jobs.ready_queues.queue_state(ready_key.queue)
+        if queue_state.free_slots < count:
+            why = "is paused" if queue_state.queue.paused else "is at its concurrency limit"
+            raise NoCapacity(f"queue {ready_key.queue} {why}")
+        chosen = self._workers.place(ready_key, count)
+        if chosen:
+            return chosen
+        error = self._find_shortage(ready_key, count)
+        if isinstance(error, Unsatisfiable) and self._table.could_reconnect(ready_key, now):
+            raise NoCapacity(f"{error}; a worker that could is disconnected")
+        raise error
 
     def take_decided(self) -> list[Decided]:
         """Return the invocations that were decided since the last call."""
@@ -357,19 +371,6 @@ class Placement:
         job.location = _NOWHERE
         failure = Failure(NO_CAPACITY, f"it was not started: {message}")
         self._transitions.apply(job, Transition(State.FAILED, "released", failure), now)
-
-    def _choose(self, ready_key: ReadyKey, count: int, now: int) -> list[Worker]:
-        queue_state = self._jobs.ready_queues.queue_state(ready_key.queue)
-        if queue_state.free_slots < count:
-            why = "is paused" if queue_state.queue.paused else "is at its concurrency limit"
-            raise NoCapacity(f"queue {ready_key.queue} {why}")
-        chosen = self._workers.place(ready_key, count)
-        if chosen:
-            return chosen
-        error = self._find_shortage(ready_key, count)
-        if isinstance(error, Unsatisfiable) and self._table.could_reconnect(ready_key, now):
-            raise NoCapacity(f"{error}; a worker that could is disconnected")
-        raise error
 
     def _find_shortage(self, ready_key: ReadyKey, count: int) -> SchedoError:
         """Return the error that says why workers cannot take `count` jobs of the ready key."""

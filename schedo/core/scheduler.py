@@ -21,6 +21,7 @@ from schedo.core.adoption import Adoption
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_operations import BulkOperations
 from schedo.core.changes import Changes
+from schedo.core.dry_runs import DryRuns
 from schedo.core.expectation_table import Expectations
 from schedo.core.expectations import Expectation
 from schedo.core.expiry import Expiry
@@ -143,6 +144,7 @@ class Scheduler:
         # All that a job waits for, or how it ended; and what each worker says about a ready key.
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
         self.find_waiting = partial(figures.find_waiting, self._jobs, explainer)
+        self.dry_run = DryRuns(self._pauses, self._placement, self._workers, explainer).find
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
         # The replies to polls that are complete, once the leases were dispatched.
         self.take_replies = self._sessions.take_replies

@@ -95,7 +95,7 @@ class Engine:
         # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
         self.expect_end, self.dropped = self._loop.waiters.expect, self._loop.waiters.dropped
         self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay
-        self.invoke = self._invocations.invoke
+        self.invoke, self.dry_run = self._invocations.invoke, self._invocations.dry_run
         self.reserve = self._invocations.reserve
         self.commit_reservation = self._invocations.commit
         self.release_reservation = self._invocations.release

@@ -14,6 +14,7 @@ from schedo.core.commands import (
     ReleaseReservation,
     Reserve,
 )
+from schedo.core.dry_runs import DryRun
 from schedo.core.limits import SECOND
 from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.placement import NO_CAPACITY
@@ -53,6 +54,13 @@ class Invocations:
         running = self._run(id_, Invoke(id_, spec, count), wait_s, on_started)
         del spec  # nothing large is kept during the wait
         return await running
+
+    def dry_run(self, spec: JobSpec, count: int) -> DryRun:
+        """Return whether `count` jobs would start now, and what each worker says."""
+        ready_key = ReadyKey(spec.queue, spec.task, requirements=spec.options.requirements)
+        if self._loop.failure is not None:
+            raise self._loop.failure
+        return self._loop.scheduler.dry_run(ready_key, count, self._loop.clock.now())
 
     async def reserve(
         self,

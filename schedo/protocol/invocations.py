@@ -9,6 +9,7 @@ import orjson
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
+from schedo.core.dry_runs import DryRun
 from schedo.core.model import ONCE, Job, JobSpec, Options
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
@@ -27,6 +28,7 @@ from schedo.protocol.requirements import (
     read_requirements,
 )
 from schedo.protocol.times import render_duration, render_instant
+from schedo.protocol.why import WorkerReasonResponse
 
 COUNT_MAX = 1_000
 TTL_US_MAX = 5 * limits.MINUTE
@@ -76,6 +78,7 @@ class InvokeRequest(InvocationFields, kw_only=True):
     requires: RequiresRequest | None = None
     prefer: Preferences | None = None
     count: Count = 1
+    dry_run: bool = False
 
     def to_spec(self, traceparent: str | None) -> JobSpec:
         return self.make_spec(traceparent, read_requirements(self.requires, self.prefer))
@@ -175,6 +178,36 @@ class ReservationResponse(Struct, forbid_unknown_fields=True):
     @classmethod
     def of(cls, slots: Reservation) -> Self:
         return cls(slots.id, slots.nonce, list(slots.workers), render_instant(slots.expires_at))
+
+
+class InvokeDryRunResponse(Struct, forbid_unknown_fields=True):
+    """Whether an invocation would start now, and what at most 64 workers say.
+
+    `able` of the `considered` workers have room for one job. `refusal` is the error that the
+    invocation would end with, by its code.
+    """
+
+    would_start: bool
+    text: str
+    able: int
+    considered: int
+    workers: list[WorkerReasonResponse]
+    has_more_workers: bool
+    refusal: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, found: DryRun) -> Self:
+        could = f"{found.able} of {found.considered} workers could take it now"
+        refusal = found.refusal
+        return cls(
+            refusal is None,
+            could if refusal is None else f"{could}; {refusal}",
+            found.able,
+            found.considered,
+            [WorkerReasonResponse.of(each) for each in found.workers],
+            found.has_more_workers,
+            UNSET if refusal is None else refusal.code,
+        )
 
 
 class JobsResponse(Struct, forbid_unknown_fields=True):

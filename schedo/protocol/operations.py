@@ -17,6 +17,7 @@ from schedo.protocol.cron import CronRequest, CronResponse
 from schedo.protocol.declarations import DeclarationRequest, DeclarationResponse
 from schedo.protocol.invocations import (
     CommitRequest,
+    InvokeDryRunResponse,
     InvokeRequest,
     JobsResponse,
     ReservationResponse,
@@ -102,7 +103,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "invoke",
         "POST /v1/invoke",
         "Run a job on a worker right now, or fail at once if no worker accepts it.",
-        _PLACED,
+        {**_PLACED, 200: (*_JOB_OR_JOBS, InvokeDryRunResponse)},
         request=InvokeRequest,
         may_wait=True,
     ),

@@ -7,11 +7,12 @@ from typing import Literal, Self
 from msgspec import Struct
 
 from schedo.core.ids import render_id
-from schedo.core.lateness import TARGET, Budget
+from schedo.core.lateness import Budget
 from schedo.core.stats import WaitingJob
 from schedo.protocol.fields import Id, Instant
 from schedo.protocol.operation import Operation
 from schedo.protocol.queues import QueueResponse
+from schedo.protocol.system import CallerResponse, ObjectiveResponse
 from schedo.protocol.times import render_instant
 from schedo.protocol.workers import WorkerResponse
 
@@ -45,20 +46,6 @@ class LatenessResponse(Struct, forbid_unknown_fields=True):
     p99_us: int | None
     recent: BudgetResponse
     day: BudgetResponse
-
-
-class ObjectiveResponse(Struct, forbid_unknown_fields=True):
-    """How late the share `target` of the starts may be."""
-
-    lateness_us: int
-    target: float = TARGET
-
-
-class CallerResponse(Struct, forbid_unknown_fields=True):
-    """The token of the request: its name and its role."""
-
-    name: str
-    role: str
 
 
 class WaitingJobResponse(Struct, forbid_unknown_fields=True):

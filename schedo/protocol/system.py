@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from schedo.core.lateness import TARGET
 from schedo.core.limits import SECOND
 from schedo.core.model import Pause, PauseScope
 from schedo.errors import Invalid
@@ -134,8 +135,25 @@ class ClockResponse(Struct, forbid_unknown_fields=True):
     running: int
 
 
+class ObjectiveResponse(Struct, forbid_unknown_fields=True):
+    """How late the share `target` of the starts may be."""
+
+    lateness_us: int
+    target: float = TARGET
+
+
+class CallerResponse(Struct, forbid_unknown_fields=True):
+    """The token of the request: its name and its role."""
+
+    name: str
+    role: str
+
+
 class InfoResponse(Struct, forbid_unknown_fields=True):
-    """Versions, the server's role and epoch, and limits. epoch: 0 while the store has failed."""
+    """Versions, limits, the server's role and epoch, and the caller's role.
+
+    epoch: 0 while the store has failed. features: what this server may do, by its settings.
+    """
 
     version: str
     role: ServerRole
@@ -146,4 +164,8 @@ class InfoResponse(Struct, forbid_unknown_fields=True):
     shell: bool
     limits: dict[str, int]
     pauses: list[ServerPause]
+    now: Instant
+    objective: ObjectiveResponse
+    caller: CallerResponse
+    features: dict[str, bool]
     test_clock: Instant | UnsetType = UNSET

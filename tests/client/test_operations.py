@@ -133,6 +133,14 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
         False,
     ),
     (
+        "dry run",
+        operations.dry_run({"task": "t"}),
+        "POST",
+        "/v1/invoke",
+        {"task": "t", "dry_run": True},
+        True,
+    ),
+    (
         "reserve",
         operations.reserve({"count": 2, "task": None}),
         "POST",

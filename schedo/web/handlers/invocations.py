@@ -18,6 +18,7 @@ from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unava
 from schedo.protocol.fields import is_traceparent
 from schedo.protocol.invocations import (
     CommitRequest,
+    InvokeDryRunResponse,
     InvokeRequest,
     ReservationResponse,
     ReserveRequest,
@@ -41,6 +42,9 @@ async def invoke(context: AppContext, request: Request) -> Response:
     spec = fields.to_spec(read_traceparent(request))
     wait_s, count = fields.read_wait(), fields.count
     context.check_work(request, spec)
+    if fields.dry_run:
+        found = context.engine.dry_run(spec, count)
+        return Response(200, msgspec.json.encode(InvokeDryRunResponse.of(found)))
     started = request.claim.release
     placing = context.engine.invoke(spec, count=count, wait_s=wait_s, on_started=started)
     request = request._replace(body=b"")

@@ -11,13 +11,12 @@ from schedo.engine.summary import Lateness, Summary
 from schedo.protocol.queues import QueueResponse
 from schedo.protocol.summary import (
     BudgetResponse,
-    CallerResponse,
     LatenessResponse,
-    ObjectiveResponse,
     SummaryResponse,
     VerdictResponse,
     WaitingJobResponse,
 )
+from schedo.protocol.system import CallerResponse, ObjectiveResponse
 from schedo.protocol.times import render_instant
 from schedo.protocol.workers import WorkerResponse
 from schedo.virtual_clock import VirtualClock
@@ -32,15 +31,14 @@ _NOT_SHOWN = "commit_us"  # a sum that only averages need
 async def get_summary(context: AppContext, request: Request) -> Response:
     engine, objective_us = context.engine, context.settings.lateness_objective_us
     summary = engine.summary(objective_us)
-    caller = request.permission or ANYONE
     response = SummaryResponse(
         verdict=VerdictResponse(*summary.verdict),
         now=render_instant(engine.clock.now()),
         started_at=render_instant(engine.metrics.began_at),
         version=context.settings.version,
         epoch=engine.health().epoch,
-        caller=CallerResponse(caller.name, caller.role),
-        features=_list_features(context),
+        caller=describe_caller(request),
+        features=list_features(context),
         objective=ObjectiveResponse(objective_us),
         lateness={kind: _describe(each) for kind, each in summary.lateness.items()},
         recent=_counts(summary.recent),
@@ -61,7 +59,14 @@ async def get_summary(context: AppContext, request: Request) -> Response:
     return Response(200, msgspec.json.encode(response))
 
 
-def _list_features(context: AppContext) -> dict[str, bool]:
+def describe_caller(request: Request) -> CallerResponse:
+    """Return the name and the role of the request's token."""
+    caller = request.permission or ANYONE
+    return CallerResponse(caller.name, caller.role)
+
+
+def list_features(context: AppContext) -> dict[str, bool]:
+    """Return what the server may do, by its settings."""
     settings = context.settings
     return {
         "shell": may_run("shell", settings.permissions),

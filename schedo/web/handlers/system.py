@@ -19,6 +19,7 @@ from schedo.protocol.roles import Role
 from schedo.protocol.system import (
     HealthResponse,
     InfoResponse,
+    ObjectiveResponse,
     ReadyCode,
     ReadyResponse,
     ServerPause,
@@ -26,6 +27,7 @@ from schedo.protocol.system import (
 from schedo.protocol.times import render_instant
 from schedo.virtual_clock import VirtualClock
 from schedo.web.context import AppContext
+from schedo.web.handlers.summary import describe_caller, list_features
 from schedo.web.http import Request, Response
 
 _ALIVE = msgspec.json.encode(HealthResponse("ok"))
@@ -73,6 +75,10 @@ async def get_info(context: AppContext, request: Request) -> Response:
             "attempts": limits.ATTEMPTS_MAX,
         },
         pauses=[*map(ServerPause.of, context.engine.pauses())],
+        now=render_instant(clock.now()),
+        objective=ObjectiveResponse(context.settings.lateness_objective_us),
+        caller=describe_caller(request),
+        features=list_features(context),
         test_clock=render_instant(clock.now()) if isinstance(clock, VirtualClock) else UNSET,
     )
     return Response(200, msgspec.json.encode(info))
