@@ -22,7 +22,7 @@ export function Lateness({ query }) {
   const data = series.peek();
   const chosen = KINDS[query.starts] ? query.starts : 'all';
   const objective = summary.value.objective.lateness_us;
-  return html`<${Card} title="How late jobs start" span=${7} about=${`a column is 6 s; beyond the dashed objective of ${round(objective)} it is orange`}
+  return html`<${Card} title="How late jobs start" span=${7} about=${`a column is 6 s; orange is beyond ${round(objective)}`}
     actions=${html`<${Choice} chosen=${chosen}/>`} more=${{ href: link('/lateness'), text: 'by queue' }}>${body(data, () => html`<${LateMap} data=${data} version=${drawn.value} kinds=${KINDS[chosen]} objective=${objective}/>
       <div class="foot"><span>${data.figures.started.filter((value) => value === null).length > FEW && `Hatched: no figures. The server started at ${minuteOf(startedAt())}.`}</span>
       <${TableToggle} head=${['Late by', 'Starts', 'Share']} rows=${() => rowsOf(data, KINDS[chosen])} caption="Starts of the last 15 minutes by lateness"/></div>`)}</${Card}>`;
