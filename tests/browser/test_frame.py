@@ -22,7 +22,7 @@ SCREENS = [
         "/queues",
         "/queues/images",
     ),
-    *("/workers", "/expectations", "/log"),
+    *("/workers", "/expectations", "/log", "/jobs", "/failures", "/invoke?task=send_email"),
 ]
 
 

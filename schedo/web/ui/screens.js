@@ -4,6 +4,8 @@
 export const SCREENS = [
   { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', load: () => import('./screens/overview.js') },
   { path: '/lateness', title: 'Lateness', style: 'overview', load: () => import('./screens/lateness.js') },
+  { path: '/jobs', title: 'Jobs', nav: 'Jobs', key: 'j', style: 'jobs', load: () => import('./screens/jobs.js') },
+  { path: '/jobs/{id}', title: 'Job', style: 'jobs', load: () => import('./screens/job.js') },
   { path: '/schedules', title: 'Schedules', nav: 'Schedules', key: 's', style: 'lists', load: () => import('./screens/schedules.js') },
   { path: '/schedules/new', title: 'New schedule', style: 'lists', load: () => import('./screens/schedule_edit.js') },
   { path: '/schedules/{name}', title: 'Schedule', style: 'lists', load: () => import('./screens/schedule.js') },
@@ -12,6 +14,8 @@ export const SCREENS = [
   { path: '/queues/{name}', title: 'Queue', style: 'lists', load: () => import('./screens/queue.js') },
   { path: '/workers', title: 'Workers', nav: 'Workers', key: 'w', style: 'lists', load: () => import('./screens/workers.js') },
   { path: '/workers/{name}', title: 'Worker', style: 'lists', load: () => import('./screens/worker.js') },
+  { path: '/invoke', title: 'Invoke', nav: 'Invoke', key: 'i', style: 'jobs', load: () => import('./screens/invoke.js') },
+  { path: '/failures', title: 'Failing', key: 'f', style: 'jobs', load: () => import('./screens/failures.js') },
   { path: '/expectations', title: 'Expectations', key: 'e', style: 'lists', load: () => import('./screens/expectations.js') },
   { path: '/log', title: 'Who did what', nav: 'Who did what', key: 'h', style: 'lists', load: () => import('./screens/log.js') },
   { path: '/login', title: 'Log in', load: () => import('./screens/login.js') },

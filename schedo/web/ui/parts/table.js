@@ -11,20 +11,22 @@ export function Table({ columns, rows, keyOf, caption, sort, onSort, selected, o
     const at = links.findIndex((each) => each?.closest('tr').contains(document.activeElement));
     links[Math.max(0, Math.min(links.length - 1, at + step))]?.focus();
   };
+  const latest = useRef(); // keys that follow each other fast come before the next effects
+  latest.current = { rows, selected, onSelect };
   const toggle = (key) => {
-    const next = new Set(selected);
+    const next = new Set(latest.current.selected);
     if (!next.delete(key)) next.add(key);
-    onSelect(next);
+    latest.current.onSelect(next);
   };
   const select = () => {
     const row = document.activeElement?.closest('tr[data-key]');
-    return row && onSelect && body.current.contains(row) ? toggle(keyOf(rows[row.rowIndex - 1])) : false;
+    return row && onSelect && body.current.contains(row) ? toggle(keyOf(latest.current.rows[row.rowIndex - 1])) : false;
   };
   useKeys([
     { keys: 'j', help: 'next row', group: 'Lists', run: () => move(1) },
     { keys: 'k', help: 'previous row', group: 'Lists', run: () => move(-1) },
     ...(onSelect ? [{ keys: 'x', help: 'select the row', group: 'Lists', run: select }] : []),
-  ], [rows, selected]);
+  ], [Boolean(onSelect)]);
   const isWhole = rows.length > 0 && selected && rows.every((row) => selected.has(keyOf(row)));
   const all = () => onSelect(isWhole ? new Set() : new Set(rows.map(keyOf)));
   return html`<div class="table" role="group" aria-label=${caption} tabindex=${0}><table><caption class="vh">${caption}</caption>

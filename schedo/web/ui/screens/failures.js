@@ -1,0 +1,69 @@
+// What fails, in groups of the same task and error, and a way to retry the jobs of a group.
+import { withoutAnsi } from '../lib/ansi.js';
+import { get } from '../lib/api.js';
+import { html, useRef, useState } from '../lib/base.js';
+import { count, plural } from '../lib/format.js';
+import { useEvent, useLive } from '../lib/live.js';
+import { may } from '../lib/me.js';
+import { go, link, setQuery } from '../lib/router.js';
+import { Card, Empty, Failure, Loading, Time, useData } from '../parts/basics.js';
+import { toast } from '../parts/toasts.js';
+import { Table } from '../parts/table.js';
+import { plan } from './jobs/bulk.js';
+
+const EACH_MS = 5000; // at most so often it is read again while attempts fail
+const PART_MAX = 200; // characters of the filter `error`
+
+// The longest piece of the message that all failures of the group share; # stands for what varies.
+const shared = (group) => withoutAnsi(group.message).split('#').map((part) => part.trim())
+  .reduce((best, part) => (part.length > best.length ? part : best), '').slice(0, PART_MAX) || group.type;
+
+const queryOf = (group) => ({ task: group.task, state: 'failed', error: shared(group) });
+
+export default function Failures({ query }) {
+  const [found, error, reload] = useData(() => get('/v1/failures'), []);
+  const readAt = useRef(0);
+  useLive(['tick'], reload);
+  useEvent('tick', ({ figures }) => {
+    if (!figures?.attempts_failed || performance.now() - readAt.current < EACH_MS) return;
+    readAt.current = performance.now();
+    reload();
+  });
+  if (error && !found) return html`<h1>Failing</h1><${Failure} error=${error} what="What fails" again=${reload}/>`;
+  if (!found) return html`<h1>Failing</h1><${Loading}/>`;
+  const words = (query.q ?? '').toLowerCase();
+  const groups = found.items.filter((group) => `${group.task} ${group.type} ${group.message}`.toLowerCase().includes(words));
+  const attempts = groups.reduce((sum, group) => sum + group.count - group.beyond, 0);
+  return html`<div class="head"><h1>Failing</h1><div class="acts"><a class="btn" href=${link('/jobs', { state: 'failed' })}>All failed jobs</a></div></div>
+    <div class="filters"><div class="search"><form role="search" onSubmit=${(event) => event.preventDefault()}><input type="search" aria-label="Filter the groups" placeholder="a task or a message"
+      value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></form></div></div>
+    <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')} since <${Time} at=${found.since}/>, by task and error; # stands for numbers and ids that vary`}>
+      <${Table} caption="What fails" columns=${COLUMNS} rows=${groups} keyOf=${(group) => [group.task, group.type, group.exit_code, group.message].join('\n')}
+        empty=${html`<${Empty}>${words ? 'No group matches.' : html`No attempt has failed since <${Time} at=${found.since}/>.`}</${Empty}>`}/></${Card}>`;
+}
+
+function Retry({ group }) {
+  const [isBusy, setBusy] = useState(false);
+  const retry = async () => {
+    setBusy(true);
+    try {
+      const operation = await plan(queryOf(group), 'retry');
+      if (operation) go(link('/jobs', { ...queryOf(group), operation: operation.id }));
+    } catch (error) {
+      toast(error.text ?? error.message, { tone: 'bad' });
+    }
+    setBusy(false);
+  };
+  return html`<button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${retry} aria-label=${`Retry these… ${group.task}: ${shared(group)}`}>Retry these…</button>`;
+}
+
+const COLUMNS = [
+  { title: 'Task', cell: (group) => html`<a href=${link('/jobs', queryOf(group))}>${group.task}</a>` },
+  { title: 'Attempts', number: true, cell: (group) => html`<b title=${group.beyond ? `at most ${count(group.beyond)} of them belong to groups that are gone` : undefined}>${group.beyond ? '≤ ' : ''}${count(group.count)}</b>` },
+  { title: 'Jobs failed', number: true, cell: (group) => count(group.failed_jobs) },
+  { title: 'Error', cell: (group) => html`${group.type}${group.exit_code !== null && html` <span class="tag">exit code ${group.exit_code}</span>`}` },
+  { title: 'Message', className: 'cut wide', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
+  { title: 'First', cell: (group) => html`<${Time} at=${group.first_at}/>` },
+  { title: 'Last', cell: (group) => html`<a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a>` },
+  { title: 'What to do', cell: (group) => (group.failed_jobs > 0 && may('create_operation') ? html`<${Retry} group=${group}/>` : null) },
+];

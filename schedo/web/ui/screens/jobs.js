@@ -1,0 +1,107 @@
+// The list of jobs: filters in the address, 50 a page, and rows that never move by themselves.
+import { get } from '../lib/api.js';
+import { html, useEffect, useRef, useState } from '../lib/base.js';
+import { count, now, plural } from '../lib/format.js';
+import { filtersOf, matches, toParameters } from '../lib/job_query.js';
+import { loadSummary, summary, useEvent, useLive } from '../lib/live.js';
+import { link, setQuery } from '../lib/router.js';
+import { CopyAs } from '../parts/action.js';
+import { Card, Empty, Failure, Loading, Time, useData } from '../parts/basics.js';
+import { Pager, Table } from '../parts/table.js';
+import { Selection } from './jobs/bulk.js';
+import { Filters } from './jobs/filters.js';
+import { OperationOf } from './jobs/operation.js';
+import { COLUMNS, FIELDS, update } from './jobs/rows.js';
+
+const PAGE = 50;
+
+export default function Jobs({ query }) {
+  const filters = JSON.stringify(filtersOf(query));
+  useEffect(() => { loadSummary(); }, [filters]);
+  return html`<div class="head"><h1>Jobs</h1><div class="acts"><${CopyAs} request=${{ method: 'GET', path: '/v1/jobs', query: toParameters(query, now()) }} others=${{ link: location.href }}/></div></div>
+    <${Filters} query=${query} counts=${summary.value?.states}/>
+    ${query.operation && html`<${OperationOf} id=${query.operation} key=${query.operation}/>`}
+    <${List} query=${query} key=${filters + (query.cursor ?? '')}/>`;
+}
+
+function List({ query }) {
+  const read = (cursor) => get('/v1/jobs', { query: { ...toParameters(query, now()), fields: FIELDS, limit: PAGE, cursor } });
+  const [page, error, reload] = useData(() => read(query.cursor), []);
+  const [more, setMore] = useState(null); // what "Go on" has found after a search that ended early
+  const [selected, select] = useState(new Set());
+  const changed = useChanges(query, page, read);
+  const [isBusy, setBusy] = useState(false);
+  if (error && !page) return html`<${Failure} error=${error} what="The jobs" again=${reload}/>`;
+  if (!page) return html`<${Loading}/>`;
+  const last = more ?? page;
+  const rows = [...page.items, ...(more?.items ?? [])].map((job) => changed.rows.get(job.id) ?? job);
+  const show = () => {
+    changed.clear();
+    setMore(null);
+    select(new Set());
+    if (query.cursor) setQuery({ cursor: '' });
+    else reload();
+  };
+  const goOn = async () => {
+    setBusy(true);
+    const next = await read(last.next_cursor).catch(() => null);
+    if (next) setMore({ ...next, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
+    setBusy(false);
+  };
+  return html`<${Card} title="Matching jobs" id="list" about=${query.cursor ? 'an earlier page' : 'the newest first'}>
+    <div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${changed.isExact ? `${plural(changed.news, 'new job')} ${changed.news === 1 ? 'matches' : 'match'}: show` : 'Other jobs have changed: show'}</button>`}</div>
+    <${Table} caption="Jobs" columns=${COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
+      empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/>
+    ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, back to <${Time} at=${last.searched_to}/>.
+      <button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${goOn}>Go on</button></p>`}
+    <${Selection} query=${query} rows=${rows} selected=${selected} select=${select} reload=${show} hasMore=${Boolean(last.next_cursor)}/>
+    <${Pager} shown=${plural(rows.length, 'job')} isFirst=${!query.cursor} next=${last.partial ? '' : last.next_cursor}
+      onFirst=${() => setQuery({ cursor: '' }, { push: true })} onNext=${() => setQuery({ cursor: last.next_cursor }, { push: true })}/></${Card}>`;
+}
+
+const Nothing = ({ query, isPartial }) => {
+  if (isPartial) return html`<${Empty}>Nothing was found so far.</${Empty}>`;
+  if (Object.keys(filtersOf(query)).length) return html`<${Empty}>No job matches. <a href=${link('/jobs')}>Show all jobs</a></${Empty}>`;
+  return html`<${Empty}>There are no jobs. <a href=${link('/')}>The overview</a> shows how to submit the first one.</${Empty}>`;
+};
+
+// Follow the list: rows get their new state where they are; other jobs that match are only counted.
+function useChanges(query, page, read) {
+  const [, again] = useState(0);
+  const found = useRef({ rows: new Map(), news: new Set(), isExact: true }).current;
+  const redraw = () => again((turn) => turn + 1);
+  const items = page?.items ?? [];
+  const shown = new Map(items.map((job) => [job.id, job]));
+  const oldest = items.length < PAGE ? '' : items.at(-1).id;
+  const isWanted = (id) => !shown.has(id) && id > oldest && (!query.cursor || (items.length && id < items[0].id));
+  useEvent('jobs', (data) => {
+    if (!page) return;
+    if (!data.jobs) {
+      found.isExact = false;
+      found.news.add('');
+    }
+    for (const job of data.jobs ?? []) {
+      const row = found.rows.get(job.id) ?? shown.get(job.id);
+      if (row) found.rows.set(job.id, update(row, job));
+      else if (isWanted(job.id) && matches(query, job) !== false) {
+        found.isExact &&= matches(query, job) === true;
+        found.news.add(job.id);
+      }
+    }
+    redraw();
+  }, [page]);
+  // The stream has begun, or has missed something: the page of now tells what is new.
+  useLive(['jobs'], () => page && read(query.cursor).then(({ items: present }) => {
+    for (const job of present) {
+      if (shown.has(job.id)) found.rows.set(job.id, job);
+      else found.news.add(job.id);
+    }
+    redraw();
+  }, () => {}));
+  const clear = () => {
+    found.rows.clear();
+    found.news.clear();
+    found.isExact = true;
+  };
+  return { rows: found.rows, news: found.news.size, isExact: found.isExact, clear };
+}

@@ -1,0 +1,99 @@
+// What can be done to the selected jobs, or to all that match: first a count, then a question, then an operation.
+import { api, get, post } from '../../lib/api.js';
+import { html, useState } from '../../lib/base.js';
+import { count, now, plural } from '../../lib/format.js';
+import { CHANGES, filtersOf, toParameters, toWhere } from '../../lib/job_query.js';
+import { may } from '../../lib/me.js';
+import { setQuery } from '../../lib/router.js';
+import { State, Time } from '../../parts/basics.js';
+import { confirm } from '../../parts/dialog.js';
+import { toast } from '../../parts/toasts.js';
+
+const TYPED_FROM = 1000; // jobs: then the number must be typed
+const SAMPLE = 5;
+const VERBS = {
+  retry: { label: 'Retry', done: 'retried' }, run: { label: 'Run now', done: 'made due' },
+  cancel: { label: 'Cancel', done: 'cancelled', danger: true }, delete: { label: 'Delete', done: 'deleted', danger: true },
+};
+
+const Sample = ({ jobs }) => jobs.length > 0 && html`<ul class="sample" aria-label="Some of them">${jobs.map((job) => html`<li>
+  <${State} state=${job.state}/> <span class="mono">${job.id}</span> ${job.task} <${Time} at=${job.scheduled_at}/></li>`)}</ul>`;
+
+// Ask for an operation on all jobs that match: the exact number and some of them. Returns the operation or null.
+export async function plan(query, action, danger) {
+  const at = now();
+  const { where, reason } = toWhere(query, action, at);
+  if (reason) throw new Error(reason);
+  const [{ matched }, page] = await Promise.all([
+    post('/v1/operations', { action, where, dry_run: true }),
+    get('/v1/jobs', { query: { state: CHANGES[action].join(','), ...toParameters(query, at), limit: SAMPLE } }),
+  ]);
+  if (!matched) throw new Error(`No job that matches can be ${VERBS[action].done}.`);
+  const jobs = `${VERBS[action].label.replace(' now', '')} ${plural(matched, 'job')}`;
+  const body = { action, where, expected_count: matched };
+  const isSure = await confirm({
+    title: `${jobs}?`, verb: jobs, danger, type: matched >= TYPED_FROM ? String(matched) : undefined, request: { path: '/v1/operations', body },
+    text: `${count(matched)} match now. Jobs that come to match later are left alone.`, children: html`<${Sample} jobs=${page.items}/>`,
+  });
+  return isSure ? post('/v1/operations', body) : null;
+}
+
+// Carry out an action on each selected job; returns how many were changed, and the first error.
+async function changeEach(ids, action) {
+  let done = 0;
+  let error = null;
+  const rest = [...ids];
+  const work = async () => {
+    for (let id = rest.pop(); id; id = rest.pop()) {
+      try {
+        if (action === 'delete') await api('DELETE', `/v1/jobs/${id}`);
+        else await post(`/v1/jobs/${id}:${action}`);
+        done += 1;
+      } catch (found) {
+        error ??= found;
+      }
+    }
+  };
+  await Promise.all([work(), work(), work(), work()]);
+  return { done, error };
+}
+
+export function Selection({ query, rows, selected, select, reload, hasMore }) {
+  const [isAll, setAll] = useState(false);
+  const [busy, setBusy] = useState('');
+  const chosen = rows.filter((job) => selected.has(job.id));
+  if (!chosen.length) return null;
+  const canBeAll = hasMore && chosen.length === rows.length && Object.keys(filtersOf(query)).length > 0;
+  const whole = isAll && canBeAll;
+  const run = async (action) => {
+    setBusy(action);
+    try {
+      await (whole ? runAll(action) : runSome(action));
+    } catch (error) {
+      toast(error.text ?? error.message, { tone: 'bad' });
+    }
+    setBusy('');
+  };
+  const runAll = async (action) => {
+    const operation = await plan(query, action, VERBS[action].danger);
+    if (operation) setQuery({ operation: operation.id });
+  };
+  const runSome = async (action) => {
+    const ids = chosen.filter((job) => CHANGES[action].includes(job.state)).map((job) => job.id);
+    const { label, danger } = VERBS[action];
+    const needsQuestion = action === 'delete' || (action === 'cancel' && chosen.some((job) => job.state === 'running'));
+    if (needsQuestion && !(await confirm({ title: `${label} ${plural(ids.length, 'job')}?`, verb: `${label} ${plural(ids.length, 'job')}`, danger,
+      children: html`<${Sample} jobs=${chosen.slice(0, SAMPLE)}/>` }))) return;
+    const { done, error } = await changeEach(ids, action);
+    if (done) toast(`${plural(done, 'job')} ${done === 1 ? 'was' : 'were'} ${VERBS[action].done}.`);
+    if (error) toast(`${count(ids.length - done)} not: ${error.text ?? error.message}`, { tone: 'bad' });
+    select(new Set());
+    if (action === 'delete') reload();
+  };
+  const isPossible = (action) => whole || chosen.some((job) => CHANGES[action].includes(job.state));
+  return html`<div class="selection" role="region" aria-label="Selected jobs"><b>${whole ? 'All that match' : `${chosen.length} on this page`}</b>
+    ${canBeAll && html`<button class="btn small" aria-pressed=${whole} onClick=${() => setAll(!whole)}>All that match</button>`}
+    <span class="grow"></span>${Object.entries(VERBS).filter(([action]) => may(`${action}_job`) && isPossible(action)).map(([action, { label, danger }]) => html`
+      <button class=${`btn small ${danger ? 'danger' : ''}`} disabled=${busy !== ''} aria-busy=${busy === action} onClick=${() => run(action)}>${label}${whole ? '…' : ''}</button>`)}
+    <button class="btn small quiet" onClick=${() => select(new Set())}>Select none</button></div>`;
+}

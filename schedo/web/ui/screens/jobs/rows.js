@@ -1,0 +1,47 @@
+// The columns of the list of jobs.
+import { withoutAnsi } from '../../lib/ansi.js';
+import { html } from '../../lib/base.js';
+import { duration, instant } from '../../lib/format.js';
+import { endOf } from '../../lib/life.js';
+import { link } from '../../lib/router.js';
+import { State, Time } from '../../parts/basics.js';
+
+const END = { completed: 'completed_at', failed: 'failed_at', cancelled: 'cancelled_at', expired: 'expired_at' };
+
+// A job of the list after an event: only what the event tells is changed.
+export function update(job, { state, attempt, worker, scheduled_at, picked_at, ended_at }) {
+  const { completed_at, failed_at, cancelled_at, expired_at, started_at, ...rest } = job; // eslint-disable-line
+  const changed = { ...rest, state, attempt, scheduled_at, worker: worker ?? rest.worker };
+  if (picked_at) changed.started_at = picked_at;
+  if (ended_at && END[state]) changed[END[state]] = ended_at;
+  return changed;
+}
+
+const late = (job) => (job.started_at ? Math.max(0, instant(job.started_at) - instant(job.scheduled_at)) : null);
+const ran = (job) => (job.started_at && endOf(job) !== null ? endOf(job) - instant(job.started_at) : null);
+const span = (micros) => (micros === null ? '' : duration(micros));
+
+// What the last column says: the error of a failed job, else the beginning of its payload.
+function Content({ job }) {
+  if (job.error) {
+    const text = withoutAnsi(job.error.message);
+    return html`<span title=${text}>${text}</span>`;
+  }
+  if (job.payload === undefined || job.payload === null) return null;
+  const text = JSON.stringify(job.payload);
+  return html`<span class="mono muted" title=${text.slice(0, 1000)}>${text.slice(0, 200)}</span>`;
+}
+
+export const FIELDS = 'id,state,task,queue,attempt,max_attempts,scheduled_at,started_at,completed_at,failed_at,cancelled_at,expired_at,worker,payload,error';
+export const COLUMNS = [
+  { title: 'State', cell: (job) => html`<${State} state=${job.state}/>` },
+  { title: 'Id', cell: (job) => html`<a class="mono" href=${link(`/jobs/${job.id}`)}>${job.id}</a>` },
+  { title: 'Task', cell: (job) => job.task },
+  { title: 'Queue', cell: (job) => job.queue },
+  { title: 'Due, or ended', cell: (job) => html`<${Time} at=${endOf(job) ?? job.scheduled_at}/>` },
+  { title: 'Late', number: true, cell: (job) => span(late(job)) },
+  { title: 'Ran', number: true, cell: (job) => span(ran(job)) },
+  { title: 'Attempt', number: true, cell: (job) => `${job.attempt}${job.max_attempts ? `/${job.max_attempts}` : ''}` },
+  { title: 'Worker', cell: (job) => job.worker ?? '' },
+  { title: 'Error, or payload', className: 'cut wide', cell: (job) => html`<${Content} job=${job}/>` },
+];

@@ -1,0 +1,167 @@
+"""The screen of one job: its life, its output, why it waits, and what can be done."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from playwright.async_api import Page, expect
+
+from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Lease, StopRequest
+from schedo.core.model import Failure
+from schedo.core.worker_pool import WorkerSpec
+from tests.browser.conftest import Axe, Open
+from tests.browser.shop import Shop
+
+HOSTILE = "<img src=x onerror=alert(1)>'\"</script>\u202e\x1b]0;title\x07\x1b[31mred\x1b[0m"
+
+
+class Printer:
+    """A worker whose jobs write and fail, until one of the task `finish` comes."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._engine = shop.engine
+        shop.engine.attach(WorkerSpec("printer", 8, tasks=frozenset({"write", "finish"})), self)
+
+    def start(self, lease: Lease) -> None:
+        asyncio.get_running_loop().call_soon(self._end, lease)
+
+    def _end(self, lease: Lease) -> None:
+        text = f"first line\n{HOSTILE}\n".encode()
+        outcome = (
+            Completed(b'{"ok":true}') if lease.task == "finish" else Failed(Failure("E", HOSTILE))
+        )
+        output = (CapturedOutput("stdout", text, b"", len(text)),)
+        self._engine.report(AttemptResult(lease.key, outcome, output))
+
+    def stop(self, stop: StopRequest) -> None:
+        """Its jobs end at once."""
+
+
+async def submit_failing(shop: Shop, **fields: Any) -> str:
+    Printer(shop)
+    job = await shop.submit(task="write", retry={"max_attempts": 1}, **fields)
+    await shop.get(f"/v1/jobs/{job['id']}/wait?timeout=5s")
+    return str(job["id"])
+
+
+async def test_a_failed_job_is_retried_and_taken_back_by_keyboard_alone(
+    open_page: Open, shop: Shop
+) -> None:
+    ident = await submit_failing(shop)
+    shop.engine.detach("printer", "it was switched off")
+    page = await open_page(f"/jobs/{ident}")
+    await expect(page.locator(".head .state")).to_have_text("failed")
+
+    await page.keyboard.press("r")
+
+    await expect(page.locator(".head .state")).to_have_text("queued")
+    await expect(page.locator(".why")).to_contain_text("no worker")
+    undo = page.get_by_role("button", name="Undo")
+    await undo.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".head .state")).to_have_text("cancelled")
+
+
+async def test_a_job_is_followed_while_it_changes(open_page: Open, shop: Shop) -> None:
+    job = await shop.submit(task="finish", payload={"order": 9781})
+    page = await open_page(f"/jobs/{job['id']}")
+    await expect(page.locator(".checks .blocked")).to_contain_text("no worker")
+    await expect(page.locator(".connection")).to_have_text("live")
+
+    Printer(shop)
+
+    await expect(page.locator(".head .state")).to_have_text("completed")
+    await expect(page.get_by_role("img", name=re.compile("attempt 1: completed"))).to_be_visible()
+    await expect(page.get_by_role("region", name="The result")).to_contain_text('"ok": true')
+    await expect(page.get_by_role("region", name="The payload")).to_contain_text('"order": 9781')
+
+
+async def test_what_a_job_says_is_shown_as_text(open_page: Open, shop: Shop) -> None:
+    ident = await submit_failing(shop, payload={HOSTILE: HOSTILE}, meta={"note": HOSTILE})
+    page = await open_page(f"/jobs/{ident}")
+
+    lines = page.get_by_role("region", name="The lines of the output")
+    await expect(lines).to_contain_text("<img src=x onerror=alert(1)>'\"</script>")
+    await expect(lines.locator(".a-red")).to_have_text("red")
+    await expect(page.get_by_role("region", name="The error")).to_contain_text("<img src=x")
+    assert await page.locator("main img, main script").count() == 0
+    await page.get_by_role("searchbox", name="Find in the output").fill("FIRST")
+    await expect(lines.locator("mark")).to_have_text("first")
+
+
+async def test_a_running_job_is_cancelled_only_after_a_question(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    [running, *_] = (await shop.get("/v1/jobs?state=running")).json()["items"]
+    page = await open_page(f"/jobs/{running['id']}")
+
+    await page.get_by_role("button", name="Cancel…").click()
+    question = page.get_by_role("dialog")
+    await expect(question).to_contain_text("while it runs")
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".head .state")).to_have_text("running")
+    await page.keyboard.press("c")
+    await question.get_by_role("button", name="Cancel the job").click()
+
+    await expect(page.locator(".head .state")).to_have_text("cancelled")
+
+
+async def test_a_job_that_is_not_there_says_where_it_may_be(open_page: Open, shop: Shop) -> None:
+    shop.expected += ["404"]
+    page = await open_page("/jobs/0CR74H627D2G0")
+
+    await expect(page.locator("h1")).to_have_text("There is no job 0CR74H627D2G0")
+    await expect(page.locator(".connection")).to_have_text("live")
+
+
+async def test_a_job_has_no_barrier(open_page: Open, shop: Shop, axe: Axe) -> None:
+    failed = await submit_failing(shop, payload={"order": 1})
+    waiting = (await shop.submit(task="nobody_runs_it", tags=["vip"]))["id"]
+    await shop.seed()
+    [running, *_] = (await shop.get("/v1/jobs?state=running")).json()["items"]
+    page = await open_page(f"/jobs/{failed}", bypass_csp=True)
+
+    for ident in (failed, waiting, running["id"]):
+        await page.goto(f"/jobs/{ident}")
+        await expect(page.locator(".life svg, .life ol")).to_be_visible()
+        await _check_both_themes(page, axe)
+
+
+async def _check_both_themes(page: Page, axe: Axe) -> None:
+    for width, theme in ((1440, "light"), (390, "dark")):
+        await page.set_viewport_size({"width": width, "height": 900})
+        await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        await axe(page)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CASES = {
+    "plain": [[["plain", ""]]],
+    "\x1b[1;31mbold red\x1b[22m red\x1b[m no": [
+        [["bold red", "a-red a-bold"], [" red", "a-red"], [" no", ""]]
+    ],
+    "\x1b[38;5;9ma\x1b[48;2;0;200;0mb\x1b[39;49mc": [
+        [["a", "a-red"], ["b", "a-red a-on-green"], ["c", ""]]
+    ],
+    "10 %\r20 %\r\nend\n": [[["20 %", ""]], [["end", ""]]],
+    "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\": [[["link", ""]]],
+    "a\x1b[2Jb\x08\x1b(Bc\x1b[?25l": [[["a", ""], ["b", ""], ["c", ""]]],
+    "\x1b[999;38;5m\x1b[31mx\ny": [[["x", "a-red"]], [["y", "a-red"]]],
+}
+
+
+async def test_colours_of_terminals_become_classes_of_a_list(open_page: Open) -> None:
+    page = await open_page("/login")
+    shell = await page.content()
+    module = re.findall(r"(/ui/\w+/)app.js", shell)[0] + "lib/ansi.js"
+
+    for text, lines in CASES.items():
+        found = await page.evaluate(
+            "([module, text]) => import(module).then(({parseAnsi}) => parseAnsi(text)"
+            ".map((line) => line.map((part) => [part.text, part.style])))",
+            [module, text],
+        )
+        assert found == lines, repr(text)

@@ -1,0 +1,114 @@
+"""The list of jobs: filters in the address, news that move no row, and operations on many jobs."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import expect
+
+from tests.browser.conftest import Axe, Open
+from tests.browser.shop import Shop
+
+
+async def test_filters_are_typed_kept_in_the_address_and_taken_away(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/jobs")
+    await expect(page.locator("tbody tr")).to_have_count(31)
+
+    await page.keyboard.press("f")
+    await page.keyboard.type("task:send_email payload.order:7")
+    await page.keyboard.press("Enter")
+
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page).to_have_url(re.compile(r"/jobs\?task=send_email&payload.order=7$"))
+    await page.reload()
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.get_by_role("button", name="payload.order: 7").click()
+    await expect(page.locator("tbody tr")).to_have_count(25)
+    await page.get_by_role("group", name="States").get_by_text("scheduled").click()
+    await expect(page.locator("tbody tr")).to_have_count(5)
+    await page.go_back()
+    await expect(page.locator("tbody tr")).to_have_count(25)
+    await page.get_by_role("button", name="Clear all").click()
+    await expect(page.locator("tbody tr")).to_have_count(31)
+
+
+async def test_jobs_are_opened_and_cancelled_by_keyboard_alone(open_page: Open, shop: Shop) -> None:
+    for _ in range(3):
+        await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs?state=scheduled")
+    await expect(page.locator("tbody tr")).to_have_count(3)
+
+    for key in ("j", "x", "j", "x"):
+        await page.keyboard.press(key)
+    await expect(page.locator(".selection")).to_contain_text("2 on this page")
+    await page.get_by_role("button", name="Cancel", exact=True).focus()
+    await page.keyboard.press("Enter")
+
+    await expect(page.locator(".toasts")).to_contain_text("2 jobs were cancelled.")
+    await expect(page.locator("tbody .state", has_text="cancelled")).to_have_count(2)
+    await page.locator("tbody a").first.focus()
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_title(re.compile("later cancelled"))
+
+
+async def test_new_jobs_are_counted_and_move_no_row(open_page: Open, shop: Shop) -> None:
+    first = await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs?task=later")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator(".connection")).to_have_text("live")
+
+    await shop.submit(task="later", delay="1h")
+    await shop.submit(task="other", delay="1h")
+    await shop.post(f"/v1/jobs/{first['id']}:cancel")
+
+    await expect(page.locator("tbody .state")).to_have_text("cancelled")
+    await page.get_by_role("button", name="1 new job matches: show").click()
+    await expect(page.locator("tbody .state")).to_have_text(["scheduled", "cancelled"])
+
+
+async def test_all_jobs_that_match_are_changed_after_an_exact_count(
+    open_page: Open, shop: Shop
+) -> None:
+    for _ in range(60):
+        await shop.submit(task="later", delay="1h")
+    await shop.submit(task="other", delay="1h")
+    page = await open_page("/jobs?task=later")
+
+    await page.get_by_role("checkbox", name="Select all rows").check()
+    await page.get_by_role("button", name="All that match").click()
+    await page.get_by_role("button", name="Cancel…").click()
+    question = page.get_by_role("dialog")
+    await expect(question).to_contain_text("60 match now")
+    await shop.submit(task="later", delay="1h")  # after the count: it is left alone
+    await question.get_by_role("button", name="Cancel 60 jobs").click()
+
+    await expect(page.locator(".operation")).to_contain_text("60 jobs were cancelled")
+    left = (await shop.get("/v1/jobs?state=scheduled")).json()["items"]
+    assert sorted(job["task"] for job in left) == ["later", "other"]
+
+
+async def test_pages_are_stepped_through_and_back(open_page: Open, shop: Shop) -> None:
+    for _ in range(60):
+        await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs")
+
+    await page.get_by_role("button", name="Next page").click()
+    await expect(page.locator("tbody tr")).to_have_count(10)
+    await page.reload()
+    await expect(page.locator("tbody tr")).to_have_count(10)
+    await page.go_back()
+    await expect(page.locator("tbody tr")).to_have_count(50)
+
+
+async def test_a_list_that_cannot_be_read_says_why(open_page: Open, shop: Shop, axe: Axe) -> None:
+    shop.expected += ["400"]
+    page = await open_page("/jobs?task=%00", bypass_csp=True)
+
+    await expect(page.get_by_role("alert")).to_contain_text("The jobs could not be read.")
+    await expect(page.get_by_role("alert")).to_contain_text("request ")
+    await axe(page)
+    await page.get_by_role("button", name="Clear all").click()
+    await expect(page.get_by_text("There are no jobs.")).to_be_visible()
