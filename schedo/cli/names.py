@@ -8,15 +8,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from schedo.cli.make_client import make_client
-from schedo.client.expectation_operations import list_expectations
 from schedo.errors import SchedoError
 from schedo.suggestions import suggest
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from schedo.client.sync import Client
 
 _NAMES_MAX = 1_000  # that are read for a completion or a suggestion
@@ -37,6 +37,8 @@ class ServerName(StringParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that begin so; none if the server cannot be reached."""
+        from click.shell_completion import CompletionItem
+
         from schedo.client.sync import Client
 
         def connect(url: str, token: str | None) -> Client:
@@ -68,9 +70,15 @@ def _list_tasks(client: Client) -> Iterable[str]:
     return sorted({task for worker in workers for task in worker.get("tasks") or ()})
 
 
+def _list_expectations(client: Client) -> Iterable[str]:
+    from schedo.client.expectation_operations import list_expectations
+
+    return [each["name"] for each in client.send(list_expectations())]
+
+
 SCHEDULE = ServerName(lambda client: (each["name"] for each in client.list_schedules()))
 QUEUE = ServerName(lambda client: (each["name"] for each in client.list_queues()))
 WORKER = ServerName(lambda client: (each["name"] for each in client.list_workers()))
-EXPECTATION = ServerName(lambda client: (each["name"] for each in client.send(list_expectations())))
+EXPECTATION = ServerName(_list_expectations)
 TASK = ServerName(_list_tasks)
 JOB = ServerName(lambda client: (job.id for job in client.list_jobs(limit=50)))

@@ -18,6 +18,7 @@ from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.server.process import spare_collector
 from schedo.store import open_store
+from schedo.web.handler_table import import_all
 
 if TYPE_CHECKING:
     from schedo.server.server import Server
@@ -34,6 +35,7 @@ async def warm_up(server: Server) -> float:
     await server.workers.prepare()
     await run_scratch_engine()
     await server.store.prepare()
+    import_all()  # so that the first requests after a take-over find their code loaded
     spare_collector()
     return (time.monotonic() - began_at) * 1_000
 

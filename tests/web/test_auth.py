@@ -10,9 +10,9 @@ from schedo.core.ids import render_id
 from schedo.core.model import PauseScope
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.web.app import HANDLERS
 from schedo.web.context import AppContext
 from schedo.web.credentials import host_name
+from schedo.web.handler_table import HANDLERS
 from schedo.web.http import Request, Response
 from schedo.web.settings import WebSettings
 from tests.web.world import Reply, World, secured
