@@ -237,7 +237,7 @@ def test_the_old_process_serves_on_if_the_new_one_dies(mortal: Upgraded, step: s
     refused = mortal.upgrade("--timeout", "20s")
 
     assert (refused.returncode, mortal.active_pid) == (1, old)
-    assert "SIGKILL" in refused.stderr
+    assert "the new process has" in refused.stderr  # failed or ended, as it was noticed first
     check_served(mortal)
 
 
