@@ -265,20 +265,31 @@ def test_a_standby_that_is_not_warm_yet_takes_over_when_it_can_run_jobs(tmp_path
         try:
             eventually(lambda: (read_status(tmp_path) or {}).get("standbys"), "a cold standby")
             active.kill()
-            job = eventually(
-                lambda: submitted_through(tmp_path / "fifo", active), "a job at the next server"
-            )
+            with feeding(tmp_path / "fifo"):
+                job = eventually(lambda: submitted(active), "a job at the next server")
 
             assert int(active.ended(job["id"])["result"]) == 7
         finally:
             standby.kill()
 
 
-def submitted_through(fifo: Path, server: Server) -> dict[str, Any] | None:
-    """Let a child read that imports the application now: the take-over may have killed one."""
-    with contextlib.suppress(OSError):  # no child reads
-        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
-    return submitted(server)
+@contextlib.contextmanager
+def feeding(fifo: Path) -> Iterator[None]:
+    """Let each child read that imports the application: the take-over may have killed one."""
+    ended = threading.Event()
+
+    def feed() -> None:
+        while not ended.wait(0.02):
+            with contextlib.suppress(OSError):  # no child reads
+                os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        feeder.join()
 
 
 def test_a_take_over_uses_the_settings_as_they_are_then(tmp_path: Path) -> None:
