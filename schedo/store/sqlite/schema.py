@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,7 +134,20 @@ def oldest_reader() -> int:
 
 
 def list_migrations(directory: Path = DIRECTORY) -> list[Path]:
-    """Return the migrations in the order of their numbers, which start at 1 without gaps."""
+    """Return the migrations in the order of their numbers, which start at 1 without gaps.
+
+    Those of schedo are listed once: later the disk may have the files of another version, which
+    this process, a standby for example, does not know.
+    """
+    return _list_own() if directory is DIRECTORY else _list(directory)
+
+
+@lru_cache(maxsize=1)
+def _list_own() -> list[Path]:
+    return _list(DIRECTORY)
+
+
+def _list(directory: Path) -> list[Path]:
     files = sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     numbers = [int(file.name[:4]) for file in files]
     assert numbers == list(range(1, len(files) + 1)), f"migrations are numbered {numbers}"

@@ -72,3 +72,13 @@ def test_the_numbers_of_the_migrations_have_no_gap(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError, match=r"\[1, 3\]"):
         list_migrations(tmp_path)
+
+
+def test_a_process_knows_the_migrations_of_its_own_version_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A standby may wait while the disk gets the files of a newer version."""
+    known = list_migrations()
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [])
+
+    assert list_migrations() == known
