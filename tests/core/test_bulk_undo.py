@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
@@ -11,6 +12,7 @@ from schedo.core.bulk_commands import BeginBulk, CountedBulk, StepBulk, StepUndo
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.commands import Cancel, RetryJob
 from schedo.core.job_filter import JobFilter
+from schedo.core.leases import Failed
 from schedo.core.limits import BULK_ACTIVE_MAX
 from schedo.core.states import State
 from schedo.errors import Conflict, NotFound, Overloaded
@@ -82,7 +84,8 @@ def test_retried_jobs_have_failed_again_with_their_errors() -> None:
     server = Server(slots=1)
     job_id = server.submit(make_spec(retry=tries(1))).id
     server.settle(T0)
-    server.fail(job_id, T0)
+    traceback = "Traceback (most recent call last): …"
+    server.report(job_id, Failed(msgspec.structs.replace(OOPS, traceback=traceback)), T0)
     server.round(T0)
     server.detach("w", "it left", T0)
     done, steps = change_all(server, RETRY, queue="default")
@@ -133,6 +136,23 @@ def test_a_job_that_was_changed_again_stays_as_it_is(server: Server) -> None:
 
     assert (server.state(first), server.state(second)) == (State.QUEUED, State.CANCELLED)
     assert (undone.done, undone.skipped) == (0, 2)
+
+
+def test_a_job_that_ran_after_it_was_retried_stays_as_it_ended() -> None:
+    server = Server(slots=1)
+    job_id = server.submit(make_spec(retry=tries(1))).id
+    server.settle(T0)
+    server.fail(job_id, T0)
+    server.round(T0)
+    done, steps = change_all(server, RETRY, queue="default")
+    server.settle(T1)
+    server.fail(job_id, T1)
+    server.round(T1)
+
+    undone = undo(server, done, steps)
+
+    assert (server.state(job_id), server.job(job_id).ended_at) == (State.FAILED, T1)
+    assert (undone.done, undone.skipped) == (0, 1)
 
 
 def test_an_outdated_step_and_one_of_an_ended_undo_change_nothing(server: Server) -> None:
