@@ -106,6 +106,7 @@ class Session:
         *("name", "polled_at", "polls", "previous_session_ids", "registered", "reported"),
         *(
             "revoked",
+            "revoked_last",
             "session_id",
             "spec",
             "state",
@@ -127,6 +128,7 @@ class Session:
         self.held: dict[LeaseKey, HeldLease] = {}
         self.reported: dict[LeaseKey, int] = {}  # hashes of recent outcomes, oldest first
         self.revoked: dict[LeaseKey, None] = {}  # leases that ended without a late result so far
+        self.revoked_last: frozenset[LeaseKey] = frozenset()  # by the last response that did so
         self.polls: dict[int, OpenPoll] = {}
         self.waiting: OpenPoll | None = None  # the one that waits for leases
         self.connected_at: int | None = None
@@ -194,8 +196,14 @@ class Session:
 
     # The next response.
 
-    def has_response(self) -> bool:
-        """Whether the next response has a new lease or a new stop request."""
+    def has_response(self, poll: OpenPoll) -> bool:
+        """Whether the response has a new lease or stop request, or revokes what none has revoked.
+
+        A worker that is slow to stop what was revoked lists it again: its polls must not go round
+        without a wait.
+        """
+        if poll.revoked and not self.revoked_last.issuperset(poll.revoked):
+            return True
         return any(
             held.sent_at is None or (held.stop is not None and not held.is_stop_sent)
             for held in self.held.values()
@@ -220,6 +228,12 @@ class Session:
                 held.sent_at = now
                 leases.append(held.lease)
         return leases
+
+    def take_revoked(self, poll: OpenPoll) -> Sequence[LeaseKey]:
+        """Return what the response to the poll revokes."""
+        if poll.revoked:
+            self.revoked_last = frozenset(poll.revoked)
+        return poll.revoked
 
     def take_stops(self) -> list[StopRequest]:
         """Return all stop requests, sent before or not."""

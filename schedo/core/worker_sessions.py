@@ -261,7 +261,7 @@ class WorkerSessions:
             leases,
             offers,
             session.take_stops(),
-            [*late, *poll.revoked],
+            [*late, *session.take_revoked(poll)],
             poll.refused,
             session.drain_requested,
         )
@@ -392,7 +392,7 @@ def _is_complete(session: Session, poll: OpenPoll, now: int) -> bool:
         return False
     # A poll that requests no leases is completed at once, and so is one that a newer poll of its
     # worker has replaced: the leases go into the response to the newer one.
-    return session.waiting is not poll or poll.until <= now or session.has_response()
+    return session.waiting is not poll or poll.until <= now or session.has_response(poll)
 
 
 def _replaced(session: Session) -> WorkerReplaced:

@@ -90,6 +90,36 @@ def test_an_attempt_without_a_lease_is_revoked() -> None:
     assert site.report_in(running=frozenset({LeaseKey(77, 1, 1)})).revoked == [LeaseKey(77, 1, 1)]
 
 
+def test_a_poll_with_an_attempt_without_a_lease_gets_its_response_at_once() -> None:
+    site = Site()
+
+    poll = site.poll(running=frozenset({LeaseKey(77, 1, 1)}))
+
+    assert site.response(poll).revoked == [LeaseKey(77, 1, 1)]
+
+
+def test_a_worker_that_is_slow_to_stop_revoked_attempts_polls_with_waits() -> None:
+    site = Site()
+    running = frozenset({LeaseKey(77, 1, 1), LeaseKey(78, 1, 1)})
+    site.report_in(running=running)
+
+    poll = site.poll(running=running)
+    assert poll not in site.replies
+    site.run_until(T0 + 30 * SECOND)
+
+    assert frozenset(site.response(poll).revoked) == running
+
+
+def test_each_newly_revoked_attempt_ends_the_wait() -> None:
+    site = Site()
+    slow = LeaseKey(77, 1, 1)
+    site.report_in(running=frozenset({slow}))
+
+    poll = site.poll(running=frozenset({slow, LeaseKey(78, 1, 1)}))
+
+    assert len(site.response(poll).revoked) == 2
+
+
 def test_a_reported_attempt_is_not_revoked() -> None:
     site = Site()
     lease = site.leased()
