@@ -79,7 +79,7 @@ class RemoteWorker:
             if found is None:
                 await world.loop.pass_time(world.random.uniform(0, self._return_s()))
             else:
-                self._take(found[1], reports)
+                self._take(*found, reports)
                 await world.loop.pass_time(PAUSE_S)
 
     def _return_s(self) -> float:
@@ -101,7 +101,7 @@ class RemoteWorker:
                 is_live = report.key not in self.doubted
                 self.world.record(Reported, report.key, report.outcome, is_live)
 
-    def _take(self, response: PollResponse, reports: list[AttemptResult]) -> None:
+    def _take(self, server: Server, response: PollResponse, reports: list[AttemptResult]) -> None:
         revoked = {*response.revoked, *(key for key, _ in response.refused)}
         for key in revoked & self.running.keys():
             self.world.record(Revoked, self.number, key)
@@ -109,9 +109,11 @@ class RemoteWorker:
             self.running.pop(key, None)
             self.results.pop(key, None)
             self.doubted.discard(key)
-        for key in [*self.doubted]:
-            self.world.record(Kept, self.number, self.running[key])
-        self.doubted.clear()
+        # An engine that fails ends all open polls. It has decided nothing, so the doubt stays.
+        if server.engine._loop.failure is None:
+            for key in [*self.doubted]:
+                self.world.record(Kept, self.number, self.running[key])
+            self.doubted.clear()
         for stop in response.stops:
             if stop.key in self.running and stop.key not in self.results:
                 self.world.record(StopSent, self.number, stop)

@@ -20,8 +20,9 @@ from schedo.errors import SchedoError
 from schedo.store.base import Store
 from schedo.testing.clock import LoopClock, Wall
 from schedo.testing.loop import VirtualLoop
+from tests.sim.directories import Files
 from tests.sim.disk import NO_FAULTS, Disk, ServerStore
-from tests.sim.files import Files, FileStore
+from tests.sim.files import FileStore
 from tests.sim.plan import Plan
 from tests.sim.remote import Drain, RemoteWorker
 from tests.sim.trace import (
