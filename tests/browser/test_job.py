@@ -117,6 +117,22 @@ async def test_a_job_that_is_not_there_says_where_it_may_be(open_page: Open, sho
     await expect(page.locator(".connection")).to_have_text("live")
 
 
+async def test_the_page_stays_live_when_the_job_that_it_shows_is_deleted(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["404", "net::ERR"]
+    job = await submit_failing(shop)
+    page = await open_page(f"/jobs/{job}")
+    await expect(page.locator(".connection")).to_have_text("live")
+    await shop.hang_up()
+    await expect(page.locator(".connection")).to_contain_text("reconnecting")
+    assert (await shop.send("DELETE", f"/v1/jobs/{job}")).status == 204
+
+    await shop.start_again()
+
+    await expect(page.locator(".connection")).to_have_text("live")
+
+
 async def test_a_job_has_no_barrier(open_page: Open, shop: Shop, axe: Axe) -> None:
     failed = await submit_failing(shop, payload={"order": 1})
     waiting = (await shop.submit(task="nobody_runs_it", tags=["vip"]))["id"]

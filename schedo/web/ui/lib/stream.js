@@ -41,6 +41,8 @@ export class Stream {
     this.url = url;
     this.tell = tell;
     this.query = '';
+    this.wanted = new Set();
+    this.gone = new Set(); // of what is wanted: the jobs and schedules that the server does not know
     this.lastId = null;
     this.failures = 0;
     this.controller = null;
@@ -49,7 +51,9 @@ export class Stream {
 
   // Follow these topics from now on; none of them ends the stream.
   want(wanted) {
-    const query = makeQuery(wanted);
+    this.wanted = new Set(wanted);
+    for (const each of this.gone) if (!this.wanted.has(each)) this.gone.delete(each);
+    const query = makeQuery([...this.wanted].filter((each) => !this.gone.has(each)));
     if (query === this.query) return;
     this.query = query;
     this.close();
@@ -94,8 +98,9 @@ export class Stream {
       return Infinity;
     }
     if (response.status === 404) { // the job or schedule is gone; what else is wanted goes on
-      this.tell({ status: 'gone' });
-      return Infinity;
+      for (const each of this.wanted) if (each.includes(':')) this.gone.add(each);
+      this.query = makeQuery([...this.wanted].filter((each) => !this.gone.has(each)));
+      return this.query ? 0 : Infinity;
     }
     this.tell({ status: response.status === 503 ? 'full' : 'reconnecting' });
     return response.status === 503 ? FULL_MS * (0.1 + Math.random() / 5) : WAITS_MS.at(-1);
