@@ -254,6 +254,14 @@ class ListClaims:
         assert await listed(store, tag="red") == [2]
         assert len(await store.list_attempts(2)) == len(await store.list_output_sizes(2)) == 1
 
+    async def test_the_id_of_a_pruned_job_is_not_used_again(self, store: Store) -> None:
+        await put(store, make_job(id=7_000, state=State.COMPLETED, ended_at=1))
+        await put(store, make_job(id=6_000))
+        assert await listed(store) == [7_000, 6_000]
+        assert await store.prune(MINUTE, RETENTION, 9) == 1
+
+        assert (await store.snapshot()).last_id >= 7_000
+
     async def test_a_job_that_was_pruned_cannot_be_updated(self, store: Store) -> None:
         job = make_job(id=1, state=State.FAILED, ended_at=1)
         await put(store, job)

@@ -225,17 +225,19 @@ class ModelStore(ModelRest):
         ended = sorted(prunable(self._jobs, now, retention, self._releases.released))
         jobs = [job_id for _, _, job_id in ended[:room]]
         for job_id in jobs:
-            self._delete_job(job_id)
+            self._drop_job(job_id)
         oldest = now - retention.idempotency_us
-        stale = (
-            scope
-            for scope, answer in self._idempotency_records.items()
-            if answer.created_at <= oldest
-        )
+        records = self._idempotency_records.items()
+        stale = (scope for scope, answer in records if answer.created_at <= oldest)
         answers = list(islice(stale, room - len(jobs)))
         for scope in answers:
             del self._idempotency_records[scope]
         return effort + len(jobs) + len(answers)
+
+    def _drop_job(self, job_id: int) -> None:
+        """Delete the job, whose id is not used again."""
+        self._delete_job(job_id)
+        self._decided_at = max(self._decided_at, newest_at(job_id) + 1)
 
     def _delete_job(self, job_id: int) -> None:
         self._jobs.pop(job_id, None)
@@ -350,8 +352,7 @@ class ModelStore(ModelRest):
 
     def _put_job(self, job: Job) -> None:
         if job.kept_until == NOT_KEPT:
-            self._delete_job(job.id)
-            self._decided_at = max(self._decided_at, newest_at(job.id) + 1)
+            self._drop_job(job.id)
             return
         stored = job.copy()
         stored.is_new, stored.location, stored.poison_suspect = False, Location.NOWHERE, False

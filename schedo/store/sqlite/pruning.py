@@ -9,7 +9,7 @@ import msgspec
 
 from schedo.core.states import State
 from schedo.store.base import Retention
-from schedo.store.sqlite import queries
+from schedo.store.sqlite import queries, unkept
 from schedo.store.sqlite.action_log import prune_log
 from schedo.store.sqlite.connection import transaction, unsynced
 
@@ -50,9 +50,8 @@ def prune(
         effort = _release_runs(connection, now, retention.schedule_runs, limit)
         room = max(0, limit - effort)
         jobs = _find_ended(connection, now, retention, room, is_buffered)
-        ids = _encode_ids(jobs).decode()
-        for statement in queries.DELETE_JOBS:
-            connection.execute(statement, (ids,))
+        for statement, [parameters] in unkept.drop(jobs) if jobs else ():
+            connection.execute(statement, parameters)
         oldest = now - retention.idempotency_us
         records = connection.execute(
             queries.DELETE_IDEMPOTENCY_RECORDS, (oldest, room - len(jobs))
