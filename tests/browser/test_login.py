@@ -32,6 +32,7 @@ async def kept_by_scripts(page: Page) -> str:
 async def test_a_token_becomes_a_cookie_that_no_script_reads(open_page: Open, shop: Shop) -> None:
     secure(shop)
     page = await open_page("/")
+    await expect(page.get_by_label("Token")).to_be_focused()
     await page.get_by_label("Token").fill(TOKEN)
 
     await page.get_by_role("button", name="Log in").click()

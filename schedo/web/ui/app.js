@@ -62,8 +62,8 @@ function Main() {
   const before = useRef(path);
   useEffect(() => {
     if (!loaded) return;
-    if (before.current !== path) { // the focus goes where the new content begins
-      main.current.focus({ preventScroll: true });
+    if (before.current !== path) { // the focus goes where the new content begins, or where it asks for it
+      if (!main.current.contains(document.activeElement)) main.current.focus({ preventScroll: true });
       scrollTo(0, 0);
     }
     before.current = path;

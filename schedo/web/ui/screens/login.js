@@ -1,6 +1,6 @@
 // Log in with a token. It becomes a cookie that scripts cannot read; the page never keeps it.
 import { api } from '../lib/api.js';
-import { base, html, useEffect, useState } from '../lib/base.js';
+import { base, html, useEffect, useRef, useState } from '../lib/base.js';
 
 // Only a path of this page, so that a link cannot lead elsewhere after the login.
 const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
@@ -8,6 +8,8 @@ const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
 export default function Login({ query }) {
   const [error, setError] = useState('');
   const [isBusy, setBusy] = useState(false);
+  const field = useRef();
+  useEffect(() => field.current.focus(), []); // an `autofocus` is refused if anything has the focus
   const logIn = async (proof) => {
     setBusy(true);
     try {
@@ -32,7 +34,7 @@ export default function Login({ query }) {
     <h1 id="login">Log in to schedo</h1>
     <p class="muted">This server asks for a token. It is exchanged for a cookie that lasts 12 hours.</p>
     <input type="text" name="name" value="schedo" autocomplete="username" hidden/>
-    <label class="field">Token<input type="password" name="token" required autocomplete="current-password" autofocus spellcheck="false"
+    <label class="field">Token<input ref=${field} type="password" name="token" required autocomplete="current-password" spellcheck="false"
       aria-invalid=${error ? 'true' : undefined} aria-describedby=${error ? 'login-error' : undefined}/></label>
     ${error && html`<p id="login-error" class="failure" role="alert">${error}</p>`}
     <button class="btn primary" disabled=${isBusy}>Log in</button>
