@@ -15,17 +15,13 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from schedo.client.messages import Record
 from schedo.core.expectations import ExpectationSpec
 from schedo.core.model import ScheduleSpec
-from schedo.core.retry import PRESETS
 from schedo.core.strict_json import DEPTH_MAX, decode_strictly, too_deep
 from schedo.errors import Invalid, Problem
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.expectations import ExpectationRequest
-from schedo.protocol.retries import RetryResponse
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.suggestions import suggest
 
@@ -159,7 +155,7 @@ def export_schedule(schedule: Record) -> Record:
     names = dict.fromkeys((*_FIRST_FIELDS, *ScheduleRequest.__struct_fields__))
     fields = {name: schedule[name] for name in names if name in schedule}
     if "retry" in fields:
-        fields["retry"] = _find_preset(fields["retry"])
+        fields["retry"] = fields["retry"].get("preset", fields["retry"])
     spec = _read_spec(schedule["name"], fields)
     if spec is None:
         raise Invalid(f"schedule {schedule['name']} has fields that this version cannot export")
@@ -182,14 +178,6 @@ def export_expectation(expectation: Record) -> Record:
     without_zone = {name: value for name, value in fields.items() if name != "tz"}
     is_same = _read_spec(expectation["name"], without_zone, ExpectationRequest) == spec
     return without_zone if is_same else fields
-
-
-def _find_preset(retry: Any) -> Any:
-    """Return the name of the preset that is this policy, if there is one: only that can be sent."""
-    for name, preset in PRESETS.items():
-        if msgspec.to_builtins(RetryResponse.of(preset)) == retry:
-            return name
-    return retry
 
 
 def _drop_defaults(schedule: str, fields: Record, name: str) -> Record:

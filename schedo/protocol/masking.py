@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from schedo.core.built_in import BUILT_IN
-from schedo.core.model import JobSpec
+from schedo.core.model import Expect, JobSpec, Schedule, ScheduleSpec
 from schedo.core.strict_json import is_same_json
 
 _MASK = msgspec.Raw(b'"***"')
@@ -31,6 +31,11 @@ def show_payload(task: str, payload: bytes) -> bytes:
     return payload
 
 
+def has_mask(body: bytes) -> bool:
+    """Return whether a request may have the mask of a secret, which stands for the stored one."""
+    return bytes(_MASK) in body
+
+
 def reuse_payload(spec: JobSpec, stored: JobSpec) -> JobSpec:
     """Return the spec of a job with the payload of the stored one if both are equal.
 
@@ -46,6 +51,24 @@ def reuse_payload(spec: JobSpec, stored: JobSpec) -> JobSpec:
     if options.on_failure is not None and old.on_failure is not None:
         options = replace(options, on_failure=reuse_payload(options.on_failure, old.on_failure))
     return replace(spec, payload=payload, options=options)
+
+
+def reuse_schedule(spec: ScheduleSpec, stored: Schedule) -> ScheduleSpec:
+    """Return the spec with the payloads of the stored schedule where they are equal."""
+    expect, old = spec.expect, stored.spec.expect
+    if expect is not None and old is not None:
+        expect = reuse_expect(expect, old)
+    return replace(spec, job=reuse_payload(spec.job, stored.spec.job), expect=expect)
+
+
+def reuse_expect(expect: Expect, stored: Expect) -> Expect:
+    """Return what is expected, with the payloads of the stored event jobs where they are equal."""
+    jobs = {
+        name: reuse_payload(job, old)
+        for name in ("on_miss", "on_back")
+        if (job := getattr(expect, name)) and (old := getattr(stored, name))
+    }
+    return replace(expect, **jobs)
 
 
 def _restore_secret(spec: JobSpec, stored: bytes) -> bytes:

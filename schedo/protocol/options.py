@@ -177,7 +177,7 @@ class CarriedOptions(Struct, kw_only=True):
 class OptionsResponse(CarriedOptions, kw_only=True):
     """The options that the responses for jobs and schedules show, if they are set."""
 
-    delivery: Literal["at_most_once"] | UnsetType = UNSET
+    delivery: Delivery | UnsetType = UNSET
     timeout: DurationText | UnsetType = UNSET
     requires: RequiresRequest | UnsetType = UNSET
     prefer: Preferences | UnsetType = UNSET
@@ -210,8 +210,8 @@ def option_fields(  # noqa: C901, PLR0912  # one arm for each option
     fast as by CARRIED.
     """
     shown: dict[str, Any] = {}
-    if options.at_most_once:
-        shown["delivery"] = "at_most_once"
+    if options.at_most_once is not None:
+        shown["delivery"] = "at_most_once" if options.at_most_once else "at_least_once"
     if options.timeout_us is not None:
         shown["timeout"] = render_duration(options.timeout_us)
     if options.tags:

@@ -11,7 +11,7 @@ from schedo.core.model import Retry
 from schedo.core.retry import PRESETS
 from schedo.errors import Invalid
 from schedo.protocol import fields
-from schedo.protocol.fields import Duration, DurationText, Instant, instant_or_unset
+from schedo.protocol.fields import Duration, DurationText, Instant, instant_or_unset, or_unset
 from schedo.protocol.times import render_duration, render_instant
 
 # read_retry checks it: there the pointer is right also inside of a task's defaults.
@@ -57,7 +57,7 @@ class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RetryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A retry policy; a ladder is the list of the delays of a preset."""
+    """A retry policy; a ladder has the delays of a preset, which is requested by its name."""
 
     max_attempts: int
     backoff: Literal["exponential", "fixed", "ladder"]
@@ -67,6 +67,7 @@ class RetryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     jitter: float
     ladder: list[DurationText] | UnsetType = UNSET
     until: Instant | UnsetType = UNSET
+    preset: PresetName | UnsetType = UNSET
 
     @classmethod
     def of(cls, retry: Retry) -> Self:
@@ -79,6 +80,7 @@ class RetryResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             jitter=retry.jitter,
             ladder=[render_duration(step_us) for step_us in retry.ladder_us] or UNSET,
             until=instant_or_unset(retry.until_at),
+            preset=or_unset(_find_preset(retry)),
         )
 
 
@@ -101,7 +103,8 @@ def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
 
 def retry_request(retry: Retry) -> RetryRequest | str:
     """Return the name of the preset, or else the policy; a ladder exists only by name."""
-    for name, preset in PRESETS.items():
-        if preset == retry:
-            return name
-    return RetryRequest.of(retry)
+    return _find_preset(retry) or RetryRequest.of(retry)
+
+
+def _find_preset(retry: Retry) -> str | None:
+    return next((name for name, preset in PRESETS.items() if preset == retry), None)

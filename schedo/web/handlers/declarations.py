@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect
 from schedo.core.expectation_table import DeclaredExpectation, DeclareExpectations
 from schedo.core.expectations import ExpectationSpec
-from schedo.core.model import Expect, Queue, Schedule, ScheduleSpec
+from schedo.core.model import Queue, Schedule, ScheduleSpec
 from schedo.errors import Invalid, Problem, SchedoError
 from schedo.protocol.declarations import (
     OWNER_RULE,
@@ -31,7 +31,7 @@ from schedo.protocol.declarations import (
     show_queue,
 )
 from schedo.protocol.expectations import show_expectation
-from schedo.protocol.masking import reuse_payload
+from schedo.protocol.masking import reuse_expect, reuse_schedule
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 
@@ -103,32 +103,14 @@ def _read_schedules(
         try:
             if entry.name in specs:
                 raise Invalid.field("/name", f"there are two schedules {entry.name!r}")
-            spec = _reuse_payload(entry.to_spec(entry.name), known[entry.name])
+            spec, stored = entry.to_spec(entry.name), known[entry.name]
+            if stored is not None:
+                spec = reuse_schedule(spec, stored)
             context.check_schedule(request, spec)
             specs[entry.name] = spec
         except SchedoError as error:
             problems += _place(f"/schedules/{at}", error)
     return [*specs.values()]
-
-
-def _reuse_payload(spec: ScheduleSpec, known: Schedule | None) -> ScheduleSpec:
-    """Return the spec with the payloads of the known schedule where they are equal."""
-    if known is None:
-        return spec
-    expect, old = spec.expect, known.spec.expect
-    if expect is not None and old is not None:
-        expect = _reuse_payloads(expect, old)
-    return replace(spec, job=reuse_payload(spec.job, known.spec.job), expect=expect)
-
-
-def _reuse_payloads(expect: Expect, old: Expect) -> Expect:
-    """Return what is expected, with the payloads of the old event jobs where they are equal."""
-    jobs = {
-        name: reuse_payload(job, stored)
-        for name in ("on_miss", "on_back")
-        if (job := getattr(expect, name)) and (stored := getattr(old, name))
-    }
-    return replace(expect, **jobs)
 
 
 def _read_queues(
@@ -166,7 +148,7 @@ def _read_expectations(
                 raise Invalid.field("/name", f"there are two expectations {entry.name!r}")
             spec = entry.to_spec(entry.name)
             if entry.name in known:
-                spec = replace(spec, expect=_reuse_payloads(spec.expect, known[entry.name].expect))
+                spec = replace(spec, expect=reuse_expect(spec.expect, known[entry.name].expect))
             context.check_expect(request, "", spec.expect)
             specs[entry.name] = spec
         except SchedoError as error:

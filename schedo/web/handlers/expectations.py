@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from schedo.core.commands import PutEffect
 from schedo.core.expectations import Expectation
 from schedo.protocol import fields
 from schedo.protocol.expectations import ExpectationRequest, ExpectationResponse
+from schedo.protocol.masking import has_mask, reuse_expect
 from schedo.protocol.roles import Role
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
@@ -17,8 +19,12 @@ from schedo.web.pages import page_response
 
 async def put_expectation(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ExpectationRequest)).to_spec(_name(request))
+    table = context.engine.expectations
+    stored = next((each for each in table.named() if each.name == spec.name), None)
+    if stored is not None and has_mask(request.body):
+        spec = replace(spec, expect=reuse_expect(spec.expect, stored.expect))
     context.check_expect(request, "", spec.expect)
-    expectation, effect = await context.engine.expectations.put(spec)
+    expectation, effect = await table.put(spec)
     response = ExpectationResponse.of(expectation)
     response.effect = effect
     response.warnings = context.warn_of_expect(spec.expect) or UNSET

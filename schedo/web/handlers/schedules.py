@@ -26,6 +26,7 @@ from schedo.protocol.declarations import (
 )
 from schedo.protocol.expect import ExpectationStatus
 from schedo.protocol.jobs import job_fields
+from schedo.protocol.masking import has_mask, reuse_schedule
 from schedo.protocol.query import (
     bad_parameter,
     parse_name_cursor,
@@ -56,9 +57,12 @@ _LOADED_SCHEDULES = 50  # at a time
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
     spec = (await request.read(ScheduleRequest)).to_spec(_name(request))
-    context.check_schedule(request, spec)
     # The schedule that it replaces is loaded.
     await request.claim.take(max(len(request.body), _SCHEDULE_BYTES))
+    if has_mask(request.body):
+        stored = await context.engine.declarations.find(spec.name)
+        spec = spec if stored is None else reuse_schedule(spec, stored)
+    context.check_schedule(request, spec)
     owner, takeover = _read_owner(request), None
     if owner is None:
         schedule, effect = await context.engine.put_schedule(spec)
