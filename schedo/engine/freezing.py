@@ -11,6 +11,7 @@ the new server, which has these attempts as those of a remote worker.
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from schedo.core.commands import CompletePolls
@@ -54,8 +55,7 @@ class Freezing:
         The next server expects the running attempts from a remote worker of this name. The caller
         takes no new requests before. If this raises, the engine serves on.
         """
-        await self._bulk.stop()
-        await self._maintenance.stop()
+        await asyncio.gather(self._bulk.stop(), self._maintenance.stop())
         try:
             await self._loop.freeze(worker)
         except Exception:

@@ -51,6 +51,8 @@ class ServerWorkers:
 
     async def prepare(self) -> None:
         """Start the child processes, which take work only once the engine has started."""
+        for runner in self._runners.values():
+            runner.prepare()
         if self._children is not None:
             await self._children.prepare()
 

@@ -66,6 +66,10 @@ class Runner(Protocol):
 class BuiltInRunner(Runner, Protocol):
     """The runner of a built-in task, with defaults for methods that simple tasks do not need."""
 
+    def prepare(self) -> None:
+        """Make what the first attempt would have to wait for."""
+        return
+
     def not_ready_reasons(self) -> list[str]:
         """Return why attempts would not start in time, in sentences."""
         return []

@@ -64,15 +64,18 @@ class HttpServer:
 
     async def listen(self, app: WebApp, sockets: Sequence[socket.socket]) -> int:
         """Accept requests on bound sockets, which this server closes; return the port."""
-        loop = asyncio.get_running_loop()
-        self._app = self._state.app = app
-        self._state.loop, self._state.share = loop, loop_share()
-        self._state.in_flight = app.context.in_flight
-        self._set_date()
+        self.use(app)
         await self._accept(sockets)
-        self._watch = loop.create_task(self._watch_connections(), name="schedo http watch")
+        self._watch = asyncio.create_task(self._watch_connections(), name="schedo http watch")
         bound: int = sockets[0].getsockname()[1]
         return bound
+
+    def use(self, app: WebApp) -> None:
+        """Let the application respond; `serve` needs no listening socket."""
+        self._app = self._state.app = app
+        self._state.loop, self._state.share = asyncio.get_running_loop(), loop_share()
+        self._state.in_flight = app.context.in_flight
+        self._set_date()
 
     async def _accept(self, sockets: Sequence[socket.socket]) -> None:
         server = _make_server(self._state)
@@ -104,7 +107,10 @@ class HttpServer:
         self._holding = self._app.context.holding = self._state.app = Holding(self._app, waits_s)
         self._state.is_leaving = True  # so the next connection reaches the other process itself
         self._kept = [sock.dup() for sock in self.sockets]
-        await self._accept_no_more()
+        await asyncio.gather(self._accept_no_more(), self._wait_for_active(end_waits))
+
+    async def _wait_for_active(self, end_waits: Callable[[], None]) -> None:
+        assert self._app is not None, "it listens"
         began_at = self._state.loop.time()
         while (waited_s := self._state.loop.time() - began_at) < PROGRESS_S:
             end_waits()

@@ -131,15 +131,20 @@ class Spawner:
 
         The caller may close the descriptors at once. Raise OSError if no spawner can start.
         """
-        if self._connection is None or self._connection.is_dead:
-            self._connection = _SpawnerConnection()
+        connection = self.prepare()
         if command.stdin is None:
-            return self._connection.start(command, (stdout, stderr), on_start)
+            return connection.start(command, (stdout, stderr), on_start)
         stdin = write_unnamed_file(command.stdin)
         try:
-            return self._connection.start(command, (stdout, stderr, stdin), on_start)
+            return connection.start(command, (stdout, stderr, stdin), on_start)
         finally:
             os.close(stdin)
+
+    def prepare(self) -> _SpawnerConnection:
+        """Start the spawner process if there is none; raise OSError."""
+        if self._connection is None or self._connection.is_dead:
+            self._connection = _SpawnerConnection()
+        return self._connection
 
     def not_ready_reasons(self) -> list[str]:
         """Return why commands would not start in time, as a list of at most one sentence."""

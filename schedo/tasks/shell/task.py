@@ -92,6 +92,11 @@ class ShellRunner(BuiltInRunner):
         if output_dir is not None:
             output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def prepare(self) -> None:
+        """Start the spawner; if that fails, the first command tries again."""
+        with contextlib.suppress(OSError):
+            self._spawner.prepare()
+
     def not_ready_reasons(self) -> list[str]:
         """Return why commands would not start in time, in sentences."""
         reasons = [each.not_ready_reasons() for each in (self._spawner, *self._isolated)]
