@@ -6,15 +6,19 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from schedo.store.sqlite.schema import newest_schema
 from tests.e2e.server import Server, eventually
 from tests.e2e.takeover.dying import PATH_VARIABLE as DEATH_VARIABLE
 
@@ -182,6 +186,7 @@ BROKEN = {
     "a bad setting": ("schedo.toml", "concurrency = 0", "concurrency"),
     "an unknown setting": ("schedo.toml", "nonsense = 1", "nonsense"),
     "another store": ("schedo.toml", "store = 'other.db'", "name another store"),
+    "a file of another program": ("schedo.toml", "store = 'foreign.db'", "name another store"),
     "an import that fails": ("new_app.py", "import no_such_module", "no_such_module"),
     "an import that hangs": ("new_app.py", "import time; time.sleep(60)", "not ready within 1 s"),
     "a crash": ("sitecustomize.py", "import os; os.kill(os.getpid(), 9)", "SIGKILL"),
@@ -193,11 +198,36 @@ BROKEN = {
 }
 
 
+class Asking(threading.Thread):
+    """A client that submits jobs without a pause, each over a new connection."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+        self._is_stopping = False
+        self.accepted = 0
+        self.failures: list[object] = []
+
+    def run(self) -> None:
+        while not self._is_stopping:
+            try:
+                status, body = self._server.ask("POST", "/v1/jobs", {"task": "far", "delay": "1h"})
+            except OSError as error:
+                status, body = 0, error
+            self.accepted += status == 201
+            self.failures += [] if status == 201 else [(status, body)]
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self.join()
+
+
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
     """A server that outlives all broken new versions."""
     directory = tmp_path_factory.mktemp("patient")
     (directory / "new_app.py").write_text(APPLICATION)
+    (directory / "foreign.db").write_text("This is no store.")
     path = f"{directory}:{ROOT}"
     with upgradable(
         directory, "new_app:app", PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1"
@@ -205,6 +235,20 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
         yield upgraded
 
 
+@pytest.fixture
+def asking(patient: Upgraded) -> Iterator[None]:
+    """A client during the test, of which no request may fail."""
+    client = Asking(patient.server)
+    client.start()
+    eventually(lambda: client.accepted, "job")
+    try:
+        yield
+    finally:
+        client.stop()
+    assert client.failures == []
+
+
+@pytest.mark.usefixtures("asking")
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_new_version_changes_nothing(patient: Upgraded, what: str) -> None:
     name, text, reason = BROKEN[what]
@@ -218,6 +262,35 @@ def test_a_broken_new_version_changes_nothing(patient: Upgraded, what: str) -> N
     assert (refused.returncode, reason in refused.stderr) == (1, True), refused
     assert patient.active_pid == patient.server.pid
     assert patient.is_served()
+
+
+@pytest.mark.usefixtures("asking")
+@pytest.mark.parametrize(
+    ("mark", "reason"),
+    [
+        ("reads_from={old} time=grows", "this takes about 1 s"),
+        ("reads_from={new} time=constant", "the version that serves the file now could not open it"),
+    ],
+)
+def test_a_new_version_with_a_migration_that_is_slow_or_has_no_way_back_changes_nothing(
+    patient: Upgraded, mark: str, reason: str
+) -> None:
+    old = newest_schema()
+    package = patient.server.directory / "schedo"
+    shutil.copytree(ROOT / "schedo", package)
+    name = f"{old + 1:04}_next"
+    (package / f"store/sqlite/migrations/{name}.sql").write_text(
+        f"-- schedo: {mark.format(old=old, new=old + 1)}\nCREATE TABLE next (id INTEGER);\n"
+    )
+
+    refused = patient.upgrade("--timeout", "15s")
+    shutil.rmtree(package)
+
+    assert refused.returncode == 1
+    assert f"must be migrated ({name}), and {reason}" in refused.stderr
+    assert patient.active_pid == patient.server.pid
+    with contextlib.closing(sqlite3.connect(f"file:{patient.path}?mode=ro", uri=True)) as store:
+        assert store.execute("PRAGMA user_version").fetchone() == (old,)
 
 
 @pytest.fixture(scope="module")
