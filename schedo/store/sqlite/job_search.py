@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from schedo.core import limits
@@ -29,21 +29,33 @@ class Index(NamedTuple):
     """An index in which jobs can be searched.
 
     tables, key and condition: of a query for its entries. is_sorted: they are in order of id;
-    otherwise the index can be used only if a part can look at all its entries.
+    otherwise the index can be used only if a part can look at all its entries. runs: conditions of
+    which each entry meets one, if only the entries of each are in order of id.
     """
 
     tables: str
     key: str
     condition: str
     is_sorted: bool = True
+    runs: tuple[str, ...] = ()
 
     @property
     def probe(self) -> str:
-        """The statement that returns the entry after the first :looked ones of the range."""
-        select = f"SELECT {self.key} FROM {self.tables} WHERE {self.condition}"
+        """The statement that returns the entry after the first :looked ones of the range.
+
+        Of several runs each gets its share, and the first of them to end ends the part.
+        """
+        if not self.runs:
+            return self._find_end(self.condition, ":looked")
+        share = f":looked / {len(self.runs)}"
+        ends = (f"SELECT * FROM ({self._find_end(run, share)})" for run in self.runs)
+        return f"SELECT {self.key} FROM ({' UNION ALL '.join(ends)}) ORDER BY 1 DESC LIMIT 1"
+
+    def _find_end(self, condition: str, looked: str) -> str:
+        select = f"SELECT {self.key} FROM {self.tables} WHERE {condition}"
         if self.is_sorted:
             select += f" AND {self.key} BETWEEN :oldest AND :newest ORDER BY {self.key} DESC"
-        return f"{select} LIMIT 1 OFFSET :looked"
+        return f"{select} LIMIT 1 OFFSET {looked}"
 
 
 def _of_job(name: str, condition: str, *, is_sorted: bool = True) -> Index:
@@ -52,6 +64,7 @@ def _of_job(name: str, condition: str, *, is_sorted: bool = True) -> Index:
 
 # The conditions of partial indexes are repeated literally, as in queries.py. Queued and scheduled
 # jobs are not in job_state, because almost every job passes through these states.
+_UNLISTED = {State.QUEUED, State.SCHEDULED}
 _STATE = f"state = :state AND {queries.LISTED_STATE}"
 _QUEUED = "state = 'queued'"
 _SCHEDULED = f"state = 'scheduled' AND {queries.TIMED}"
@@ -95,6 +108,19 @@ def _indexes_of_state(which: JobFilter) -> Iterator[Index]:
         yield _BY_INSTANT
     elif which.state is not None:
         yield _BY_STATE
+    elif which.states and not _UNLISTED & {*which.states}:
+        yield _by_states(which.states)
+
+
+def _by_states(states: Sequence[State]) -> Index:
+    """Return the index of states for the jobs in one of these."""
+    runs = tuple(f"state = '{state}' AND {queries.LISTED_STATE}" for state in states)
+    condition = f"{_one_of(states)} AND {queries.LISTED_STATE}"
+    return _of_job("job_state", condition)._replace(runs=runs)
+
+
+def _one_of(states: Sequence[State]) -> str:
+    return "state IN (" + ", ".join(f"'{state}'" for state in states) + ")"
 
 
 def search_query(which: JobFilter, index: Index) -> str:
@@ -113,7 +139,7 @@ def ids_query(which: JobFilter, index: Index) -> str:
     terms += [_STATE_TERMS.get(which.state, _STATE)] if which.state is not None else []
     terms += _payload_terms(which)
     if which.states:
-        terms += [" OR ".join(f"state = '{state}'" for state in which.states).join("()")]
+        terms.append(_one_of(which.states))
     terms += [index.condition, f"{index.key} BETWEEN :oldest AND :newest"]
     where = " AND ".join(dict.fromkeys(terms))
     return f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {index.key} DESC LIMIT :limit"

@@ -30,7 +30,7 @@ CHOICES: dict[str, list[Any]] = {
     "ended_after": [40],
     "ended_before": [70],
     "error": ["oops"],
-    "states": [(State.QUEUED, State.FAILED)],
+    "states": [(State.QUEUED, State.FAILED), (State.FAILED, State.RETRYING, State.EXPIRED)],
     "worker": ["w"],
     "text": ["oo"],
 }
@@ -105,6 +105,21 @@ async def test_the_rarest_condition_finds_its_jobs_in_one_part(path: Path) -> No
     await store.close()
 
     assert (ids(page.jobs), page.before) == ([1], None)
+
+
+async def test_few_jobs_in_one_of_several_states_are_found_below_many_others(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, make_job(id=1, state=State.FAILED), make_job(id=2, state=State.EXPIRED))
+    await put(store, *(make_job(id=n, state=State.COMPLETED) for n in range(3, 2_100)))
+    which = JobFilter(states=(State.FAILED, State.CANCELLED, State.EXPIRED))
+
+    page = await store.list_jobs(which, None, 9)
+    found = await store.find_job_ids(which, None, 9)
+    await store.close()
+
+    assert (ids(page.jobs), page.before) == ([2, 1], None)
+    assert found == ([2, 1], None)
 
 
 async def test_few_waiting_jobs_are_found_below_many_ended_ones(path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from schedo.core.job_filter import JobFilter
+from schedo.core.states import State
 from schedo.store.sqlite import decisions, evidence, queries, write_buffer, writes
 from schedo.store.sqlite.job_search import search_query, usable_indexes
 from schedo.store.sqlite.schema import migrate
@@ -140,6 +141,10 @@ LISTS = {
             KEY,
         ],
     ),
+    "states of which some are in no index": (
+        JobFilter(states=(State.FAILED, State.QUEUED), task="a"),
+        ["INDEX job_task (task=? AND id>? AND id<?)", KEY],
+    ),
     "created": (JobFilter(created_after=5), [f"SEARCH job {KEY} (rowid>? AND rowid<?)"]),
 }
 # These indexes are in another order than the list. They are used if they have few entries.
@@ -199,6 +204,18 @@ def test_waiting_jobs_are_listed_from_the_index_of_waiting_jobs(
 
     assert use in plan(connection, index.probe)
     assert use in plan(connection, search_query(which, index))
+
+
+def test_jobs_in_one_of_several_states_are_listed_from_a_range_of_each(
+    connection: sqlite3.Connection,
+) -> None:
+    which = JobFilter(states=(State.FAILED, State.CANCELLED))
+    index, _ = usable_indexes(which)
+
+    for query in (index.probe, search_query(which, index)):
+        found = plan(connection, query)
+        assert "INDEX job_state (state=? AND id>? AND id<?)" in found
+        assert "SCAN job" not in found
 
 
 def test_the_active_jobs_of_a_page_of_schedules_are_found_through_their_index(
