@@ -29,6 +29,12 @@ async def stamp(run: int = 0) -> int:
     return time.time_ns() // 1000
 
 
+@app.task
+async def stumble(run: int = 0) -> None:
+    """Fail, with one of a few messages."""
+    raise RuntimeError(f"the gateway answered {500 + run % 4}")
+
+
 @atexit.register
 def _write_tally() -> None:
     directory = os.environ.get("BENCH_TALLY")

@@ -2,9 +2,10 @@
 
     python -m bench.report [--runs N] [--only NAME ...] [--quick | --render]
 
-All scripts together take about half an hour and 5 GB of disk. bench/results.json stores the
-results; a script that does not run, or fails, keeps its last results. The results of --quick are
-printed but not stored, because they are not accurate. Run nothing else on the machine meanwhile.
+All scripts together take about three quarters of an hour and 5 GB of disk. bench/results.json
+stores the results; a script that does not run, or fails, keeps its last results. The results of
+--quick are printed but not stored, because they are not accurate. Run nothing else on the machine
+meanwhile.
 
 The exit code is 1 if a script failed, or did not measure a figure that a page quotes.
 """
@@ -59,6 +60,9 @@ SCRIPTS = {
     "workers": Plan(runs=1),
     "memory": Plan(runs=1, options="--jobs 0,100000,10000000 --starts 3"),
     "full_store": Plan(runs=1),
+    "page": Plan(runs=1),
+    "screens": Plan(runs=1),
+    "streams": Plan(runs=1),
     "storm": Plan(runs=1, options="--schedules 50000"),
     "drift": Plan(runs=1, options="--hours 2" + _IN_MEMORY),
 }

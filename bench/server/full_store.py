@@ -9,25 +9,16 @@ The floor of a full store is the empty one, and that of pruning the full store w
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.figures import percentiles, poisson_offsets_us
-from bench.server.connection import (
-    DEADLINE_S,
-    batch_request,
-    connect,
-    job_request,
-    request,
-    run,
-    send_all,
-)
+from bench.server.connection import DEADLINE_S, run
 from bench.server.evidence import NotDone, check_completed, query_store
 from bench.server.full_filling import RARE, SPACING_US, Full, fill_full
+from bench.server.full_load import count_waiting, fire_timed, submit_singly, time_read
 from bench.server.process import NOOP_APP, Server
 from bench.server.script import Option, Results, positive, run_script
 
@@ -42,10 +33,6 @@ PRUNABLE_MIN = 1_000_000  # fewer are gone before the measurement ends
 OLDEST = """
 SELECT created_at FROM job WHERE state = 'completed' AND ended_at IS NOT NULL
 ORDER BY ended_at LIMIT 1"""
-LATENESS = """
-SELECT started_at - due_at FROM job WHERE task = 'stamp' AND state = 'completed' AND payload = ?"""
-BATCH = 500
-AHEAD_US = 2_000_000  # timed jobs are submitted before the first one is due
 JOBS = {
     "the newest jobs": "",
     "state": "&state=failed",
@@ -93,7 +80,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
     _add_starts(cases, arguments.repeats, results)
     with Server(cases["full"].place, app=NOOP_APP) as server:
         for name, path in READS.items():
-            _add_read(results, name, *run(_read(server, path, arguments.repeats)))
+            _add_read(results, name, *run(time_read(server, path, arguments.repeats)))
         results.add("memory after the reads", server.memory_bytes[0], "bytes")
     if full.ended >= PRUNABLE_MIN:
         cases["pruning"] = Case(cases["full"].place, RETENTION)
@@ -114,7 +101,7 @@ def _add_starts(cases: Mapping[str, Case], repeats: int, results: Results) -> No
             server = Server(case.place, app=NOOP_APP)
             try:
                 ready[name].append(server.start_ready())
-                run(_count_waiting(server))
+                run(count_waiting(server))
                 memory[name].append(server.memory_bytes[0])
             finally:
                 server.stop()
@@ -130,11 +117,11 @@ def _alternate(cases: Mapping[str, Case], arguments: argparse.Namespace, results
     for number in range(arguments.pairs * len(cases)):
         name, case = [*cases.items()][number % len(cases)]
         with Server(case.place, "--concurrency", "1000", *case.options, app=NOOP_APP) as server:
-            run(_count_waiting(server))
+            run(count_waiting(server))
             oldest = _await_pruning(server) if case.options else 0
             began = time.perf_counter()
-            submits = run(_submit(server, arguments.submits))
-            timers = run(_fire(server, arguments.rate, arguments.seconds, number))
+            submits = run(submit_singly(server, arguments.submits))
+            timers = run(fire_timed(server, arguments.rate, arguments.seconds, number))
             for what, each in zip(WHATS, (submits, timers), strict=True):
                 found.setdefault((name, what), []).append(each)
             if case.options:
@@ -179,64 +166,6 @@ def _await_pruning(server: Server) -> int:
 def _add_read(results: Results, name: str, took: Sequence[int], beside: Sequence[int]) -> None:
     results.add(name, statistics.median(took), "us")
     results.add(f"{name}: the longest look-up beside it", max(beside), "us")
-
-
-async def _count_waiting(server: Server) -> None:
-    """Return when the store has counted its waiting jobs."""
-    connection = await connect(server)
-    await connection.get("/v1/queues")
-    connection.close()
-
-
-async def _submit(server: Server, count: int) -> dict[str, int]:
-    """Submit jobs one at a time; return the percentiles of the times."""
-    far = job_request({"task": "far", "delay": "1h"})
-    load = await send_all(server, [far] * count, 1)
-    return percentiles(load.latency_us)
-
-
-async def _fire(server: Server, rate: int, seconds: int, number: int) -> dict[str, int]:
-    """Let jobs become due at random instants; return the percentiles of their lateness."""
-    offsets_us = poisson_offsets_us(rate, rate * seconds)
-    jobs = [
-        {"task": "stamp", "payload": {"run": number}, "delay": (AHEAD_US + at) / 1_000_000}
-        for at in offsets_us
-    ]
-    batches = [batch_request(jobs[at : at + BATCH]) for at in range(0, len(jobs), BATCH)]
-    await send_all(server, batches, 1)
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            await asyncio.sleep(0.5)
-            rows = query_store(server.store, LATENESS, f'{{"run":{number}}}'.encode())
-            if len(rows) == len(jobs):
-                return percentiles([late for (late,) in rows])
-
-
-async def _read(server: Server, path: str, repeats: int) -> tuple[list[int], list[int]]:
-    """Return the times of the read in microseconds, and those of the look-ups beside it."""
-    reader, other = await connect(server), await connect(server)
-    (newest,) = (await reader.get("/v1/jobs?limit=1&task=task-1"))["items"]
-    beside: list[int] = []
-
-    async def look_up() -> None:
-        while True:
-            began = time.perf_counter_ns()
-            await other.get(f"/v1/jobs/{newest['id']}")
-            beside.append((time.perf_counter_ns() - began) // 1000)
-
-    looking = asyncio.create_task(look_up())
-    took: list[int] = []
-    while len(took) < repeats or not beside:
-        began = time.perf_counter_ns()
-        reply = await reader.ask(request("GET", path))
-        took.append((time.perf_counter_ns() - began) // 1000)
-        if reply.status != 200:
-            raise NotDone(f"GET {path} was answered with {reply.status}: {reply.body!r}")
-    looking.cancel()
-    await asyncio.gather(looking, return_exceptions=True)
-    reader.close()
-    other.close()
-    return took, beside
 
 
 OPTIONS = (

@@ -88,7 +88,7 @@ class Process:
     @property
     def cpu_s(self) -> float:
         """The processor time of the process and its children, without those that have ended."""
-        return sum(map(_read_cpu_s, self.pids))
+        return sum(map(read_cpu_s, self.pids))
 
     @property
     def memory_bytes(self) -> list[int]:
@@ -172,7 +172,8 @@ def read_memory_bytes(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-def _read_cpu_s(pid: int) -> float:
+def read_cpu_s(pid: int) -> float:
+    """Return the processor time of a process, without its children."""
     clock = ~pid << 3 | 2  # Linux's number of the clock that counts a process's processor time
     return time.clock_gettime(clock)
 

@@ -78,7 +78,7 @@ def render_value(value: float, unit: str) -> str:
     if unit == "s":
         return f"{value * 1000:.0f} ms" if value < 10 else f"{value:.1f} s"
     if unit == "bytes":
-        return f"{value / 1_000_000:.1f} MB"
+        return f"{value / 1_000_000:.1f} MB" if value >= 1_000_000 else f"{value / 1000:.1f} kB"
     if unit == "share":
         return f"{value:.1%}"
     return f"{value:,.0f}{'/s' if unit == '/s' else ''}"

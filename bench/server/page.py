@@ -1,0 +1,98 @@
+"""What the page costs a browser: the first visit, and each second that it stays open.
+
+A server has run schedules and jobs for a while, and goes on. A real Chromium with an empty cache
+opens the overview again and again: the first contentful paint, the first frame in which all parts
+have their data, and the bytes that were sent. Then the overview stays open: Chromium's own counters
+of script, layout and style, in processor time, divided by the number of ticks. With --slower 4
+the browser's processor is that much slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+from pathlib import Path
+
+from playwright.async_api import Browser
+
+from bench.server.chromium import (
+    VIEWPORT,
+    Visit,
+    open_browser,
+    open_session,
+    read_metrics,
+    visit,
+)
+from bench.server.connection import run
+from bench.server.page_load import put_schedules, submitting
+from bench.server.process import NOOP_APP, Server
+from bench.server.script import Option, Results, positive, run_script
+
+PARTS = {"script": "ScriptDuration", "layout": "LayoutDuration", "style": "RecalcStyleDuration"}
+WARM_UP_S = 5.0  # before the first visit, so that there are figures to show
+SETTLE_S = 3.0  # between the opening of the page and the first tick that counts
+
+
+def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
+    """Measure visits and ticks."""
+    with Server(directory, app=NOOP_APP) as server:
+        run(_measure(server, arguments, results))
+
+
+async def _measure(server: Server, arguments: argparse.Namespace, results: Results) -> None:
+    await put_schedules(server)
+    async with submitting(server, arguments.rate), open_browser() as browser:
+        await asyncio.sleep(WARM_UP_S)
+        await _visit_once(browser, server)  # the server zips its files for the first one
+        visits = [await _visit_once(browser, server) for _ in range(arguments.visits)]
+        for what, unit, values in (
+            ("first contentful paint", "us", [each.painted_ms * 1000 for each in visits]),
+            ("first data", "us", [each.ready_ms * 1000 for each in visits]),
+            ("files, as sent", "bytes", [float(each.file_bytes) for each in visits]),
+            ("data, as sent", "bytes", [float(each.data_bytes) for each in visits]),
+        ):
+            results.add(f"first visit: {what}", statistics.median(values), unit)
+        for what, seconds in (await _time_ticks(browser, server, arguments)).items():
+            results.add(f"a tick: {what}", seconds * 1_000_000, "us")
+
+
+async def _visit_once(browser: Browser, server: Server) -> Visit:
+    """Open the overview as a browser that has never been there."""
+    context = await browser.new_context(viewport=VIEWPORT)
+    try:
+        return await visit(await context.new_page(), server.url + "/")
+    finally:
+        await context.close()
+
+
+async def _time_ticks(
+    browser: Browser, server: Server, arguments: argparse.Namespace
+) -> dict[str, float]:
+    """Return the processor time of each part for one tick, in seconds."""
+    context = await browser.new_context(viewport=VIEWPORT)
+    page = await context.new_page()
+    session = await open_session(page)
+    if arguments.slower > 1:
+        await session.send("Emulation.setCPUThrottlingRate", {"rate": arguments.slower})
+    await page.goto(server.url + "/")
+    await page.locator(".connection", has_text="live").wait_for()
+    await asyncio.sleep(SETTLE_S)
+    before = await read_metrics(session)
+    await asyncio.sleep(arguments.ticks)  # one a second
+    after = await read_metrics(session)
+    spent = {name: after[key] - before[key] for name, key in PARTS.items()}
+    whole = {"script, layout and style": sum(spent.values())}
+    whole["everything"] = after["TaskDuration"] - before["TaskDuration"]
+    return {name: seconds / arguments.ticks for name, seconds in (spent | whole).items()}
+
+
+OPTIONS = (
+    Option("visits", 10, 2, "first visits", positive),
+    Option("ticks", 60, 3, "how many seconds the page stays open", positive),
+    Option("rate", 40, 20, "jobs submitted a second", positive),
+    Option("slower", 1, 1, "how many times slower the browser's processor is", positive),
+)
+
+if __name__ == "__main__":
+    run_script(__doc__, measure, OPTIONS)
