@@ -69,6 +69,20 @@ async def test_new_jobs_are_counted_and_move_no_row(open_page: Open, shop: Shop)
     await expect(page.locator("tbody .state")).to_have_text(["scheduled", "cancelled"])
 
 
+async def test_of_many_new_jobs_the_page_counts_the_first_only(open_page: Open, shop: Shop) -> None:
+    page = await open_page("/jobs?task=later")
+    await expect(page.locator(".connection")).to_have_text("live")
+    job = {"task": "later", "delay": "1h"}
+
+    await shop.post("/v1/jobs:batch", [job] * 150)
+    news = page.get_by_role("button", name="150 new jobs match: show")
+    await expect(news).to_be_visible()
+    await shop.post("/v1/jobs:batch", [job] * 150)
+
+    await page.get_by_role("button", name="200 new jobs or more match: show").click()
+    await expect(page.locator("tbody tr")).to_have_count(50)
+
+
 async def test_all_jobs_that_match_are_changed_after_an_exact_count(
     open_page: Open, shop: Shop
 ) -> None:

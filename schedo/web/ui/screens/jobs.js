@@ -14,6 +14,7 @@ import { OperationOf } from './jobs/operation.js';
 import { COLUMNS, FIELDS, update } from './jobs/rows.js';
 
 const PAGE = 50;
+const NEWS_MAX = 200; // new jobs that are counted: a busy server would fill the memory with their ids
 
 export default function Jobs({ query }) {
   const filters = JSON.stringify(filtersOf(query));
@@ -49,7 +50,7 @@ function List({ query }) {
     setBusy(false);
   };
   return html`<${Card} title="Matching jobs" id="list" about=${query.cursor ? 'an earlier page' : 'the newest first'}>
-    <div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${changed.isExact ? `${plural(changed.news, 'new job')} ${changed.news === 1 ? 'matches' : 'match'}: show` : 'Other jobs have changed: show'}</button>`}</div>
+    <div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${sayNews(changed)}</button>`}</div>
     <${Table} caption="Jobs" columns=${COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
       empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/>
     ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, back to <${Time} at=${last.searched_to}/>.
@@ -57,6 +58,12 @@ function List({ query }) {
     <${Selection} query=${query} rows=${rows} selected=${selected} select=${select} reload=${show} hasMore=${Boolean(last.next_cursor)}/>
     <${Pager} shown=${plural(rows.length, 'job')} isFirst=${!query.cursor} next=${last.partial ? '' : last.next_cursor}
       onFirst=${() => setQuery({ cursor: '' }, { push: true })} onNext=${() => setQuery({ cursor: last.next_cursor }, { push: true })}/></${Card}>`;
+}
+
+function sayNews({ news, isExact }) {
+  if (!isExact) return 'Other jobs have changed: show';
+  if (news >= NEWS_MAX) return `${count(news)} new jobs or more match: show`;
+  return `${plural(news, 'new job matches', 'new jobs match')}: show`;
 }
 
 const Nothing = ({ query, isPartial }) => {
@@ -83,7 +90,7 @@ function useChanges(query, page, read) {
     for (const job of data.jobs ?? []) {
       const row = found.rows.get(job.id) ?? shown.get(job.id);
       if (row) found.rows.set(job.id, update(row, job));
-      else if (isWanted(job.id) && matches(query, job) !== false) {
+      else if (found.news.size < NEWS_MAX && isWanted(job.id) && matches(query, job) !== false) {
         found.isExact &&= matches(query, job) === true;
         found.news.add(job.id);
       }
