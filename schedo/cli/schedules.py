@@ -29,6 +29,7 @@ from schedo.cli.times import keep_distance, read_now, read_time, render_full, re
 from schedo.client import schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
+from schedo.core.schedule_filter import Health
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
 
 _DECISIONS_SHOWN = 10
@@ -48,12 +49,19 @@ schedules.add_command(fires)
 
 
 @schedules.command("ls")
+@click.option("--q", metavar="TEXT", help="Only with these words in the name, task or queue.")
 @click.option("--failing", is_flag=True, help="Only schedules whose last run has failed.")
+@click.option("--paused/--not-paused", default=None, help="Only schedules that are paused.")
+@click.option(
+    "--health",
+    type=click.Choice([each.value for each in Health]),
+    help="Only schedules for which this comes first; overdue: what is expected is missed.",
+)
 @as_json
 @connected
-def list_(client: Client, failing: bool, is_json: bool) -> None:
+def list_(client: Client, failing: bool, is_json: bool, **filters: Any) -> None:
     """List schedules by name, with how the last run of each ended."""
-    records = list(client.list_schedules(failing=failing))
+    records = list(client.list_schedules(failing=failing, **given(filters, *filters)))
     if is_json:
         print_json(records)
         return

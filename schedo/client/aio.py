@@ -36,7 +36,7 @@ from schedo.client.options import (
 )
 from schedo.client.records import is_final
 from schedo.client.rest import Page
-from schedo.client.schedule_operations import CronOptions
+from schedo.client.schedule_operations import CronOptions, ScheduleFilters
 from schedo.errors import SchedoError, Unavailable
 
 
@@ -230,13 +230,11 @@ class AsyncClient:
         """Return the schedule with its next fires and counters."""
         return await self.send(schedule_operations.get_schedule(name))
 
-    async def list_schedules(self, *, failing: bool = False) -> AsyncIterator[Record]:
-        """Yield all schedules by name; failing: only those whose last run has failed."""
+    async def list_schedules(self, **filters: Unpack[ScheduleFilters]) -> AsyncIterator[Record]:
+        """Yield all schedules that match by name."""
         cursor: str | None = None
         while True:
-            page = await self.send(
-                schedule_operations.list_schedules(cursor=cursor, failing=failing)
-            )
+            page = await self.send(schedule_operations.list_schedules(cursor=cursor, **filters))
             for record in page["items"]:
                 yield record
             cursor = page["next_cursor"]

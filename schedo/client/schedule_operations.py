@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 from schedo.client.messages import Operation, Record
 from schedo.client.operations import PAGE_JOBS
@@ -74,11 +74,26 @@ def get_schedule(name: str) -> Operation[Record]:
     return get(_schedule(name), read_record)
 
 
+class ScheduleFilters(TypedDict, total=False):
+    """Which schedules are listed.
+
+    q: words, each in the name, the task or the queue. health: overdue, failing, paused, ended or
+    ok. failing: only those whose last run has failed.
+    """
+
+    q: str | None
+    paused: bool | None
+    health: str | None
+    failing: bool
+
+
 def list_schedules(
-    limit: int = PAGE_JOBS, cursor: str | None = None, *, failing: bool = False
+    limit: int = PAGE_JOBS, cursor: str | None = None, **filters: Unpack[ScheduleFilters]
 ) -> Operation[Page]:
-    """Return one page of schedules by name; failing: only those whose last run has failed."""
-    query = {"failing": "true" if failing else None, "limit": limit, "cursor": cursor}
+    """Return one page of schedules by name."""
+    wanted = {**filters, "failing": filters.get("failing") or None}
+    texts = {n: str(v).lower() if isinstance(v, bool) else v for n, v in wanted.items()}
+    query = {**texts, "limit": limit, "cursor": cursor}
     return get(f"/v1/schedules{render_query(query)}", read_page)
 
 

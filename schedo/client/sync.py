@@ -32,7 +32,7 @@ from schedo.client.options import (
 )
 from schedo.client.records import is_final
 from schedo.client.rest import Page
-from schedo.client.schedule_operations import CronOptions
+from schedo.client.schedule_operations import CronOptions, ScheduleFilters
 from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
 from schedo.client.transport import Transport
 from schedo.errors import SchedoError, Unavailable
@@ -229,11 +229,11 @@ class Client:
         """Return the schedule with its next fires and counters."""
         return self.send(schedule_operations.get_schedule(name))
 
-    def list_schedules(self, *, failing: bool = False) -> Iterator[Record]:
-        """Yield all schedules by name; failing: only those whose last run has failed."""
+    def list_schedules(self, **filters: Unpack[ScheduleFilters]) -> Iterator[Record]:
+        """Yield all schedules that match by name."""
         cursor: str | None = None
         while True:
-            page = self.send(schedule_operations.list_schedules(cursor=cursor, failing=failing))
+            page = self.send(schedule_operations.list_schedules(cursor=cursor, **filters))
             yield from page["items"]
             cursor = page["next_cursor"]
             if cursor is None:

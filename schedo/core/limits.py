@@ -49,10 +49,11 @@ MISSED_COUNT_MAX = 10_000
 ACTIVE_RUNS_KNOWN_MAX = 1_000  # per schedule; with `overlap: allow` there can be more
 DECISIONS_KEPT = 100  # Dkron's number
 RUNS_KEPT_MAX = 10_000  # ended runs of a schedule that stay whatever their age is
-LAST_RUNS_MAX = 10  # per schedule: how each of them ended, and how long it took
+LAST_RUNS_MAX = 20  # per schedule: how each of them ended, and how long it took
 LAST_FAILURE_TYPE_CHARACTERS_MAX = 100  # of a schedule's last failure
 LAST_FAILURE_CHARACTERS_MAX = 500
 SCHEDULES_MEASURED_MAX = 200  # schedules with metrics of their own
+SCHEDULES_COUNTED_MAX = 1_000  # in each health
 # All expectations are in memory; each can have two event jobs. A bound for a server of 1,000.
 EXPECTATIONS_MAX = 1_000
 EARLY_RUNS_KEPT = 100  # completed runs after an instant that still waits for its own

@@ -17,7 +17,10 @@ from schedo.core.states import State
 
 
 class EndedRun(NamedTuple):
-    """A run that has ended. duration_us: of its last attempt; None if it ended without running."""
+    """A run that has ended. duration_us: of its last attempt; None if it ended without running.
+
+    scheduled_for: the instant that it was made for.
+    """
 
     schedule_id: int
     job_id: int
@@ -25,6 +28,7 @@ class EndedRun(NamedTuple):
     ended_at: int
     duration_us: int | None
     failure: Failure | None
+    scheduled_for: int | None = None
 
 
 class LastRun(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,6 +38,7 @@ class LastRun(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State
     ended_at: int
     duration_us: int | None = None
+    scheduled_for: int | None = None
 
 
 class RunHistory(msgspec.Struct, frozen=True):
@@ -49,6 +54,16 @@ class RunHistory(msgspec.Struct, frozen=True):
     last_failed_job: int | None = None
     last_failure: Failure | None = None  # without its traceback
     last_runs: tuple[LastRun, ...] = ()  # oldest first, at most LAST_RUNS_MAX
+
+    @property
+    def median_run_us(self) -> int | None:
+        """The median duration of those of the last runs that completed; None without any."""
+        completed = sorted(
+            run.duration_us
+            for run in self.last_runs
+            if run.state is State.COMPLETED and run.duration_us is not None
+        )
+        return completed[len(completed) // 2] if completed else None
 
 
 NO_RUNS = RunHistory()
@@ -74,6 +89,7 @@ def end_run(job: Job, schedule_id: int, state: State, now: int) -> EndedRun:
         now,
         None if began_at is None else max(0, now - began_at),
         _shorten(job.failure) if state is State.FAILED else None,
+        job.scheduled_for,
     )
 
 

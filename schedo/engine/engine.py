@@ -24,6 +24,7 @@ from schedo.core.limits import (
 from schedo.core.model import Job, JobSpec, Overlap, Queue, Schedule, ScheduleSpec
 from schedo.core.paged_index import Window
 from schedo.core.pause_commands import PauseQueue
+from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.action_log import change
@@ -48,7 +49,7 @@ from schedo.engine.summary import Summary, read_summary
 from schedo.engine.waiters import wait_for_end
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
-from schedo.store.base import Retention, Snapshot, Store
+from schedo.store.base import Retention, SchedulePage, Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
 T = TypeVar("T")
@@ -304,11 +305,16 @@ class Engine:
         return self._freshest(schedule)
 
     async def list_schedules(
-        self, after: str | None, limit: int, *, failing: bool = False
-    ) -> list[Schedule]:
-        """Return schedules by name, those after the given one; failing: only those that fail."""
-        found = await self.store.list_schedules(after, limit, failing=failing)
-        return [self._freshest(schedule) for schedule in found]
+        self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
+    ) -> SchedulePage:
+        """Return the next schedules of the filter by name, those after the given one."""
+        which = which._replace(overdue=self.expectations.overdue())
+        page = await self.store.list_schedules(after, limit, which)
+        return page._replace(schedules=[self._freshest(each) for each in page.schedules])
+
+    async def count_schedules(self) -> ScheduleCounts:
+        """Return how many schedules there are in each health."""
+        return await self.store.count_schedules(self.expectations.overdue())
 
     def _freshest(self, schedule: Schedule) -> Schedule:
         known = self._loop.scheduler.find_schedule(schedule.id)

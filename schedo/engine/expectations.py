@@ -10,7 +10,7 @@ from schedo.core.expectation_table import (
     DeleteExpectation,
     PutExpectation,
 )
-from schedo.core.expectations import Expectation, ExpectationSpec
+from schedo.core.expectations import Expectation, ExpectationSpec, ExpectationState
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.errors import NotFound
@@ -79,6 +79,11 @@ class Expectations:
         if self._loop.failure is not None:
             return None
         return self._loop.scheduler.expectations.find(schedule_id)
+
+    def overdue(self) -> tuple[int, ...]:
+        """Return the schedules whose expectation is missed, by id."""
+        missed = (each for each in self.all() if each.state is ExpectationState.MISSED)
+        return tuple(each.id for each in missed if each.of_schedule)
 
     def all(self) -> list[Expectation]:
         """Return all expectations; none while the engine has failed."""

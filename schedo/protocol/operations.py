@@ -32,6 +32,7 @@ from schedo.protocol.jobs import (
 from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, Operation, ResponseKind
 from schedo.protocol.problems import ProblemKind
 from schedo.protocol.queues import PauseQueueRequest, QueuePage, QueuePatch, QueueResponse
+from schedo.protocol.schedule_filters import SCHEDULE_FILTERS
 from schedo.protocol.schedules import (
     DecisionPage,
     EmptyRequest,
@@ -140,9 +141,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "list_schedules",
         "GET /v1/schedules",
-        "List schedules by name, all or those whose last run failed.",
+        "List schedules by name, all or those that match.",
         {200: SchedulePage},
-        query=("failing", *_PAGE),
+        query=(*SCHEDULE_FILTERS, *_PAGE),
     ),
     Operation(
         "put_schedule",

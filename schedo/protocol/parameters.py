@@ -6,6 +6,7 @@ from typing import Any
 
 from schedo.core import limits
 from schedo.core.leases import STREAMS
+from schedo.core.schedule_filter import Health
 from schedo.core.states import State
 from schedo.protocol.declarations import OWNER_CHARACTERS_MAX, OWNER_PATTERN
 from schedo.protocol.fields import INSTANT_SCHEMA
@@ -82,6 +83,13 @@ PARAMETERS = _by_name(
         **INSTANT_SCHEMA,
     ),
     _query("failing", "`true`: only schedules whose last run has failed.", enum=["true", "false"]),
+    _query("paused", "Only schedules that are paused, or that are not.", enum=["true", "false"]),
+    _query(
+        "health",
+        "Only schedules in this health. Each has the first one that applies: `overdue` (what is "
+        "expected of its runs is missed), `failing`, `paused`, `ended` (it fires no more), `ok`.",
+        enum=[each.value for each in Health],
+    ),
     _query(
         "ended_after",
         "Only jobs that ended at this instant or later.",
@@ -101,7 +109,8 @@ PARAMETERS = _by_name(
     _query(
         "q",
         "Only jobs with this text in the task, the payload, the error or a tag, in upper or lower "
-        "case; or whose id begins with it.",
+        "case, or whose id begins with it. Only schedules with each of these words in the name, "
+        "the task or the queue.",
         type="string",
         minLength=1,
         maxLength=TEXT_CHARACTERS_MAX,

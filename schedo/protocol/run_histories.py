@@ -31,12 +31,16 @@ class LastFailureResponse(Struct, forbid_unknown_fields=True):
 
 
 class LastRunResponse(Struct, forbid_unknown_fields=True):
-    """A run that has ended; its job may be deleted. duration: of its last attempt."""
+    """A run that has ended; its job may be deleted. duration: of its last attempt.
+
+    scheduled_for: the instant that it was made for; unknown for runs before this version.
+    """
 
     job: Id
     state: EndState
     ended_at: Instant
     duration: DurationText | UnsetType = UNSET
+    scheduled_for: Instant | UnsetType = UNSET
 
     @classmethod
     def of(cls, run: LastRun) -> Self:
@@ -45,6 +49,7 @@ class LastRunResponse(Struct, forbid_unknown_fields=True):
             run.state.value,  # type: ignore[arg-type]  # a run ends in one of these
             render_instant(run.ended_at),
             duration_or_unset(run.duration_us),
+            instant_or_unset(run.scheduled_for),
         )
 
 
@@ -56,7 +61,7 @@ class RunHistoryResponse(Struct, forbid_unknown_fields=True):
     cancelled: int
     expired: int
     failed_in_row: Annotated[int, Meta(description="Failed runs since the last completed one.")]
-    last: Annotated[list[LastRunResponse], Meta(description="The last ten, newest first.")]
+    last: Annotated[list[LastRunResponse], Meta(description="The last twenty, newest first.")]
     last_completed_at: Instant | UnsetType = UNSET
     last_failure: LastFailureResponse | UnsetType = UNSET
 

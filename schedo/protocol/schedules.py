@@ -21,6 +21,7 @@ from schedo.core.model import (
     ScheduleSpec,
 )
 from schedo.core.run_history import NO_RUNS, RunHistory
+from schedo.core.schedule_filter import Health
 from schedo.core.triggers import check_rule
 from schedo.errors import Invalid, Problem
 from schedo.protocol import fields
@@ -41,6 +42,7 @@ from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.retries import RetryResponse
 from schedo.protocol.run_histories import RunHistoryResponse
+from schedo.protocol.schedule_filters import ScheduleCountsResponse
 from schedo.protocol.times import render_duration, render_instant
 
 Note = Annotated[str, Meta(max_length=500)]
@@ -185,6 +187,8 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
     last_job: Id | UnsetType = UNSET
     counters: CountersResponse
     runs: RunHistoryResponse
+    median_run: DurationText | UnsetType = UNSET  # of those of its last runs that completed
+    health: Health | UnsetType = UNSET
     expect: ExpectResponse | UnsetType = UNSET
     expectation: ExpectationStatus | UnsetType = UNSET
     warnings: list[str]
@@ -243,10 +247,16 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
 
 
 class SchedulePage(Struct, forbid_unknown_fields=True):
-    """A page of schedules; without next_cursor it is the last."""
+    """A page of schedules; without next_cursor it is the last.
+
+    counts: of all schedules, in the first page. looked_at: how many schedules the search has
+    passed; then the page may be short although the list continues.
+    """
 
     items: list[ScheduleResponse]
     next_cursor: str | UnsetType = UNSET
+    counts: ScheduleCountsResponse | UnsetType = UNSET
+    looked_at: int | UnsetType = UNSET
 
 
 class DecisionResponse(Struct, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from schedo.core.job_filter import JobFilter
 from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Rule, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
+from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import State
 
 
@@ -76,6 +77,17 @@ class JobPage(NamedTuple):
 
     jobs: list[Job]
     before: int | None
+    looked_at: int = 0
+
+
+class SchedulePage(NamedTuple):
+    """The next schedules of a list, by name; `after`: the list continues after this name, if so.
+
+    looked_at: how many schedules the search has passed that may have met no condition.
+    """
+
+    schedules: list[Schedule]
+    after: str | None
     looked_at: int = 0
 
 
@@ -172,13 +184,16 @@ class Reader(Protocol):
         """Return the schedule with this name (or this id), without its active jobs, or None."""
 
     async def list_schedules(
-        self, after: str | None, limit: int, *, failing: bool = False
-    ) -> list[Schedule]:
-        """Return schedules in order of name, after the given name, without their active jobs.
+        self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
+    ) -> SchedulePage:
+        """Return up to `limit` schedules in order of name, after the given name.
 
-        failing: only those whose last completed or failed run has failed. There may be fewer than
-        `limit`, because payloads may be large; none only at the end.
+        They are without their active jobs. There may be fewer of them although the list continues:
+        a store looks at a bounded number of schedules, and payloads may be large.
         """
+
+    async def count_schedules(self, overdue: Sequence[int]) -> ScheduleCounts:
+        """Return how many schedules there are in each health; overdue: as for ScheduleFilter."""
 
     async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
         """Return the histories of those of the schedules that have had a run end, by id."""

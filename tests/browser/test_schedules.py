@@ -124,3 +124,24 @@ async def test_a_schedule_that_is_gone_says_so(open_page: Open, shop: Shop) -> N
 
     await expect(page.locator("main")).to_contain_text("There is no schedule of this name")
     await be_live(page)
+
+
+async def test_a_list_of_many_schedules_shows_first_what_is_wrong_and_is_searched_whole(
+    open_page: Open, shop: Shop
+) -> None:
+    rule = {"cron": "0 3 * * *", "task": "sync", "queue": "night"}
+    many = [{**rule, "name": f"s{number:03}"} for number in range(240)]
+    last = {"name": "z.late", "every": "1s", "task": "nobody", "expect": {"within": "10ms"}}
+    declared = {"owner": "file:many.toml", "schedules": [*many, last]}
+    assert (await shop.post("/v1/declarations", declared)).status == 200
+
+    page = await open_page("/schedules")
+
+    await expect(page.locator("main")).to_contain_text("1 schedule of 241")
+    await expect(page.locator("tbody tr").first).to_contain_text("z.late")
+    await expect(page.get_by_role("button", name="overdue 1")).to_be_visible()
+    await page.get_by_role("button", name="Next page").click()
+    await expect(page.locator("tbody tr").first).to_contain_text("s100")
+    await page.get_by_role("searchbox").fill("night s239")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator("tbody tr")).to_contain_text("s239")

@@ -9,7 +9,7 @@ from schedo.core.commands import Cancel, DeleteSchedule, RetryJob
 from schedo.core.leases import Failed
 from schedo.core.limits import LAST_FAILURE_CHARACTERS_MAX, LAST_FAILURE_TYPE_CHARACTERS_MAX
 from schedo.core.model import Failure, Overlap
-from schedo.core.run_history import EndedRun, end_run
+from schedo.core.run_history import EndedRun, LastRun, RunHistory, end_run
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, make_spec, tries
 from tests.core.fake_store import OOPS
@@ -32,7 +32,7 @@ def test_a_run_that_completes_is_reported_once_with_the_time_it_took() -> None:
     server.settle(MINUTE + SECOND)
 
     assert server.store.ended_runs == [
-        EndedRun(schedule.id, run.id, State.COMPLETED, MINUTE + SECOND, SECOND, None)
+        EndedRun(schedule.id, run.id, State.COMPLETED, MINUTE + SECOND, SECOND, None, MINUTE)
     ]
 
 
@@ -147,3 +147,21 @@ def test_a_failed_run_may_have_no_failure_to_report() -> None:
     job = make_job(state=State.RUNNING, started_at=3)
 
     assert end_run(job, 1, State.FAILED, 5) == EndedRun(1, job.id, State.FAILED, 5, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("runs", "median_us"),
+    [
+        ((), None),
+        (((State.FAILED, 5), (State.CANCELLED, None)), None),
+        (((State.COMPLETED, 7),), 7),
+        (((State.COMPLETED, 9), (State.FAILED, 1), (State.COMPLETED, 3), (State.COMPLETED, 4)), 4),
+        (((State.COMPLETED, 9), (State.COMPLETED, None), (State.COMPLETED, 3)), 9),
+    ],
+)
+def test_the_median_run_is_that_of_the_completed_ones(
+    runs: tuple[tuple[State, int | None], ...], median_us: int | None
+) -> None:
+    last = tuple(LastRun(1, state, 2, took) for state, took in runs)
+
+    assert RunHistory(last_runs=last).median_run_us == median_us

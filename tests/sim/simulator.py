@@ -148,7 +148,7 @@ async def _record_end(world: World) -> None:
     for job in stored:
         with contextlib.suppress(NotFound):  # the job has been pruned meanwhile
             jobs.append(await engine.get(job.id))
-    schedules = await engine.list_schedules(None, 1_000)
+    schedules = (await engine.list_schedules(None, 1_000)).schedules
     statuses = [*await engine.list_queues()]
     running = sum(status.running for status in statuses)
     waiting = {status.queue.name: status.waiting for status in statuses if status.waiting}

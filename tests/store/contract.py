@@ -15,6 +15,7 @@ from tests.store.contract_lists import ListClaims
 from tests.store.contract_minutes import LogClaims, MinuteClaims, SessionKeyClaims
 from tests.store.contract_names import NameClaims
 from tests.store.contract_reads import ReadClaims
+from tests.store.contract_schedule_lists import ScheduleListClaims
 from tests.store.contract_schedules import ScheduleClaims
 from tests.store.contract_search import SearchClaims
 
@@ -31,6 +32,7 @@ class StoreContract(
     NameClaims,
     ReadClaims,
     ScheduleClaims,
+    ScheduleListClaims,
     SearchClaims,
     SessionKeyClaims,
 ):

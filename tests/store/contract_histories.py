@@ -11,14 +11,14 @@ from schedo.core.run_history import NO_RUNS, EndedRun, LastRun, RunHistory, Sche
 from schedo.core.states import State
 from schedo.store.base import Store
 from tests.factories import make_schedule
-from tests.store.steps import Claims, ids, of_schedules
+from tests.store.steps import Claims, of_schedules
 
 FAILURE = Failure("exit-code", "3 \u2013 no space", exit_code=3)
 
 
 def make_run(job_id: int, state: State = State.COMPLETED, **fields: Any) -> EndedRun:
     """Return the end of a run of schedule 1 at the instant of its id."""
-    return EndedRun(1, job_id, state, job_id, 5, None)._replace(**fields)
+    return EndedRun(1, job_id, state, job_id, 5, None, job_id - 1)._replace(**fields)
 
 
 async def end(store: Store, *runs: EndedRun) -> None:
@@ -46,11 +46,11 @@ class HistoryClaims(Claims):
                 last_failed_job=12,
                 last_failure=None,
                 last_runs=(
-                    LastRun(10, State.COMPLETED, 10, 5),
-                    LastRun(11, State.FAILED, 11, 5),
-                    LastRun(12, State.FAILED, 12, 5),
-                    LastRun(13, State.CANCELLED, 13, 5),
-                    LastRun(14, State.EXPIRED, 14),
+                    LastRun(10, State.COMPLETED, 10, 5, 9),
+                    LastRun(11, State.FAILED, 11, 5, 10),
+                    LastRun(12, State.FAILED, 12, 5, 11),
+                    LastRun(13, State.CANCELLED, 13, 5, 12),
+                    LastRun(14, State.EXPIRED, 14, None, 13),
                 ),
             )
         }
@@ -104,19 +104,6 @@ class HistoryClaims(Claims):
         await end(store, make_run(12))
 
         assert await store.get_histories([1]) == {}
-
-    async def test_failing_schedules_are_listed_by_name(self, store: Store) -> None:
-        names = {1: "c", 2: "a", 3: "b", 4: "d"}
-        await store.commit(
-            of_schedules(*(make_schedule(id=n, name=name) for n, name in names.items()))
-        )
-        for ident in (1, 2, 3):
-            await end(store, make_run(ident, State.FAILED, schedule_id=ident))
-        await end(store, make_run(5, schedule_id=3), make_run(6, schedule_id=4))
-
-        assert ids(await store.list_schedules(None, 9, failing=True)) == [2, 1]
-        assert ids(await store.list_schedules(None, 1, failing=True)) == [2]
-        assert ids(await store.list_schedules("a", 9, failing=True)) == [1]
 
     async def test_monitoring_reads_schedules_in_the_order_of_their_creation(
         self, store: Store

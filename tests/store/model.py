@@ -21,6 +21,7 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
+from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
@@ -30,6 +31,7 @@ from schedo.store.base import (
     OutputPiece,
     OutputSize,
     Retention,
+    SchedulePage,
     Snapshot,
     Waiting,
 )
@@ -46,6 +48,7 @@ from tests.store.model_records import (
     with_active,
 )
 from tests.store.model_rest import ModelRest
+from tests.store.model_schedules import count_schedules, list_schedules
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _ID, _EXPIRY = attrgetter("id", "attempt"), attrgetter("expires_at", "id")
@@ -291,19 +294,14 @@ class ModelStore(ModelRest):
         return None
 
     async def list_schedules(
-        self, after: str | None, limit: int, *, failing: bool = False
-    ) -> list[Schedule]:
+        self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
+    ) -> SchedulePage:
         self._check_open()
-        found = sorted(
-            (
-                schedule
-                for schedule in self._schedules.values()
-                if schedule.name > (after or "")
-                and (not failing or self._histories.get(schedule.id, NO_RUNS).failed_in_row)
-            ),
-            key=lambda schedule: schedule.name,
-        )
-        return [schedule.copy() for schedule in found[:limit]]
+        return list_schedules(self._schedules, self._histories, after, limit, which)
+
+    async def count_schedules(self, overdue: Sequence[int]) -> ScheduleCounts:
+        self._check_open()
+        return count_schedules(self._schedules, self._histories, overdue)
 
     async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
         self._check_open()

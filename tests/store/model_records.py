@@ -31,7 +31,7 @@ def add_runs(
 
 def _add_run(histories: dict[int, RunHistory], run: EndedRun) -> None:
     history = histories.get(run.schedule_id, NO_RUNS)
-    last = LastRun(run.job_id, run.state, run.ended_at, run.duration_us)
+    last = LastRun(run.job_id, run.state, run.ended_at, run.duration_us, run.scheduled_for)
     changed: dict[str, Any] = {
         "last_runs": (*history.last_runs, last)[-limits.LAST_RUNS_MAX :],
         run.state.value: getattr(history, run.state.value) + 1,

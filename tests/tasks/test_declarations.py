@@ -133,4 +133,4 @@ async def test_a_schedule_of_another_declaration_is_taken_over_with_a_warning(co
 
 
 async def names(code: Code) -> list[str]:
-    return [schedule.name for schedule in await code.engine.list_schedules(None, 100)]
+    return [schedule.name for schedule in (await code.engine.list_schedules(None, 100)).schedules]

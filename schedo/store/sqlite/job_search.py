@@ -270,8 +270,13 @@ def _text_parameters(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     low, high = prefix_range(text)
-    pattern = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return {"text": f"%{pattern}%", "text_low": low, "text_high": high}
+    return {"text": like_pattern(text), "text_low": low, "text_high": high}
+
+
+def like_pattern(text: str) -> str:
+    """Return the pattern of LIKE, with ESCAPE '\\', for texts that contain the text."""
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
 
 
 def _widest(

@@ -118,7 +118,6 @@ SCHEDULES = _paged(
 )
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
-SCHEDULES_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name > ? ORDER BY name LIMIT ?"
 OWNED = "SELECT name FROM schedule WHERE owner = ? ORDER BY name"
 SCHEDULE_NAMES = "SELECT name FROM schedule ORDER BY name LIMIT ?"
 # Skips from tag to tag through the index, so its cost is the number of tags, not of jobs.
@@ -130,11 +129,6 @@ WITH RECURSIVE found (tag) AS (
     WHERE found.tag IS NOT NULL
 )
 SELECT tag FROM found WHERE tag IS NOT NULL LIMIT ?"""
-# CROSS JOIN keeps the order of the index.
-FAILING_SCHEDULES = f"""
-SELECT {", ".join(f"schedule.{name}" for name in rows.SCHEDULE.names)}
-FROM run_history AS history CROSS JOIN schedule ON schedule.id = history.schedule_id
-WHERE history.failed_in_row > 0 AND history.name > ? ORDER BY history.name LIMIT ?"""
 _HISTORY = ", ".join(f"history.{name}" for name in rows.RUN_HISTORY.names)
 # ?: the ids of schedules as JSON.
 HISTORIES = f"""

@@ -17,15 +17,17 @@ from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import DecisionRecord, Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
+from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.store.base import (
     IdPage,
     JobPage,
     OutputPiece,
     OutputSize,
+    SchedulePage,
     ScheduleRule,
     StoredNames,
 )
-from schedo.store.sqlite import action_log, bulk_steps, queries, reads, rows
+from schedo.store.sqlite import action_log, bulk_steps, queries, reads, rows, schedule_search
 from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import search, search_ids
@@ -135,10 +137,14 @@ class ConcurrentReads(StoreCalls):
         return await self._read(reads.schedule_alone, self._offset_us, which)
 
     async def list_schedules(
-        self, after: str | None, limit: int, *, failing: bool = False
-    ) -> list[Schedule]:
-        query = queries.FAILING_SCHEDULES if failing else queries.SCHEDULES_BY_NAME
-        return await self._read(reads.page_by_name, self._offset_us, query, after, limit)
+        self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
+    ) -> SchedulePage:
+        # Texts have no index: their search may be long.
+        read = self._search if which.words else self._read
+        return await read(schedule_search.search, self._offset_us, which, after, limit)
+
+    async def count_schedules(self, overdue: Sequence[int]) -> ScheduleCounts:
+        return await self._read(schedule_search.count, overdue)
 
     async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
         return await self._read(reads.histories, schedule_ids)

@@ -263,24 +263,6 @@ def schedule_alone(
     return None if row is None else rows.schedule_from_row(row, offset_us)
 
 
-def page_by_name(
-    connection: sqlite3.Connection, offset_us: int, query: str, after: str | None, limit: int
-) -> list[Schedule]:
-    """Return the schedules of a query by name, without their active jobs.
-
-    A large payload ends the page.
-    """
-    found: list[Schedule] = []
-    size = 0
-    with closing(connection.execute(query, (after or "", limit))) as cursor:
-        for row in cursor:  # one at a time, because payloads may be large
-            found.append(rows.schedule_from_row(row, offset_us))
-            size += len(found[-1].spec.job.payload)
-            if size > limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX:
-                break
-    return found
-
-
 def histories(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, RunHistory]:
     """Return the histories of schedules, by id."""
     found = connection.execute(queries.HISTORIES, (_encode_ids(ids).decode(),))

@@ -182,7 +182,7 @@ def schedule_from_row(row: Row, offset_us: int) -> Schedule:
 
 def ended_run_row(run: EndedRun) -> Row:
     """Return the schedule, the state, the instant, the job, its failure, and the run as JSON."""
-    last = LastRun(run.job_id, run.state, run.ended_at, run.duration_us)
+    last = LastRun(run.job_id, run.state, run.ended_at, run.duration_us, run.scheduled_for)
     failure = None if run.failure is None else _encode(run.failure).decode()
     return (
         *(run.schedule_id, run.state.value, run.ended_at, run.job_id, failure),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import msgspec
 import orjson
@@ -11,9 +13,11 @@ from msgspec import UNSET
 
 from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.cron import parse_cron
+from schedo.core.expectations import ExpectationState
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory
+from schedo.core.schedule_filter import ScheduleFilter, health_of
 from schedo.errors import BadRequest
 from schedo.protocol import fields
 from schedo.protocol.cron import describe_rule, list_fires
@@ -25,15 +29,16 @@ from schedo.protocol.declarations import (
     list_edited,
 )
 from schedo.protocol.expect import ExpectationStatus
+from schedo.protocol.fields import duration_or_unset
 from schedo.protocol.jobs import job_fields
 from schedo.protocol.masking import has_mask, reuse_schedule
 from schedo.protocol.query import (
     bad_parameter,
     parse_name_cursor,
-    read_choice,
     read_limit,
     render_cursor,
 )
+from schedo.protocol.schedule_filters import ScheduleCountsResponse, read_schedule_filter
 from schedo.protocol.schedules import (
     DecisionResponse,
     PauseRequest,
@@ -44,6 +49,7 @@ from schedo.protocol.schedules import (
     TriggerResponse,
 )
 from schedo.protocol.times import render_instant
+from schedo.store.base import SchedulePage
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER
@@ -53,6 +59,8 @@ from schedo.web.pages import page_response
 _SCHEDULE_BYTES = 1_048_576
 _PAGE_BYTES = 8_388_608
 _LOADED_SCHEDULES = 50  # at a time
+# A page ends when its search has passed schedules that do not match for this time.
+SEARCH_S = 0.025
 
 
 async def put_schedule(context: AppContext, request: Request) -> Response:
@@ -95,31 +103,39 @@ async def get_schedule(context: AppContext, request: Request) -> Response:
 async def list_schedules(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
-    failing = read_choice(request.query, "failing", ("true", "false")) == "true"
+    which = read_schedule_filter(request.query)
     await request.claim.take(_PAGE_BYTES)
-    schedules, is_last = await _load_page(context, after, limit, failing=failing)
-    describe = partial(_describe, context, await _load_histories(context, schedules))
-    if is_last:
-        return await page_response(describe, schedules)
-    cursor = render_cursor("schedules", request.query, schedules[-1].name)
-    return await page_response(describe, schedules, cursor, (request.next_link(cursor),))
+    page = await _load_page(context, after, limit, which)
+    facts: dict[str, Any] = {}
+    if after is None:
+        counts = ScheduleCountsResponse.of(await context.engine.count_schedules())
+        facts["counts"] = msgspec.to_builtins(counts)
+    describe = partial(_describe, context, await _load_histories(context, page.schedules))
+    if page.after is None:
+        return await page_response(describe, page.schedules, facts=facts)
+    if len(page.schedules) < limit and page.looked_at:
+        facts["looked_at"] = page.looked_at
+    cursor = render_cursor("schedules", request.query, page.after)
+    headers = (request.next_link(cursor),)
+    return await page_response(describe, page.schedules, cursor, headers, facts)
 
 
 async def _load_page(
-    context: AppContext, after: str | None, limit: int, *, failing: bool
-) -> tuple[list[Schedule], bool]:
-    """Return a page of schedules, and whether it is the last; it ends early if it is large."""
+    context: AppContext, after: str | None, limit: int, which: ScheduleFilter
+) -> SchedulePage:
+    """Return a page of schedules; it ends early if it is large, or if the search is long."""
+    until = time.perf_counter() + SEARCH_S
     found: list[Schedule] = []
-    size = 0
-    while len(found) < limit and size < _PAGE_BYTES // 2:
+    size = looked_at = 0
+    while True:
         count = min(limit - len(found), _LOADED_SCHEDULES)
-        more = await context.engine.list_schedules(after, count, failing=failing)
-        found += more
-        if not more:
-            return found, True
-        size += sum(len(schedule.spec.job.payload) for schedule in more)
-        after = found[-1].name
-    return found, False
+        part = await context.engine.list_schedules(after, count, which)
+        found += part.schedules
+        after, looked_at = part.after, looked_at + part.looked_at
+        size += sum(len(schedule.spec.job.payload) for schedule in part.schedules)
+        is_long = looked_at > 0 and time.perf_counter() > until
+        if after is None or len(found) == limit or size >= _PAGE_BYTES // 2 or is_long:
+            return SchedulePage(found, after, looked_at)
 
 
 async def reset_schedule(context: AppContext, request: Request) -> Response:
@@ -212,7 +228,10 @@ def _describe(
     history = histories.get(schedule.id, NO_RUNS)
     response = ScheduleResponse.of(schedule, shown, describe_rule(rule), warnings, history)
     response.edited = edited or UNSET
+    response.median_run = duration_or_unset(history.median_run_us)
     expectation = context.engine.expectations.of_schedule(schedule.id)
+    is_overdue = expectation is not None and expectation.state is ExpectationState.MISSED
+    response.health = health_of(schedule, history, is_overdue=is_overdue)
     if expectation is not None:
         response.expectation = ExpectationStatus.of(expectation)
     return response

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from schedo.core.job_filter import JobFilter
+from schedo.core.schedule_filter import ANY_SCHEDULE, Health, ScheduleFilter
 from schedo.core.states import State
-from schedo.store.sqlite import decisions, evidence, queries, write_buffer, writes
+from schedo.store.sqlite import decisions, evidence, queries, schedule_search, write_buffer, writes
 from schedo.store.sqlite.job_search import search_query, usable_indexes
 from schedo.store.sqlite.schema import migrate
 
@@ -58,10 +59,33 @@ PLANS = {
         "COVERING INDEX sqlite_autoindex_schedule_1",
     ),
     "list_names, tags": (queries.TAGS, "PRIMARY KEY (tag>?)"),
-    "list_schedules": (queries.SCHEDULES_BY_NAME, "INDEX sqlite_autoindex_schedule_1 (name>?)"),
+    "list_schedules": (
+        schedule_search.search_query(ANY_SCHEDULE),
+        "INDEX sqlite_autoindex_schedule_1 (name>? AND name<?)",
+    ),
     "list_schedules, failing": (
-        queries.FAILING_SCHEDULES,
+        schedule_search.search_query(ScheduleFilter(health=Health.FAILING)),
+        "INDEX run_history_failing (name>? AND name<?)",
+    ),
+    "list_schedules, paused": (
+        schedule_search.search_query(ScheduleFilter(paused=True)),
+        "INDEX schedule_paused (name>? AND name<?)",
+    ),
+    "list_schedules, ended": (
+        schedule_search.search_query(ScheduleFilter(health=Health.ENDED)),
+        "INDEX schedule_ended (name>? AND name<?)",
+    ),
+    "list_schedules, end of a part": (
+        schedule_search.index_of(ANY_SCHEDULE).probe,
+        "COVERING INDEX sqlite_autoindex_schedule_1 (name>?)",
+    ),
+    "list_schedules, end of a part of the failing": (
+        schedule_search.index_of(ScheduleFilter(failing=True)).probe,
         "INDEX run_history_failing (name>?)",
+    ),
+    "count_schedules, paused": (
+        schedule_search.count_query(Health.PAUSED),
+        "INDEX schedule_paused",
     ),
     "get_histories": (queries.HISTORIES, "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
     "list_schedule_statuses": (

@@ -79,7 +79,7 @@ async def test_every_record_of_an_old_file_is_found(old: Path) -> None:
     store = SqliteStore(old)
     await store.open()
     completed, failed, kept = [await store.get_job(n * 256) for n in (21, 7, 22)]
-    _, pulse = await store.list_schedules(None, 9)
+    _, pulse = (await store.list_schedules(None, 9)).schedules
     nightly = await store.load(LoadSchedule("nightly"))
     decisions = await store.list_decisions(900 * 256, 9)
     attempts = await store.list_attempts(5 * 256)

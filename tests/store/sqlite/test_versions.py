@@ -94,7 +94,7 @@ async def use(path: Path) -> None:
     await store.open()
     jobs = {job.id: job for job in await all_jobs(store)}
     await store.commit(of_jobs(ended(jobs[1])))
-    [schedule] = await store.list_schedules(None, 10)
+    [schedule] = (await store.list_schedules(None, 10)).schedules
     schedule.evaluated_through += 1
     await store.commit(
         Changes(schedules={schedule.id: schedule}, queues={"q": Queue("q", concurrency=3)})

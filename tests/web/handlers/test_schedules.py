@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from schedo.core.leases import AttemptResult, Completed, Failed
-from schedo.core.model import Failure
 from schedo.protocol.schedules import ScheduleRequest
 from tests.web.world import SECOND, T0, World
 
@@ -54,6 +52,7 @@ async def test_a_schedule_is_returned_with_its_next_fires(world: World) -> None:
             "failed_in_row": 0,
             "last": [],
         },
+        "health": "ok",
         "warnings": [],
         "effect": "created",
     }
@@ -324,69 +323,3 @@ async def test_bad_limits_of_a_queue_are_refused(world: World, body: object) -> 
     assert (await world.patch("/v1/queues/q", body)).code == "invalid"
     assert (await world.patch("/v1/queues/-q", {"weight": 2})).code == "invalid"
     assert (await world.get("/v1/queues")).json()["items"] == []
-
-
-async def end_run(world: World, name: str, outcome: Completed | Failed) -> str:
-    """Trigger the schedule, let the run end, and return its job's id."""
-    job = (await world.post(f"/v1/schedules/{name}:trigger", {})).json()["job"]
-    await world.engine.flush()  # a turn that starts the run
-    world.engine.report(AttemptResult(world.worker.leases[-1].key, outcome))
-    await world.engine.flush()
-    return str(job["id"])
-
-
-async def test_a_schedule_shows_how_its_runs_ended(world: World) -> None:
-    world.attach_worker()
-    await world.put("/v1/schedules/daily", {**DAILY, "retry": 1})
-
-    first = await end_run(world, "daily", Completed())
-    failure = Failure("exit-code", "x" * 600, exit_code=3)
-    world.clock.stall(SECOND)
-    second = await end_run(world, "daily", Failed(failure))
-
-    runs = (await world.get("/v1/schedules/daily")).json()["runs"]
-    assert runs == {
-        "completed": 1,
-        "failed": 1,
-        "cancelled": 0,
-        "expired": 0,
-        "failed_in_row": 1,
-        "last": [
-            {
-                "job": second,
-                "state": "failed",
-                "ended_at": "2026-11-20T11:04:06.000000Z",
-                "duration": "0s",
-            },
-            {
-                "job": first,
-                "state": "completed",
-                "ended_at": "2026-11-20T11:04:05.000000Z",
-                "duration": "0s",
-            },
-        ],
-        "last_completed_at": "2026-11-20T11:04:05.000000Z",
-        "last_failure": {
-            "job": second,
-            "at": "2026-11-20T11:04:06.000000Z",
-            "type": "exit-code",
-            "message": "x" * 500,
-        },
-    }
-    assert (await world.put("/v1/schedules/daily", DAILY)).json()["runs"] == runs
-
-
-async def test_failing_schedules_are_listed_alone(world: World) -> None:
-    world.attach_worker()
-    for name in ("a", "b", "c"):
-        await world.put(f"/v1/schedules/{name}", {**DAILY, "retry": 1})
-    await end_run(world, "a", Completed())
-    await end_run(world, "b", Failed(Failure("lost", "")))
-
-    reply = await world.get("/v1/schedules?failing=true&limit=1")
-
-    assert [each["name"] for each in reply.json()["items"]] == ["b"]
-    assert len((await world.get("/v1/schedules?failing=false")).json()["items"]) == 3
-    refused = await world.get("/v1/schedules?failing=yes")
-    assert refused.status == 400
-    assert "failing: this must be one of true, false" in refused.json()["detail"]

@@ -35,20 +35,20 @@ export function micros(text) {
 export const ruleOf = (schedule) => schedule.cron ?? (schedule.every ? `every ${schedule.every}` : `at ${schedule.at?.slice(0, 19)}Z`);
 
 // The median duration of the last runs that completed, in microseconds; null without any.
-export function medianRun(schedule) {
-  if (schedule.median_run) return micros(schedule.median_run);
-  const found = schedule.runs.last.filter((run) => run.state === 'completed' && run.duration).map((run) => micros(run.duration));
-  found.sort((one, other) => one - other);
-  return found.length ? found[Math.floor(found.length / 2)] : null;
-}
+export const medianRun = (schedule) => (schedule.median_run ? micros(schedule.median_run) : null);
 
-// The health of a schedule, the gravest first: what is wrong, its words and its tone.
-export function healthOf(schedule) {
-  if (schedule.expectation?.state === 'missed') return { name: 'overdue', word: 'overdue', tone: 'bad' };
-  if (schedule.runs.failed_in_row > 0) return { name: 'failing', word: `failed ${schedule.runs.failed_in_row} in a row`, tone: 'bad' };
-  if (schedule.paused) return { name: 'paused', word: 'paused', tone: 'warn' };
-  if (!schedule.next_fires.length) return { name: 'ended', word: 'never fires again', tone: 'muted' };
-  return { name: 'ok', word: 'well', tone: 'ok' };
+const HEALTHS = {
+  overdue: { word: 'overdue', tone: 'bad' },
+  failing: { word: 'failing', tone: 'bad' },
+  paused: { word: 'paused', tone: 'warn' },
+  ended: { word: 'never fires again', tone: 'muted' },
+  ok: { word: 'well', tone: 'ok' },
+};
+
+// The health of a schedule, as the server judges it: its name, its words and its tone.
+export function healthOf({ health, runs }) {
+  const found = { name: health, ...HEALTHS[health] };
+  return health === 'failing' ? { ...found, word: `failed ${runs.failed_in_row} in a row` } : found;
 }
 
 const OPTIONS = ['timeout', 'delivery', 'tags', 'meta', 'requires', 'prefer', 'on_failure', 'keep', 'unique'];

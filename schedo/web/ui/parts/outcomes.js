@@ -12,7 +12,7 @@ const counted = (runs) => {
 };
 
 const titleOf = (run) => [
-  run.state, run.ended_at && `ended ${when(instant(run.ended_at))}`, run.duration && `ran ${duration(micros(run.duration))}`,
+  run.state, run.scheduled_for && `due ${when(instant(run.scheduled_for))}`, run.ended_at && `ended ${when(instant(run.ended_at))}`, run.duration && `ran ${duration(micros(run.duration))}`,
 ].filter(Boolean).join(', ');
 
 // runs: newest first, as the API lists them.

@@ -116,6 +116,6 @@ export default function Schedule({ params: { name } }) {
       <${Card} title="Lateness" about="how long after its instant each run was made">${late.length ? html`<${RunBars} runs=${late} what="Lateness"/>` : html`<${Empty}>It has not fired yet.</${Empty}>`}</${Card}>
       <${Card} title="Decisions" about="newest first">${decisions.length ? html`<${Decisions} items=${decisions}/>` : html`<${Empty}>Nothing was decided yet.</${Empty}>`}</${Card}></div>
     <div class="c4 stack"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
-      <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.recent ?? schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
+      <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
       <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}></div></div>`;
 }

@@ -12,7 +12,7 @@ import { Outcomes } from '../parts/outcomes.js';
 import { hrefOf, ScheduleActions } from '../parts/schedule_actions.js';
 import { Table } from '../parts/table.js';
 
-const READ = 500; // schedules, by name; more are said and not shown
+const READ = 100; // schedules, by name; others are on the next page
 const HEALTHS = { '': 'all', failing: 'failing', overdue: 'overdue', paused: 'paused', ended: 'never fires' };
 
 // The next fire counts down; after it the stream tells the one that follows.
@@ -40,24 +40,24 @@ const COLUMNS = [
   { title: 'Rule', className: 'cut rule', cell: (row) => html`<span title=${`${ruleOf(row)}: ${row.description}`}>${row.description ?? ruleOf(row)}</span>` },
   { title: 'Zone', className: 'zone', cell: (row) => html`<${Zone} schedule=${row}/>` },
   { title: 'Next', className: 'next', cell: (row) => html`<${Next} schedule=${row}/>` },
-  { title: 'Last runs', className: 'runs', cell: (row) => html`<${Outcomes} runs=${row.recent ?? row.runs.last}/>` },
+  { title: 'Last runs', className: 'runs', cell: (row) => html`<${Outcomes} runs=${row.runs.last}/>` },
   { title: 'Median run', number: true, className: 'wide', cell: (row) => { const found = medianRun(row); return found === null ? html`<span class="muted">–</span>` : duration(found); } },
   { title: 'Expected', className: 'wide', cell: (row) => (row.expect ? html`<span class=${row.expectation?.state === 'missed' ? 'mark bad' : 'muted'}>${row.expect.within ? `within ${row.expect.within}` : `runs at most ${row.expect.max_duration}`}</span>` : html`<span class="muted">–</span>`) },
   { title: 'State', className: 'health', cell: (row) => html`<${State} schedule=${row}/>` },
 ];
 
-function Filters({ query, items }) {
-  const counts = new Map();
-  for (const item of items) counts.set(healthOf(item).name, (counts.get(healthOf(item).name) ?? 0) + 1);
-  const number = (name) => (name ? counts.get(name) ?? 0 : items.length);
-  return html`<div class="filters"><input type="search" aria-label="Find by name, task or queue" placeholder="name, task or queue" value=${query.q ?? ''}
-      onInput=${(event) => setQuery({ q: event.target.value })}/>
-    <div class="seg" role="group" aria-label="State">${Object.entries(HEALTHS).map(([name, word]) => html`
-      <button aria-pressed=${(query.health ?? '') === name} onClick=${() => setQuery({ health: name })}>${word} <span class="muted">${count(number(name))}</span></button>`)}</div></div>`;
-}
+const MANY = 1_000; // of one state: there are more than that if their number is null
 
-const matches = (item, { q = '', health = '' }) => (!health || healthOf(item).name === health)
-  && q.toLowerCase().split(/\s+/).every((word) => `${item.name} ${item.task} ${item.queue} ${item.description}`.toLowerCase().includes(word));
+// A change of filters goes back to the first page.
+const change = (changes) => setQuery({ ...changes, cursor: '' });
+
+function Filters({ query, counts }) {
+  const number = (name) => (counts[name] === null ? `${count(MANY)}+` : count(counts[name]));
+  return html`<div class="filters"><input type="search" aria-label="Find by name, task or queue" placeholder="name, task or queue" value=${query.q ?? ''}
+      onInput=${(event) => change({ q: event.target.value })}/>
+    <div class="seg" role="group" aria-label="State">${Object.entries(HEALTHS).map(([name, word]) => html`
+      <button aria-pressed=${(query.health ?? '') === name} onClick=${() => change({ health: name })}>${word}${counts && html` <span class="muted">${number(name || 'total')}</span>`}</button>`)}</div></div>`;
+}
 
 const soonest = (one, other) => (one.next_fires[0] ?? '~').localeCompare(other.next_fires[0] ?? '~') || one.name.localeCompare(other.name);
 const RANK = { overdue: 0, failing: 1 };
@@ -65,27 +65,42 @@ const gravest = (one, other) => (RANK[healthOf(one).name] ?? 9) - (RANK[healthOf
 
 const New = () => may('put_schedule') && html`<a class="btn primary" href=${link('/schedules/new')}>New schedule</a>`;
 
-// The first sentence of the screen: what is wrong, else what comes.
-function Sentence({ items }) {
-  const bad = items.filter((item) => healthOf(item).tone === 'bad');
-  if (bad.length) return html`<p class="lead"><span class="mark bad">${plural(bad.length, 'schedule')}</span> of ${count(items.length)} ${bad.length === 1 ? 'fails or is' : 'fail or are'} overdue.</p>`;
-  const [next] = items.filter((item) => item.next_fires.length && !item.paused).sort(soonest);
-  return next ? html`<p class="lead">All ${plural(items.length, 'schedule')} are well. Next is <a href=${hrefOf(next.name)}>${next.name}</a> at ${clock(instant(next.next_fires[0]))}.</p>` : null;
+// The first sentence of the screen: what is wrong, else what comes. isWhole: items are all schedules.
+function Sentence({ items, counts, isWhole }) {
+  if (!counts?.total) return null;
+  const bad = counts.overdue + (counts.failing ?? MANY);
+  if (bad) return html`<p class="lead"><span class="mark bad">${plural(bad, 'schedule')}${counts.failing === null ? ' and more' : ''}</span> of ${count(counts.total)} ${bad === 1 ? 'fails or is' : 'fail or are'} overdue.</p>`;
+  const [next] = isWhole ? items.filter((item) => item.next_fires.length && !item.paused).sort(soonest) : [];
+  return html`<p class="lead">All ${plural(counts.total, 'schedule')} are well.${next && html` Next is <a href=${hrefOf(next.name)}>${next.name}</a> at ${clock(instant(next.next_fires[0]))}.`}</p>`;
+}
+
+// A page by name. What is wrong comes before the first page of a list that is longer.
+async function read({ q, health, cursor }) {
+  const list = (query) => get('/v1/schedules', { query: { q, limit: READ, ...query } });
+  const page = await list({ health, cursor });
+  if (!page.next_cursor || health || cursor) return page;
+  const { overdue, failing } = page.counts;
+  const wrong = await Promise.all([['overdue', overdue], ['failing', failing]].filter(([, number]) => number !== 0).map(([name]) => list({ health: name })));
+  const items = new Map([...wrong.flatMap((each) => each.items), ...page.items].map((item) => [item.name, item]));
+  return { ...page, items: [...items.values()] };
 }
 
 export default function Schedules({ query }) {
-  const [found, error, reload] = useFollowed(() => get('/v1/schedules', { query: { limit: READ } }), ['schedules'], ['schedules'], []);
+  const { q, health, cursor } = query;
+  const [found, error, reload] = useFollowed(() => read(query), ['schedules'], ['schedules'], [q, health, cursor]);
   if (error && !found) return html`<h1>Schedules</h1><${Failure} error=${error} what="The schedules" again=${reload}/>`;
   if (!found) return html`<h1>Schedules</h1><${Loading}/>`;
-  const { items } = found;
-  const rows = items.filter((item) => matches(item, query)).sort(gravest);
+  const { counts, next_cursor: next, looked_at: looked } = found;
+  const rows = [...found.items].sort(gravest);
   const columns = [...COLUMNS, { title: 'Actions', className: 'acts', cell: (row) => html`<${ScheduleActions} schedule=${row} small reload=${reload}/>` }];
-  const nothing = items.length
-    ? html`<${Empty}>No schedule matches. <button class="btn small" onClick=${() => setQuery({ q: '', health: '' })}>Show all</button></${Empty}>`
-    : html`<${Empty}>There is no schedule yet. A schedule makes a job at each instant of its rule.</${Empty}>`;
-  return html`<div class="head"><h1>Schedules</h1><${Sentence} items=${items}/><div class="acts"><${New}/></div></div>
-    ${items.length > 0 && html`<${Filters} query=${query} items=${items}/>`}
+  const isNone = counts?.total === 0;
+  const nothing = isNone
+    ? html`<${Empty}>There is no schedule yet. A schedule makes a job at each instant of its rule.</${Empty}>`
+    : html`<${Empty}>No schedule matches${next ? ' so far' : ''}. <button class="btn small" onClick=${() => change({ q: '', health: '' })}>Show all</button></${Empty}>`;
+  return html`<div class="head"><h1>Schedules</h1><${Sentence} items=${rows} counts=${counts} isWhole=${!next && !q && !health}/><div class="acts"><${New}/></div></div>
+    ${!isNone && html`<${Filters} query=${query} counts=${counts}/>`}
     <div class="card stacked"><div class="body">
       <${Table} caption="Schedules" columns=${columns} rows=${rows} keyOf=${(row) => row.name} empty=${nothing}/>
-      ${found.next_cursor && html`<p class="muted small">These are the first ${count(items.length)} schedules by name. Others are found by ⌘K.</p>`}</div></div>`;
+      ${(next || cursor) && html`<p class="muted small">${looked ? `The search has passed ${count(looked)} schedules. ` : ''}${cursor && html`<button class="btn small" onClick=${() => change({})}>First page</button> `}
+        ${next && html`<button class="btn small" onClick=${() => setQuery({ cursor: next }, { push: true })}>${looked ? 'Go on' : 'Next page, by name'}</button>`}</p>`}</div></div>`;
 }
