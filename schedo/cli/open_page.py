@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from schedo.cli.connection import as_json, connected
@@ -9,6 +12,8 @@ from schedo.cli.tables import print_json
 from schedo.client import monitoring_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
+
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 @click.command("open")
@@ -26,9 +31,18 @@ def open_(client: Client, is_printed: bool, is_json: bool) -> None:
         print_json(made)
     elif is_printed:
         click.echo(made["url"])
-    elif click.launch(made["url"]) != 0:
-        click.echo("There is no browser here. Open this within a minute:", err=True)
+    elif not _launch(made["url"]):
+        within = " within a minute" if "expires_at" in made else ""
+        click.echo(f"There is no browser here. Open this in one{within}:", err=True)
         click.echo(made["url"])
+
+
+def _launch(url: str) -> bool:
+    """Open a browser with windows; return whether there is one. The page needs JavaScript."""
+    import webbrowser  # here, because only this command needs it
+
+    has_windows = sys.platform == "darwin" or any(map(os.environ.get, _SCREENS))
+    return has_windows and webbrowser.open(url)
 
 
 def _make_link(client: Client) -> Record:

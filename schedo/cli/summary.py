@@ -69,7 +69,9 @@ def _describe(lateness: Record) -> str:
         "-" if lateness[name] is None else render_us(lateness[name])
         for name in ("p50_us", "p99_us")
     )
-    return f"p50 {p50}   p99 {p99}   error budget of the day left {day['budget_left']:.0%}"
+    left = day["budget_left"]
+    budget = f"left {left:.0%}" if left > 0 else f"used up, {day['share']:.2%} in time"
+    return f"p50 {p50}   p99 {p99}   error budget of the day {budget}"
 
 
 def _render(counts: Mapping[str, int], names: Mapping[str, int] | tuple[str, ...]) -> str:

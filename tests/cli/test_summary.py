@@ -41,6 +41,14 @@ def test_the_verdict_comes_first(server: FakeServer, schedo: Call) -> None:
     assert "slots 4 of 20 busy" in text
 
 
+def test_a_budget_that_is_used_up_says_what_was_in_time(server: FakeServer, schedo: Call) -> None:
+    found = summary()
+    found["lateness"]["timer"]["day"] = BUDGET | {"share": 0.5, "budget_left": -499.0}
+    server.on("GET", "/v1/summary", 200, found)
+
+    assert "error budget of the day used up, 50.00% in time" in schedo("summary").stdout
+
+
 def test_jobs_that_wait_long_are_listed_with_the_reason(server: FakeServer, schedo: Call) -> None:
     due_at = "2026-11-20T11:00:00.000000Z"
     wait = {"job": "0CR6", "task": "train", "queue": "ml", "due_at": due_at, "why": "no worker"}
