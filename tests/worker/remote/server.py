@@ -57,6 +57,7 @@ class WorkServer:
         self.url = ""
         self._received_polls: asyncio.Queue[Exchange] = asyncio.Queue()
         self._received_reports: asyncio.Queue[Exchange] = asyncio.Queue()
+        self._arrived = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
 
     async def next_poll(self) -> Exchange:
@@ -68,6 +69,17 @@ class WorkServer:
         """Return the next report."""
         async with asyncio.timeout(10):
             return await self._received_reports.get()
+
+    async def next_request(self) -> Exchange:
+        """Return the next request; of those that have arrived, reports come first."""
+        async with asyncio.timeout(10):
+            while self.is_silent:
+                self._arrived.clear()
+                await self._arrived.wait()
+        received = (
+            self._received_polls if self._received_reports.empty() else self._received_reports
+        )
+        return received.get_nowait()
 
     @property
     def is_silent(self) -> bool:
@@ -101,6 +113,7 @@ class WorkServer:
         }
         exchange = Exchange(await reader.readexactly(int(headers["content-length"])), headers)
         (self._received_polls if exchange.is_poll else self._received_reports).put_nowait(exchange)
+        self._arrived.set()
         hung_up = asyncio.ensure_future(reader.read(1))
         await asyncio.wait((hung_up, exchange.reply), return_when=asyncio.FIRST_COMPLETED)
         hung_up.cancel()

@@ -10,26 +10,7 @@ from schedo.core.leases import Completed
 from schedo.protocol.work import WorkRequest
 from schedo.worker.remote.poller import Poller
 from tests.worker.remote.conftest import ManualRunner, RunningPoller, execute
-from tests.worker.remote.server import LEASE, WorkServer, lease_of
-
-
-async def test_progress_of_one_interval_is_merged_into_one_report(
-    server: WorkServer, running: RunningPoller, runner: ManualRunner
-) -> None:
-    runner.says = [
-        {"percent": 10, "log": "first"},
-        {"percent": 40, "message": "page\0 4"},
-        {"log": "second"},
-    ]
-    (await server.next_poll()).answer(leases=[lease_of()])
-    await server.next_poll()
-
-    told = await server.next_report()
-
-    assert told.body["progress"] == [
-        {"lease": LEASE, "percent": 40, "log": "first\nsecond", "message": "page\ufffd 4"}
-    ]
-    assert "running" not in told.body
+from tests.worker.remote.server import WorkServer, lease_of
 
 
 async def test_progress_of_an_ended_attempt_is_not_sent(

@@ -192,25 +192,6 @@ async def test_a_worker_runs_tasks_of_all_kinds(
     assert [path.read_text() for path in (tmp_path / "outputs").glob("*.stdout")] == ["1\n"]
 
 
-async def test_a_stopped_worker_lets_its_attempts_end(
-    server: WorkServer, running: Running, factory: Factory
-) -> None:
-    (await server.next_poll()).answer(leases=[lease_of("wait", {})])
-    await factory.began.wait()
-    await server.next_poll()
-
-    running.worker.stop()
-    poll = await server.next_poll()
-    factory.may_end.set()
-    told = await server.next_report()
-    told.answer()
-    poll.answer()
-
-    assert (poll.body["draining"], poll.body["running"]) == (True, [LEASE])
-    assert told.results == [{"lease": LEASE, "outcome": "completed", "result": "done"}]
-    await answer_until_the_end(server, running)
-
-
 async def answer_until_the_end(server: WorkServer, running: Running) -> list[dict[str, Any]]:
     """Respond to the remaining requests of the worker, and return the results in them."""
     results = []

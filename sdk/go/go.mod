@@ -1,0 +1,3 @@
+module schedo
+
+go 1.22

@@ -1,0 +1,142 @@
+"""What a worker and a client of an SDK do with a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.remote import find_port
+from tests.e2e.server import DEADLINE_S, eventually, serving
+from tests.sdk.process_worker import process_worker
+
+Command = Sequence[str]
+
+
+class ServerClaims:
+    """A test module gives the fixtures `worker_command` and `client_command`."""
+
+    async def test_a_worker_runs_the_jobs_of_a_real_server(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path) as server:
+            async with process_worker(worker_command, server.url) as worker:
+                done, failed = (
+                    server.submit(task="work", payload={"n": n}, retry=1) for n in (1, 2)
+                )
+                calls = sorted([await worker.called() for _ in range(2)])
+                assert [call.payload for call in calls] == [{"n": 1}, {"n": 2}]
+                worker.end(calls[0], "complete", {"n": 2})
+                worker.end(calls[1], "fail", "no disk")
+
+                ended = [server.ended(job["id"]) for job in (done, failed)]
+
+        assert (ended[0]["result"], ended[0]["worker"]) == ({"n": 2}, "w1")
+        assert (ended[1]["state"], ended[1]["error"]["message"]) == ("failed", "no disk")
+
+    async def test_a_cancelled_job_stops_on_its_worker(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path) as server:
+            async with process_worker(worker_command, server.url) as worker:
+                job = server.submit(task="work")
+                call = await worker.called()
+                server.ask("POST", f"/v1/jobs/{job['id']}:cancel")
+
+                assert await worker.stopped(call) == "cancel"
+                assert server.ended(job["id"])["state"] == "cancelled"
+
+    async def test_an_attempt_survives_the_death_of_its_server(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path, "--port", find_port()) as server:
+            async with process_worker(worker_command, server.url) as worker:
+                job = server.submit(task="work")
+                call = await worker.called()
+                server.kill()
+                worker.end(call, "complete", "done")
+                server.start()
+
+                ended = server.ended(job["id"])
+                assert (ended["result"], ended["attempt"]) == ("done", 1)
+                assert not await worker.has_called()
+
+    async def test_progress_and_output_reach_the_server(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path) as server:
+            async with process_worker(worker_command, server.url) as worker:
+                job = server.submit(task="work")
+                call = await worker.called()
+                worker.progress(call, percent=40, message="half of it")
+                worker.progress(call, log="a line")
+                path = f"/v1/jobs/{job['id']}/progress"
+                told = eventually(lambda: server.ask("GET", path)[1]["items"], "progress")
+                worker.end(call, "complete")
+                server.ended(job["id"])
+
+                assert (told[-1]["percent"], told[-1]["message"]) == (40, "half of it")
+                assert server.output(job["id"]) == "a line\n"
+
+    async def test_an_invocation_runs_and_a_drained_worker_gives_its_job_back(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path) as server:
+            async with process_worker(worker_command, server.url) as worker:
+                eventually(lambda: server.ask("GET", "/v1/workers/w1")[0] == 200, "worker")
+                body = {"task": "work", "payload": {"n": 1}, "wait": 0}
+                status, invoked = server.ask("POST", "/v1/invoke", body)
+                assert status == 201, invoked
+                worker.end(await worker.called(), "complete", 42)
+                assert server.ended(invoked["id"])["result"] == 42
+
+                job = server.submit(task="work")
+                await worker.called()
+                worker.stop()
+                worker.stop_now()
+                assert await worker.ended() == ""
+
+                _, waiting = server.ask("GET", f"/v1/jobs/{job['id']}")
+                assert (waiting["state"], waiting["failures"], waiting["losses"]) == (
+                    "queued",
+                    0,
+                    0,
+                )
+
+    async def test_a_client_submits_reads_and_changes_jobs(
+        self, client_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path, "--allow-shell") as server:
+            told = await asyncio.to_thread(run_client, client_command, server.url)
+
+        assert told == {
+            "completed": {"exit_code": 0},
+            "output": "hello\n",
+            "failed": "failed exit-code",
+            "not found": [404, "not-found"],
+            "batch": ["scheduled", "invalid"],
+            "same key": True,
+            "cancelled": "cancelled",
+            "listed": 2,
+            "retried": "queued",
+            "invoked": "completed",
+            "no capacity": "unsatisfiable",
+            "schedule": "0 3 * * *",
+        }
+
+
+def run_client(command: Command, url: str) -> dict[str, Any]:
+    """Run the program that uses the client; return what it tells."""
+    ran = subprocess.run(
+        command,
+        env=os.environ | {"SCHEDO_URL": url},
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    return dict(json.loads(ran.stdout))
