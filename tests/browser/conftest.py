@@ -79,14 +79,14 @@ async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
     heard: list[str] = []
 
     async def open_(path: str = "/", width: int = 1440, height: int = 900, **options: Any) -> Page:
-        options.setdefault("base_url", shop.url)
-        context = await chromium.new_context(
-            viewport=ViewportSize(width=width, height=height),
-            reduced_motion="reduce",
-            timezone_id="Europe/Paris",
-            locale="en-GB",
-            **options,
-        )
+        size = ViewportSize(width=width, height=height)
+        defaults = {
+            "base_url": shop.url,
+            "reduced_motion": "reduce",
+            "timezone_id": "Europe/Paris",
+            "locale": "en-GB",
+        }
+        context = await chromium.new_context(viewport=size, **{**defaults, **options})
         contexts.append(context)
         page = await context.new_page()
         page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))

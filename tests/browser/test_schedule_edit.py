@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from playwright.async_api import expect
+from typing import Any
+
+from playwright.async_api import Page, expect
 
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
@@ -31,10 +33,10 @@ async def test_a_changed_rule_is_explained_and_shown_as_a_difference_before_it_i
 async def test_a_new_schedule_never_replaces_one(open_page: Open, shop: Shop) -> None:
     shop.expected += ["404"]  # of the name that is still free
     await shop.seed()
-    page = await open_page("/schedules/new")
+    page = await open_page("/schedules/-new")
     await page.get_by_label("Name").fill("cache.warm")
     await page.get_by_label("Cron").fill("H 3 * * *")
-    await page.get_by_label("Task").fill("warm")
+    await page.get_by_label("Task", exact=True).fill("warm")
 
     await page.get_by_role("button", name="Make it").click()
 
@@ -55,3 +57,131 @@ async def test_a_wrong_rule_is_told_beside_it(open_page: Open, shop: Shop) -> No
 
     await expect(page.locator(".field.wrong")).to_contain_text("Every")
     assert (await shop.get("/v1/schedules/cache.warm")).json()["every"] == "30m"
+
+
+# By the label of a field: what is chosen or typed, the field of the body, and its value there.
+CHOSEN: dict[str, tuple[str, str, Any]] = {
+    "An earlier run is unfinished": ("buffer_one", "overlap", "buffer_one"),
+    "Instants were missed": ("all", "catchup", "all"),
+    "A lost attempt": ("at_most_once", "delivery", "at_most_once"),
+    "A time that does not exist": ("skip", "dst", {"gap": "skip", "fold": "first"}),
+    "Paused": ("true", "paused", True),
+}
+TYPED: dict[str, tuple[str, str, Any]] = {
+    "Jitter": ("5m", "jitter", "5m"),
+    "Queue": ("nightly", "queue", "nightly"),
+    "Payload": ('{"table": "orders"}', "payload", {"table": "orders"}),
+    "After a final failure, run the task": ("pager", "on_failure", {"task": "pager"}),
+    "Missed at most this long ago": ("2h", "catchup_window", "2h"),
+    "Missed runs at most": ("7", "catchup_max", 7),
+    "Expect a completed run within": ("30m", "expect", {"within": "30m"}),
+    "An attempt runs at most": ("10m", "timeout", "10m"),
+    "Expires if not started within": ("1h", "expires_in", "1h"),
+    "Priority": ("-3", "priority", -3),
+    "Fires from": ("2027-01-01T00:00:00Z", "start_at", "2027-01-01T00:00:00.000000Z"),
+    "Fires until": ("2027-12-01T00:00:00Z", "end_at", "2027-12-01T00:00:00.000000Z"),
+    "Only workers with": ('{"worker": "w1"}', "requires", {"worker": "w1"}),
+    "Rather workers with, the best first": ('[{"zone": "eu"}]', "prefer", [{"zone": "eu"}]),
+    "Tags": ("db, nightly", "tags", ["db", "nightly"]),
+    "Keep failed runs": ("30d", "keep", {"failed": "30d"}),
+    "Meta": ('{"owner": "ada"}', "meta", {"owner": "ada"}),
+}
+
+
+async def open_groups(page: Page) -> None:
+    """Open the fields that are rarely needed."""
+    await page.get_by_label("Cron").wait_for()
+    await page.eval_on_selector_all("details.group", "all => all.forEach(each => each.open = true)")
+
+
+async def test_every_field_of_a_schedule_can_be_changed(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly/edit", bypass_csp=True)
+    await open_groups(page)
+    for label, (value, *_) in CHOSEN.items():
+        await page.get_by_label(label, exact=True).select_option(value)
+    for label, (value, *_) in TYPED.items():
+        await page.get_by_label(label, exact=True).fill(value)
+    await page.get_by_label("Is it tried again").select_option("sidekiq")
+    await axe(page)
+
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator("h1")).to_have_text("backup.nightly")
+    saved = (await shop.get("/v1/schedules/backup.nightly")).json()
+    for _, field, value in (*CHOSEN.values(), *TYPED.values()):
+        assert saved[field] == value, field
+    assert saved["retry"]["preset"] == "sidekiq"
+    await page.goto("/schedules/backup.nightly/edit")
+    await expect(page.locator("details.group").first).to_contain_text("sidekiq")
+    await expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    await expect(page.locator("main")).to_contain_text("Nothing differs")
+
+
+async def test_what_the_server_refuses_stands_beside_its_field_which_gets_the_focus(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["422"]
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly/edit")
+    await open_groups(page)
+    await page.get_by_label("Is it tried again").select_option("policy")
+    await page.get_by_label("Attempts").fill("0")
+    await page.locator("details.group > summary").first.click()  # close it again
+
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.get_by_label("Attempts")).to_be_focused()
+    await expect(page.locator(".field.wrong")).to_contain_text("Expected whole number >= 1")
+    await page.get_by_label("Attempts").fill("2")
+    await expect(page.locator(".field.wrong")).to_have_count(0)
+
+
+async def test_a_text_that_is_no_json_is_not_sent(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly/edit")
+
+    await page.get_by_label("Payload").fill('{"a": ')
+
+    await expect(page.locator(".field.wrong")).to_contain_text("Payload")
+    await expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    await expect(page.get_by_label("Payload")).to_have_value('{"a": ')
+
+
+async def test_a_secret_stays_when_something_else_is_changed(open_page: Open, shop: Shop) -> None:
+    payload = {"url": "https://example.org", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+    hook = {"every": "1h", "task": "http", "payload": payload}
+    await shop.put("/v1/schedules/hook", hook)
+    page = await open_page("/schedules/hook/edit")
+
+    await page.get_by_label("Every").fill("2h")
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator("h1")).to_have_text("hook")
+    schedule = await shop.engine.get_schedule("hook")
+    assert payload["secret"].encode() in schedule.spec.job.payload
+    assert (await shop.get("/v1/schedules/hook")).json()["every"] == "2h"
+
+
+async def test_a_schedule_may_be_called_new(open_page: Open, shop: Shop) -> None:
+    await shop.put("/v1/schedules/new", {"every": "1h", "task": "sync"})
+
+    page = await open_page("/schedules/new")
+
+    await expect(page.locator("h1")).to_have_text("new")
+    await page.get_by_role("link", name="Duplicate").click()
+    await expect(page.get_by_label("Every")).to_have_value("1h")
+    await expect(page.get_by_label("Name")).to_have_value("")
+
+
+async def test_the_preview_shows_fires_as_ranges_while_a_jitter_is_typed(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly/edit")
+
+    await page.get_by_label("Jitter").fill("20m")
+
+    await expect(page.locator(".fires li").first).to_contain_text("02:30:00 to 02:50:00")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.async_api import Page, expect
 
+from schedo.protocol.times import parse_duration, parse_instant, render_instant
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 from tests.browser.test_frame import be_live
@@ -145,3 +148,19 @@ async def test_a_list_of_many_schedules_shows_first_what_is_wrong_and_is_searche
     await page.get_by_role("searchbox").fill("night s239")
     await expect(page.locator("tbody tr")).to_have_count(1)
     await expect(page.locator("tbody tr")).to_contain_text("s239")
+
+
+async def test_a_fire_with_jitter_is_a_range_and_its_run_is_beside_it(
+    open_page: Open, shop: Shop
+) -> None:
+    rule = {"cron": "0 * * * *", "jitter": "10m", "task": "sync", "payload": {"region": "eu"}}
+    await shop.put("/v1/schedules/spread", rule)
+    first, *_ = (await shop.get("/v1/schedules/spread/fires")).json()["items"]
+    due = parse_instant(first["at"]) + parse_duration(first["jitter"])
+    page = await open_page("/schedules/spread", timezone_id="UTC")
+
+    line = page.locator(".fires li").first
+    await expect(line).to_contain_text(re.compile(r":00:00 to [0-9:]{3}10:00 its run: "))
+    await expect(line).to_contain_text(render_instant(due)[11:19])
+    await expect(page.locator(".ledger [aria-label*='comes, with jitter']").first).to_be_visible()
+    await expect(page.get_by_role("region", name="Payload of")).to_contain_text('"eu"')

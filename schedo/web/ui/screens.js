@@ -1,5 +1,6 @@
 // The screens: one line each. A screen is a module under screens/ whose default export is its component;
 // it gets {params, query}; `style` is its sheet under css/, if it has one. `nav` puts it into the bar and `key` binds "g" and that key to it.
+// No name begins with a hyphen, so "-new" hides no schedule.
 // The server reads these lines, too: each in one line, `path` first and the import last.
 export const SCREENS = [
   { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', load: () => import('./screens/overview.js') },
@@ -7,7 +8,7 @@ export const SCREENS = [
   { path: '/jobs', title: 'Jobs', nav: 'Jobs', key: 'j', style: 'jobs', load: () => import('./screens/jobs.js') },
   { path: '/jobs/{id}', title: 'Job', style: 'jobs', load: () => import('./screens/job.js') },
   { path: '/schedules', title: 'Schedules', nav: 'Schedules', key: 's', style: 'lists', load: () => import('./screens/schedules.js') },
-  { path: '/schedules/new', title: 'New schedule', style: 'lists', load: () => import('./screens/schedule_edit.js') },
+  { path: '/schedules/-new', title: 'New schedule', style: 'lists', load: () => import('./screens/schedule_edit.js') },
   { path: '/schedules/{name}', title: 'Schedule', style: 'lists', load: () => import('./screens/schedule.js') },
   { path: '/schedules/{name}/edit', title: 'Edit a schedule', style: 'lists', load: () => import('./screens/schedule_edit.js') },
   { path: '/queues', title: 'Queues', nav: 'Queues', key: 'q', style: 'lists', load: () => import('./screens/queues.js') },

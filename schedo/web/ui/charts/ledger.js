@@ -8,11 +8,12 @@ import { inZone, lastDays } from '../lib/zones.js';
 const DAYS = 14;
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 // The gravest of several decisions in an hour is shown.
-const GRAVITY = ['missed', 'run_failed', 'skipped_overlap', 'paused', 'coalesced', 'caught_up', 'late', 'buffered', 'manual', 'fired', 'comes'];
+const GRAVITY = ['missed', 'run_failed', 'skipped_overlap', 'paused', 'coalesced', 'caught_up', 'late', 'buffered', 'manual', 'fired', 'comes', 'ranges'];
 const WORDS = {
   ...DECISIONS,
   run_failed: { word: 'run failed', means: 'a run was made, and it failed', tone: 'bad' },
   comes: { word: 'comes', means: 'the next fires', tone: 'hand' },
+  ranges: { word: 'comes, with jitter', means: 'the next fires; the run of each is due at some time until its jitter ends', tone: 'hand' },
 };
 
 const box = html`<rect x="1.5" y="1.5" width="9" height="9" rx="1"/>`;
@@ -30,6 +31,7 @@ const SIGNS = {
   paused: line('M4 3v6M8 3v6'),
   missed: line('M3 3l6 6M9 3l-6 6'),
   comes: html`<circle cx="6" cy="6" r="1.5"/>`,
+  ranges: [html`<circle cx="3" cy="6" r="1.5"/>`, html`<path d="M3 6h7M10 4v4" fill="none" stroke="currentColor" stroke-width="1.2" stroke-linecap="round"/>`],
 };
 
 export const Sign = ({ name }) => html`<svg class=${`sign ${WORDS[name]?.tone ?? ''}`} viewBox="0 0 12 12" fill="currentColor" aria-hidden="true">${SIGNS[name]}</svg>`;
@@ -51,7 +53,7 @@ export function fold(tz, decisions, fires, failedJobs) {
     if (decision.job) cell.job ??= decision.job;
     if (decision.decision === 'fired') cell.late.push(instant(decision.decided_at) - instant(decision.scheduled_for));
   }
-  for (const at of fires) add(cellAt(at), 'comes', 1);
+  for (const { at, jitter } of fires) add(cellAt(at), jitter ? 'ranges' : 'comes', 1);
   return cells;
 }
 
@@ -80,7 +82,13 @@ function Row({ row, cells, oldest, createdDay }) {
     <td class="num">${runs || ''}</td><td class="num bad">${sum(['run_failed']) || ''}</td><td class="num">${late.length ? duration(middle(late)) : ''}</td></tr>`;
 }
 
-// decisions: newest first; isCut: older ones are no longer kept; fires: instants to come; failedJobs: Set of ids.
+// The days of the ledger, the newest first: from the last fire that is shown.
+const daysOf = (tz, fires) => {
+  const end = Math.max(now(), ...fires.map(({ at }) => at));
+  return lastDays(tz, end, DAYS + (inZone(tz, end).day === inZone(tz, now()).day ? 0 : 1));
+};
+
+// decisions: newest first; isCut: older ones are no longer kept; fires: those of the next day, {at, jitter} in microseconds; failedJobs: Set of ids.
 export function Ledger({ schedule, decisions, isCut, fires, failedJobs }) {
   const tz = schedule.tz;
   const cells = fold(tz, decisions, fires, failedJobs);
@@ -90,7 +98,7 @@ export function Ledger({ schedule, decisions, isCut, fires, failedJobs }) {
   return html`<div class="table" role="region" aria-label="Decisions by day and hour" tabindex="0"><table class="ledger"><caption class="vh">Decisions of the last ${DAYS} days by day and hour in ${tz}</caption>
     <thead><tr><th scope="col"><span class="vh">Day</span></th>${HOURS.map((hour) => html`<th scope="col"><span class=${hour % 3 ? 'vh' : ''}>${String(hour).padStart(2, '0')}</span></th>`)}
       <th scope="col" class="num">Runs</th><th scope="col" class="num">Failed</th><th scope="col" class="num">Late</th></tr></thead>
-    <tbody>${lastDays(tz, now(), DAYS).map((row) => html`<${Row} key=${row.day} row=${row} cells=${cells}
+    <tbody>${daysOf(tz, fires).map((row) => html`<${Row} key=${row.day} row=${row} cells=${cells}
       oldest=${edge && `${edge.day} ${String(edge.hour).padStart(2, '0')}`} createdDay=${inZone(tz, instant(schedule.created_at)).day}/>`)}</tbody></table></div>
     <p class="legend">${used.map((name) => html`<span title=${WORDS[name].means}><${Sign} name=${name}/>${WORDS[name].word}</span>`)}
       ${edge && html`<span><i class="unknown"></i>before the last ${plural(decisions.length, 'decision')}, which are kept</span>`}</p>`;

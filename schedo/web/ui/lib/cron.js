@@ -17,9 +17,28 @@ function changeDays(tz) {
   });
 }
 
-// Explain {cron, tz, dst, name}; throw ApiError. A rule that fires often is asked again for the days of changes only.
-export async function explain({ cron, tz, dst, name }) {
-  const body = { cron, tz, dst, name: NAME.test(name ?? '') ? name : undefined };
+const FIELDS = { '/from': '/start_at', '/to': '/end_at' }; // of a schedule, by those of the question
+
+// The question about the rule of a schedule's body; null if it has none yet, or fires once.
+export function questionOf({ cron, every, tz, dst, start_at: from, end_at: to }, name) {
+  if (!cron?.trim() && !every?.trim()) return null;
+  const isLater = from && instant(from) > now();
+  return { ...(cron === undefined ? { cron: `@every ${every.trim()}` } : { cron, tz, dst }), from: isLater ? from : undefined, to, name: NAME.test(name ?? '') ? name : undefined };
+}
+
+// What a question is answered; throw ApiError, whose pointers are those of the schedule.
+export async function explain(question) {
+  try {
+    return await explainYear(question);
+  } catch (error) {
+    const isInterval = question.cron.startsWith('@every ') && !question.tz;
+    for (const each of error.problem?.errors ?? []) each.pointer = FIELDS[each.pointer] ?? (isInterval ? '/every' : each.pointer);
+    throw error;
+  }
+}
+
+// A rule that fires often is asked again for the days of changes only.
+async function explainYear(body) {
   const found = await post('/v1/cron:explain', { ...body, count: COUNT, coincidences: true });
   const last = found.next_fires.at(-1);
   if (found.next_fires.length < COUNT || instant(last) > now() + YEAR_DAYS * DAY_US) return found;

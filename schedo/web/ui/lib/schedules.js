@@ -61,6 +61,7 @@ const FIELDS = [
 export function bodyOf(schedule) {
   const body = Object.fromEntries(FIELDS.filter((name) => schedule[name] !== undefined).map((name) => [name, schedule[name]]));
   if (schedule.every || schedule.at) delete body.tz;
+  if (body.retry?.preset) body.retry = body.retry.preset; // a ladder is only known by its name
   return body;
 }
 

@@ -45,7 +45,7 @@ function Asked({ asked }) {
   return html`<${Dialog} title=${asked.title} onClose=${() => question.value === asked && answer(false)}>
     <form onSubmit=${submit}><h2>${asked.title}</h2>${asked.text && html`<p>${asked.text}</p>`}${asked.children}
       ${asked.type && html`<label class="field">Type <b class="mono">${asked.type}</b> to go on
-        <input type="text" autocomplete="off" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)}/></label>`}
+        <input type="text" autocomplete="off" spellcheck=${false} value=${typed} onInput=${(event) => setTyped(event.target.value)}/></label>`}
       <div class="buttons">${asked.request && html`<${Copy} text=${asCurl(asked.request, features.value.tokens)} label="Copy as curl"/>`}
         <span class="grow"></span><button type="button" class="btn" onClick=${() => answer(false)}>Go back</button>
         <button type="submit" class=${'btn ' + (asked.danger ? 'danger' : 'primary')} disabled=${!ready}>${asked.verb}</button></div>

@@ -67,6 +67,6 @@ export function ScheduleActions({ schedule, small, reload, onDeleted }) {
     ${paused
       ? html`<${Action} operation="resume_schedule" label="Resume" className=${size} title=${`Let ${name} fire again`} action=${resume(schedule, reload)}/>`
       : html`<${Action} operation="pause_schedule" label="Pause…" className=${size} title=${`Stop ${name} from firing`} action=${pause(name, reload)}/>`}
-    ${!small && may('put_schedule') && html`<a class="btn" href=${hrefOf(name, '/edit')}>Edit</a>`}
+    ${!small && may('put_schedule') && html`<a class="btn" href=${hrefOf(name, '/edit')}>Edit</a><a class="btn" href=${link('/schedules/-new', { from: name })}>Duplicate</a>`}
     ${!small && html`<${Action} operation="delete_schedule" label="Delete…" className="danger" action=${remove(schedule, onDeleted)}/>`}`;
 }

@@ -34,7 +34,7 @@ export default function Login({ query }) {
     <h1 id="login">Log in to schedo</h1>
     <p class="muted">This server asks for a token. It is exchanged for a cookie that lasts 12 hours.</p>
     <input type="text" name="name" value="schedo" autocomplete="username" hidden/>
-    <label class="field">Token<input ref=${field} type="password" name="token" required autocomplete="current-password" spellcheck="false"
+    <label class="field">Token<input ref=${field} type="password" name="token" required autocomplete="current-password" spellcheck=${false}
       aria-invalid=${error ? 'true' : undefined} aria-describedby=${error ? 'login-error' : undefined}/></label>
     ${error && html`<p id="login-error" class="failure" role="alert">${error}</p>`}
     <button class="btn primary" disabled=${isBusy}>Log in</button>

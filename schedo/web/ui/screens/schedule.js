@@ -1,17 +1,21 @@
 // One schedule: when it fires next, what was decided about each instant, how its runs ended, and what is expected.
 import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
-import { count, duration, instant, iso, now } from '../lib/format.js';
+import { clock, count, duration, instant, iso, now } from '../lib/format.js';
+import { may } from '../lib/me.js';
 import { go, link } from '../lib/router.js';
-import { DECISIONS, bodyOf, healthOf, medianRun, ruleOf, verdictOf } from '../lib/schedules.js';
-import { clockIn, inZone } from '../lib/zones.js';
+import { DECISIONS, bodyOf, healthOf, micros, ruleOf, verdictOf } from '../lib/schedules.js';
+import { clockIn } from '../lib/zones.js';
 import { Ledger, Sign } from '../charts/ledger.js';
 import { RunBars, runTimes } from '../charts/run_bars.js';
 import { CopyAs } from '../parts/action.js';
-import { Card, Crumbs, Empty, Failure, Loading, Since, Tag, Time, useData } from '../parts/basics.js';
+import { Card, Crumbs, Empty, Failure, Loading, Since, Time, useData } from '../parts/basics.js';
+import { Fires } from '../parts/fires.js';
 import { useFollowed } from '../parts/followed.js';
+import { Json } from '../parts/json.js';
 import { Outcomes } from '../parts/outcomes.js';
-import { ScheduleActions, hrefOf, pathOf } from '../parts/schedule_actions.js';
+import { ScheduleActions, pathOf } from '../parts/schedule_actions.js';
+import { Facts } from './schedule/facts.js';
 
 const YEAR_US = 365 * 86_400 * 1e6;
 const DAY_US = 86_400 * 1e6;
@@ -31,12 +35,21 @@ async function read(name) {
 // The fires of a year, as far as the server lists them, for the ledger's next day and the marks of clock changes.
 const readFires = (name) => get(`${pathOf(name)}/fires`, { query: { from: iso(now()), to: iso(now() + YEAR_US) } });
 
+// One of the next fires, with what its own zone shows and the instant of its run.
+function Coming({ at, next, jitter, own, tz }) {
+  const there = clockIn(tz, instant(at));
+  return html`<li><${Fires} at=${at} next=${next} jitter=${jitter}/>${own && html` <span class="muted small">its run: <span class="mono">${clock(instant(at) + micros(own))}</span></span>`}${
+    there === clock(instant(at)) ? '' : html` <span class="muted small"><span class="mono">${there}</span> in ${tz}</span>`}</li>`;
+}
+
 function Next({ schedule, fires }) {
   const { tz, next_fires: next, paused, note } = schedule;
   const marks = (fires?.items ?? []).filter((fire) => fire.clock_change).slice(0, MARKS);
+  const jitter = micros(schedule.jitter ?? '');
+  const own = new Map((fires?.items ?? []).map((fire) => [fire.at, fire.jitter]));
   return html`${paused && html`<p><span class="mark warn">Paused.</span> ${note ?? 'There is no note.'}</p>`}
     ${next.length > 0 && html`<p class="next-fire"><b><${Time} at=${next[0]} full/></b> ${instant(next[0]) > now() ? html`in <${Since} at=${next[0]}/>` : 'now'}</p>
-      <ul class="fires">${next.map((at) => html`<li key=${at}><${Time} at=${at} full/> ${tz !== 'UTC' && html`<span class="muted small mono">${inZone(tz, instant(at)).day.slice(5)} ${clockIn(tz, instant(at))} ${tz}</span>`}</li>`)}</ul>`}
+      <ul class="fires">${next.map((at, place) => html`<${Coming} key=${at} at=${at} next=${next[place + 1]} jitter=${jitter} own=${own.get(at)} tz=${tz}/>`)}</ul>`}
     ${!paused && !next.length && html`<p class="mark warn">It never fires again.</p>`}
     ${marks.length > 0 && html`<h3 class="small">When the clock changes</h3><ul class="fires">${marks.map((fire) => html`<li key=${fire.at}><span class="dst" aria-hidden="true">⌁</span> <${Time} at=${fire.at} full/> <span class="muted">${fire.clock_change}</span></li>`)}</ul>`}
     ${schedule.warnings.filter((text) => next.length || !text.startsWith('it will not')).map((text) => html`<p class="mark warn small">${text}</p>`)}`;
@@ -51,21 +64,6 @@ function Expectation({ schedule: { expect, expectation: kept } }) {
     <dt>Missed</dt><dd>${count(kept.missed)} times</dd></dl>`}`;
 }
 
-function Facts({ schedule }) {
-  const { runs } = schedule;
-  const median = medianRun(schedule);
-  const policy = { skip: 'skip the new run', allow: 'run both', buffer_one: 'hold the newest back', cancel_other: 'cancel the earlier' };
-  return html`<dl class="facts"><dt>Task</dt><dd><a href=${link('/jobs', { task: schedule.task })}>${schedule.task}</a></dd>
-    <dt>Queue</dt><dd><a href=${link(`/queues/${encodeURIComponent(schedule.queue)}`)}>${schedule.queue}</a>, priority ${schedule.priority}</dd>
-    <dt>Runs</dt><dd>${count(runs.completed)} completed, ${count(runs.failed)} failed${runs.failed_in_row ? `, ${count(runs.failed_in_row)} in a row` : ''}</dd>
-    <dt>Median run</dt><dd>${median === null ? '–' : duration(median)}</dd>
-    <dt>Overlap</dt><dd>${policy[schedule.overlap]}</dd>
-    <dt>Catch-up</dt><dd>${schedule.catchup === 'skip' ? 'none' : `${schedule.catchup}, up to ${schedule.catchup_window} old`}</dd>
-    ${schedule.jitter && html`<dt>Jitter</dt><dd>up to ${schedule.jitter}</dd>`}
-    <dt>Owner</dt><dd><${Tag}>${schedule.owner}</${Tag}>${schedule.edited && html` <span class="mark warn">changed by hand: ${schedule.edited.join(', ')}</span>`}</dd>
-    <dt>Changed</dt><dd><${Time} at=${schedule.updated_at}/></dd></dl>`;
-}
-
 function LastFailure({ failure }) {
   return failure ? html`<div class="failure"><b>The last failure</b> <a href=${link(`/jobs/${failure.job}`)}><${Time} at=${failure.at}/></a><br/>${failure.type ?? ''}${failure.message ? `: ${failure.message}` : ''}</div>` : null;
 }
@@ -74,7 +72,7 @@ function Decisions({ items }) {
   return html`<div class="table decisions" role="region" aria-label="List of decisions" tabindex="0"><table><thead><tr><th scope="col">Scheduled for</th><th scope="col">Decision</th><th scope="col" class="num">Later</th><th scope="col">Job</th></tr></thead>
     <tbody>${items.map((item) => { const verdict = verdictOf(item); const known = DECISIONS[verdict]; return html`
       <tr key=${item.scheduled_for + item.decision + item.decided_at}><td><${Time} at=${item.scheduled_for}/></td><td title=${known?.means}><${Sign} name=${verdict}/> ${known?.word ?? verdict}${item.count > 1 ? ` × ${count(item.count)}` : ''}</td>
-        <td class="num">${duration(Math.max(0, instant(item.decided_at) - instant(item.scheduled_for)))}</td>
+        <td class="num">${item.decision === 'manual' ? '' : duration(Math.max(0, instant(item.decided_at) - instant(item.scheduled_for)))}</td>
         <td>${item.job ? html`<a class="mono" href=${link(`/jobs/${item.job}`)}>${item.job}</a>` : ''}</td></tr>`; })}</tbody></table></div>`;
 }
 
@@ -94,7 +92,7 @@ function Head({ schedule, reload }) {
 
 function Gone({ name, error, reload }) {
   if (error.status !== 404) return html`<h1 class="wrap">${name}</h1><${Failure} error=${error} what="The schedule" again=${reload}/>`;
-  return html`<h1 class="wrap">${name}</h1><${Empty}>There is no schedule of this name. <a href=${link('/schedules')}>All schedules</a></${Empty}>`;
+  return html`<h1 class="wrap">${name}</h1><${Empty}>There is no schedule of this name. <a href=${link('/schedules')}>All schedules</a>${may('put_schedule') && html` · <a href=${link('/schedules/-new', { name })}>Make it</a>`}</${Empty}>`;
 }
 
 export default function Schedule({ params: { name } }) {
@@ -106,16 +104,17 @@ export default function Schedule({ params: { name } }) {
   if (!found) return html`<h1 class="wrap">${name}</h1><${Loading}/>`;
   const { schedule, decisions, jobs } = found;
   const failedJobs = new Set(jobs.filter((job) => job.state === 'failed').map((job) => job.id));
-  const coming = schedule.paused ? [] : (fires?.items ?? []).map((fire) => instant(fire.at)).filter((at) => at > now() && at < now() + DAY_US);
+  const coming = schedule.paused ? [] : (fires?.items ?? []).map((fire) => ({ at: instant(fire.at), jitter: micros(fire.jitter ?? '') })).filter(({ at }) => at > now() && at < now() + DAY_US);
   const times = runTimes(jobs).slice(-BARS);
   const late = lateness(decisions);
   return html`<${Head} schedule=${schedule} reload=${reload}/><div class="grid">
-    <div class="c8 stack"><${Card} title="Ledger" about=${`a row is a day, a column an hour of ${schedule.tz}; each sign says what was decided`}>
+    <div class="c8 stack flat"><${Card} title="Ledger" about=${`a row is a day, a column an hour of ${schedule.tz}; each sign says what was decided`}>
       <${Ledger} schedule=${schedule} decisions=${decisions} isCut=${decisions.length >= KEPT} fires=${coming} failedJobs=${failedJobs}/></${Card}>
       <${Card} title="Run times" about="a bar is a run, the newest at the right; heights are logarithmic">${times.length ? html`<${RunBars} runs=${times} what="Run time"/>` : html`<${Empty}>No run has ended yet.</${Empty}>`}</${Card}>
       <${Card} title="Lateness" about="how long after its instant each run was made">${late.length ? html`<${RunBars} runs=${late} what="Lateness"/>` : html`<${Empty}>It has not fired yet.</${Empty}>`}</${Card}>
       <${Card} title="Decisions" about="newest first">${decisions.length ? html`<${Decisions} items=${decisions}/>` : html`<${Empty}>Nothing was decided yet.</${Empty}>`}</${Card}></div>
-    <div class="c4 stack"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
+    <div class="c4 stack flat first"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
       <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
-      <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}></div></div>`;
+      <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}>
+      <${Card} title="Payload">${schedule.payload === undefined ? html`<${Empty}>Payloads are hidden from viewers.</${Empty}>` : html`<${Json} value=${schedule.payload} label="Payload of its runs"/>`}</${Card}></div></div>`;
 }

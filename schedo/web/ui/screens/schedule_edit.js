@@ -1,81 +1,115 @@
 // Change a schedule, or make one: what the rule means while it is typed, and what will be different before it is saved.
 import { api, get } from '../lib/api.js';
-import { html, useState } from '../lib/base.js';
+import { html, useEffect, useRef, useState } from '../lib/base.js';
+import { differences, errorsOf, isUnder, pointerOf, withValue } from '../lib/body.js';
 import { go, link } from '../lib/router.js';
 import { bodyOf, hasMask, isRounded } from '../lib/schedules.js';
 import { CopyAs, perform } from '../parts/action.js';
 import { Card, Crumbs, Failure, Loading, useData } from '../parts/basics.js';
 import { CronPreview, useExplanation } from '../parts/cron_preview.js';
+import { Field, idOf } from '../parts/fields.js';
 import { hrefOf, pathOf } from '../parts/schedule_actions.js';
-import { ScheduleForm } from '../parts/schedule_form.js';
+import { ScheduleForm, elsewhere } from '../parts/schedule_form.js';
 
 const NEW = { cron: '', tz: Intl.DateTimeFormat().resolvedOptions().timeZone, task: '', payload: null };
+const BLANK = { cron: '', every: '', at: '', task: '', payload: null }; // what says nothing about a new one
 const show = (value) => (value === undefined ? 'not set' : typeof value === 'string' ? value : JSON.stringify(value));
-const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-// [{field, before, after}] between what is saved and what the form has.
-export function differences(saved, body) {
-  return [...new Set([...Object.keys(saved), ...Object.keys(body)])].filter((field) => !same(saved[field], body[field]))
-    .map((field) => ({ field, before: saved[field], after: body[field] }));
-}
-
-const Difference = ({ items }) => html`<${Card} title="What changes" about=${items.length ? 'nothing is saved yet' : undefined}>${items.length
+const Difference = ({ items, isNew }) => html`<${Card} title=${isNew ? 'What is made' : 'What changes'} about=${items.length ? 'nothing is saved yet' : undefined}>${items.length
   ? html`<dl class="changes">${items.map(({ field, before, after }) => html`<dt>${field}</dt><dd>${before !== undefined && html`<del>${show(before)}</del>`} <ins>${show(after)}</ins></dd>`)}</dl>`
   : html`<p class="muted">Nothing differs from what is saved.</p>`}</${Card}>`;
 
-// The first message about each field, by the name that its pointer begins with.
-const byField = (error) => Object.fromEntries((error?.problem?.errors ?? []).map(({ pointer, detail }) => [(pointer ?? '').split('/')[1] ?? '', detail]).reverse());
-
-function reasonAgainst(name, body, saved, isReadable) {
+function reasonAgainst(name, body, saved, mistakes) {
   if (!name) return 'It needs a name.';
   if (!body.task) return 'It needs a task.';
   if (!(body.cron || body.every || body.at)) return 'It needs a rule.';
-  if (!isReadable) return 'The payload is not JSON.';
-  if (isRounded(body)) return 'The payload has a number that a browser cannot keep exactly. Use schedo schedules put.';
-  if (hasMask(body) && !same(body.payload, saved?.payload)) return 'Type the secret again: *** stands for it only as long as the payload stays as it is.';
+  if (mistakes.length) return `${mistakes[0].pointer.slice(1).replaceAll('/', '.')} is not JSON.`;
+  if (isRounded(body)) return 'It has a number that a browser cannot keep exactly. Use schedo schedules put.';
+  if (hasMask(body) && !hasMask(saved ?? {})) return 'Type the secret: *** stands for one that is saved.';
   return '';
 }
 
 const isTaken = (name) => get(pathOf(name)).then(() => true, (error) => error.status !== 404);
 
-function Form({ schedule }) {
-  const saved = schedule ? bodyOf(schedule) : null;
-  const [body, setBody] = useState(saved ?? NEW);
-  const [name, setName] = useState(schedule?.name ?? '');
-  const [errors, setErrors] = useState({});
-  const [isReadable, setReadable] = useState(true);
+// The body as it is typed, and what is wrong with it. rule: what the server says about the rule while it is typed.
+function useForm(first) {
+  const [body, setBody] = useState(first);
+  const [errors, setErrors] = useState([]); // of the last answer, until their fields change
+  const [mistakes, setMistakes] = useState([]); // texts that are no JSON
+  const latest = useRef(body); // two changes can come before the next drawing
+  const replace = (next) => {
+    latest.current = next;
+    setBody(next);
+  };
+  return {
+    body, errors, mistakes, setErrors, replace,
+    set(path, value) {
+      replace(withValue(latest.current, path, value));
+      setErrors((known) => known.filter((each) => !isUnder(each.pointer, pointerOf(path)) && !isUnder(pointerOf(path), each.pointer)));
+    },
+    setMistake: (pointer, detail) => setMistakes((known) => [...known.filter((each) => each.pointer !== pointer), ...(detail ? [{ pointer, detail }] : [])]),
+  };
+}
+
+// After a refusal the focus goes to the first field that is wrong.
+function useFirstWrong(errors) {
+  const box = useRef();
+  useEffect(() => {
+    const fields = errors.map((error) => document.getElementById(idOf(error.pointer)));
+    if (errors.length) (fields.find(Boolean) ?? box.current.querySelector('.field.wrong :is(input, select, textarea)'))?.focus();
+  }, [errors]);
+  return box;
+}
+
+function Form({ title, schedule, first, wanted }) {
+  const saved = schedule && first;
+  const made = useForm(first);
+  const [name, setName] = useState(schedule?.name ?? wanted);
   const [isBusy, setBusy] = useState(false);
+  const box = useFirstWrong(made.errors);
+  const { body, mistakes, setErrors } = made;
   const explanation = useExplanation(body, name);
-  const items = differences(saved ?? {}, body);
-  const against = reasonAgainst(name, body, saved, isReadable);
+  const form = { ...made, errors: [...mistakes, ...made.errors, ...(explanation.error ? errorsOf(explanation.error).filter((each) => each.pointer) : [])] };
+  const items = differences(saved ?? BLANK, saved ? body : { ...BLANK, ...body });
+  const against = reasonAgainst(name, body, saved, mistakes);
   const request = { method: 'PUT', path: pathOf(name), body };
   const save = async (event) => {
     event.preventDefault();
     if (against || isBusy || !items.length) return;
     setBusy(true);
-    if (!saved && (await isTaken(name))) setErrors({ name: 'There is a schedule of this name.' });
+    if (!saved && (await isTaken(name))) setErrors([{ pointer: '/name', detail: 'There is a schedule of this name.' }]);
     else await put();
     setBusy(false);
   };
   const put = () => perform({
     request, done: saved ? `${name} is changed.` : `${name} is made.`,
     undo: () => (saved ? api('PUT', pathOf(name), saved) : api('DELETE', pathOf(name))),
-    after: () => go(hrefOf(name)), onError: (error) => setErrors(byField(error)),
+    after: () => go(hrefOf(name)), onError: (error) => setErrors(errorsOf(error)),
   });
-  return html`<form onSubmit=${save}><div class="head"><h1 class="wrap">${schedule ? `Edit ${schedule.name}` : 'New schedule'}</h1>
+  const rename = (text) => {
+    setName(text);
+    setErrors((known) => known.filter((each) => each.pointer !== '/name'));
+  };
+  const nameField = !schedule && html`<${Field} form=${form} path=${['name']} label="Name" hint="letters, digits, dots, underscores and hyphens" input=${(shared) => html`<input type="text" spellcheck=${false} autocomplete="off" ...${shared}
+    value=${name} required onInput=${(event) => rename(event.target.value)}/>`}/>`;
+  return html`<form ref=${box} onSubmit=${save} novalidate><div class="head above"><h1 class="wrap">${title}</h1>
       <div class="acts"><${CopyAs} request=${request} others=${{ json: JSON.stringify(body, null, 2) }}/>
         <a class="btn" href=${schedule ? hrefOf(schedule.name) : link('/schedules')}>Go back</a>
         <button class="btn primary" disabled=${Boolean(against) || isBusy || !items.length} title=${against}>${schedule ? 'Save' : 'Make it'}</button></div></div>
     ${schedule && schedule.owner !== 'api' && html`<p class="muted">${schedule.owner} declares this schedule. A change by hand stays until the declaration itself changes.</p>`}
-    <div class="grid"><div class="c7 stack"><${ScheduleForm} body=${body} name=${name} onName=${schedule ? null : setName} onChange=${setBody} errors=${errors} setReadable=${setReadable}/></div>
-      <div class="c5 stack">${body.cron !== undefined && html`<${CronPreview} body=${body} state=${explanation} onSpread=${(cron) => setBody({ ...body, cron })}/>`}
-        <${Difference} items=${items}/>${against && items.length > 0 && html`<p class="muted">${against}</p>`}</div></div></form>`;
+    ${elsewhere(form.errors).map((error) => html`<p class="failure" role="alert"><b>${error.pointer.slice(1).replaceAll('/', '.')}</b> ${error.detail}</p>`)}
+    <div class="grid"><div class="c7 stack"><${ScheduleForm} form=${form} name=${nameField}/></div>
+      <div class="c5 stack"><${CronPreview} body=${body} state=${explanation} onSpread=${(cron) => form.set(['cron'], cron)}/>
+        <div class="above"><${Difference} items=${items} isNew=${!saved}/>${against && items.length > 0 && html`<p class="muted">${against}</p>`}</div></div></div></form>`;
 }
 
-export default function ScheduleEdit({ params: { name } }) {
-  const [schedule, error, reload] = useData(() => (name ? get(pathOf(name)) : Promise.resolve(null)), [name]);
+// query: of a new schedule its name, or the one from which it is copied.
+export default function ScheduleEdit({ params: { name }, query: { name: wanted = '', from } }) {
+  const read = name ?? from;
+  const [schedule, error, reload] = useData(() => (read ? get(pathOf(read)) : Promise.resolve(null)), [read]);
+  const title = name ? `Edit ${name}` : 'New schedule';
   const crumbs = [{ text: 'Schedules', href: link('/schedules') }, ...(name ? [{ text: name, href: hrefOf(name) }, { text: 'edit' }] : [{ text: 'new' }])];
-  if (error && !schedule) return html`<h1 class="wrap">Edit ${name}</h1><${Failure} error=${error} what="The schedule" again=${reload}/>`;
-  if (schedule === undefined) return html`<h1 class="wrap">Edit ${name}</h1><${Loading}/>`;
-  return html`<${Crumbs} items=${crumbs}/><${Form} schedule=${schedule}/>`;
+  if (error && !schedule) return html`<h1 class="wrap">${title}</h1><${Failure} error=${error} what=${`The schedule ${read}`} again=${reload}/>`;
+  if (schedule === undefined) return html`<h1 class="wrap">${title}</h1><${Loading}/>`;
+  return html`<${Crumbs} items=${crumbs}/><${Form} title=${title} schedule=${name ? schedule : null} first=${schedule ? bodyOf(schedule) : NEW} wanted=${wanted}/>`;
 }

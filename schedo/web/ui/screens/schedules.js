@@ -21,7 +21,7 @@ function Next({ schedule }) {
   if (schedule.paused) return html`<span class="muted note" title=${schedule.note}>paused${schedule.note ? `: ${schedule.note}` : ''}</span>`;
   if (!at) return html`<span class="muted">never again</span>`;
   const isFuture = instant(at) > now();
-  return html`<${Time} at=${at}/> <span class="muted small">${isFuture ? html`in <${Since} at=${at}/>` : 'now'}</span>`;
+  return html`<${Time} at=${at}/>${schedule.jitter && html`<span class="spread" title=${`Its run is due up to ${schedule.jitter} later`}> +${schedule.jitter}</span>`} <span class="muted small">${isFuture ? html`in <${Since} at=${at}/>` : 'now'}</span>`;
 }
 
 // The schedule's own zone, and what its clock shows at the next fire.
@@ -63,7 +63,7 @@ const soonest = (one, other) => (one.next_fires[0] ?? '~').localeCompare(other.n
 const RANK = { overdue: 0, failing: 1 };
 const gravest = (one, other) => (RANK[healthOf(one).name] ?? 9) - (RANK[healthOf(other).name] ?? 9) || soonest(one, other);
 
-const New = () => may('put_schedule') && html`<a class="btn primary" href=${link('/schedules/new')}>New schedule</a>`;
+const New = () => may('put_schedule') && html`<a class="btn primary" href=${link('/schedules/-new')}>New schedule</a>`;
 
 // The first sentence of the screen: what is wrong, else what comes. isWhole: items are all schedules.
 function Sentence({ items, counts, isWhole }) {
