@@ -38,5 +38,5 @@ export function listActions(job, after) {
         undo: isRunning ? undefined : () => post(`/v1/jobs/${job.id}:retry`),
       }),
     },
-  ].filter((each) => each && may(each.operation));
+  ].filter((each) => each && may(each.operation, job));
 }

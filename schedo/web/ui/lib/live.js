@@ -3,7 +3,7 @@
 import { address, get, isLoggedOut } from './api.js';
 import { batch, effect, signal, useEffect } from './base.js';
 import { SKEW_SAID, instant, skew } from './format.js';
-import { learn } from './me.js';
+import { features, loadMe } from './me.js';
 import { Stream } from './stream.js';
 
 // 'connecting', 'live', 'reconnecting', 'full' (the server has no room for another stream), 'off'
@@ -34,7 +34,10 @@ function receive({ status, query, event, data }) {
     const wasAway = status === 'live' && connection.peek() !== 'live';
     if (status === 'refused') isLoggedOut.value = true;
     if (status === 'live' || status === 'reconnecting' || status === 'full') connection.value = status;
-    if (wasAway && opened) loadSummary();
+    if (wasAway && opened) {
+      loadSummary();
+      loadMe(); // the tokens may have changed with the server
+    }
     if (status === 'live' && query !== opened) {
       opened = query;
       emit('opened');
@@ -67,7 +70,7 @@ export async function loadSummary() {
     batch(() => {
       heardAt.value = Date.now();
       measureSkew(found.now);
-      learn(found);
+      features.value = found.features;
       summary.value = found;
     });
     // A large store counts its waiting jobs in the first seconds.
@@ -137,5 +140,6 @@ export function start() {
     const timer = setInterval(() => { if (!document.hidden) loadSummary(); }, POLL_MS);
     return () => clearInterval(timer);
   });
+  loadMe();
   return loadSummary();
 }

@@ -1,33 +1,27 @@
-// Who uses the page, and what he may do. The server decides; the page only leaves out what it would refuse.
-import { signal } from './base.js';
+// Who uses the page, and what he may do, as GET /v1/me says. The server decides; the page only leaves out what it would refuse.
+import { get, isLoggedOut } from './api.js';
+import { computed, signal } from './base.js';
 
-export const me = signal(null); // {name, role}; null until it is known
+export const me = signal(null); // {access, name, role, operations, queues, tasks, hides_payloads}; null until it is known
 export const features = signal({}); // of the server: shell, strict, tokens, test_clock
 
-// The operations that change something, by the least role that may carry them out.
-// A test compares these lists with schedo/protocol/roles.py.
-const OPERATOR = new Set(`
-  create_job create_jobs short_schedule update_job cancel_job retry_job run_job
-  create_operation cancel_operation undo_operation
-  invoke reserve commit_reservation release_reservation
-  pause_schedule resume_schedule trigger_schedule pause_queue resume_queue
-  cordon_worker uncordon_worker drain_worker pause_server resume_server
-`.split(/\s+/).filter(Boolean));
-const ADMIN = new Set(`
-  put_schedule declare reset_schedule delete_schedule put_expectation delete_expectation
-  delete_job update_queue create_backup advance_clock
-`.split(/\s+/).filter(Boolean));
+const operations = computed(() => new Set(me.value?.operations));
 
-// Whether the page should offer an operation, by its name in the API document.
-export function may(operation) {
-  const role = me.value?.role ?? 'admin'; // before it is known, nothing is hidden
-  if (role === 'admin') return true;
-  if (ADMIN.has(operation)) return false;
-  return OPERATOR.has(operation) ? role === 'operator' : true;
+// Read it again; while the server cannot be reached, what is known stays.
+export async function loadMe() {
+  try {
+    me.value = await get('/v1/me');
+    if (me.value.access === 'none') isLoggedOut.value = true;
+  } catch {
+    // The stream tells when the server is back; then it is asked again.
+  }
 }
 
-// Take over what GET /v1/summary says about the caller and the server.
-export function learn(summary) {
-  features.value = summary.features;
-  me.value = { ...me.peek(), ...summary.caller };
+const covers = (names, name) => !names || names.includes(name);
+
+// Whether the page should offer an operation, by its name in the API document; nothing is offered before it is known.
+// on: what it is carried out on, {queue, task}: a token can be for some queues and tasks only, and a whole queue has jobs of all tasks.
+export function may(operation, on) {
+  if (!operations.value.has(operation)) return false;
+  return !on || (covers(me.value.queues, on.queue) && covers(me.value.tasks, on.task));
 }

@@ -28,10 +28,10 @@ export async function perform(action) {
   }
 }
 
-// The button of an action; it is left out if the caller's role may not carry out the operation.
-export function Action({ operation, label, action, className = '', disabled = false, title }) {
+// The button of an action; it is left out if the caller may not carry out the operation, or not on these jobs: {queue, task}.
+export function Action({ operation, on, label, action, className = '', disabled = false, title }) {
   const [isBusy, setBusy] = useState(false);
-  if (operation && !may(operation)) return null;
+  if (operation && !may(operation, on)) return null;
   const run = async () => {
     setBusy(true);
     await perform(action());

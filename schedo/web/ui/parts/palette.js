@@ -19,8 +19,8 @@ const part = encodeURIComponent;
 const KINDS = {
   queues: (name) => [
     { text: name, kind: 'queue', to: link(`/queues/${part(name)}`) },
-    may('pause_queue') && { text: `pause queue ${name}`, kind: 'do', run: post(`/v1/queues/${part(name)}:pause`, `The queue ${name} is paused.`) },
-    may('resume_queue') && { text: `resume queue ${name}`, kind: 'do', run: post(`/v1/queues/${part(name)}:resume`, `The queue ${name} goes on.`) },
+    may('pause_queue', { queue: name }) && { text: `pause queue ${name}`, kind: 'do', run: post(`/v1/queues/${part(name)}:pause`, `The queue ${name} is paused.`) },
+    may('resume_queue', { queue: name }) && { text: `resume queue ${name}`, kind: 'do', run: post(`/v1/queues/${part(name)}:resume`, `The queue ${name} goes on.`) },
   ],
   schedules: (name) => [
     { text: name, kind: 'schedule', to: link(`/schedules/${part(name)}`) },

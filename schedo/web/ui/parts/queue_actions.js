@@ -27,8 +27,8 @@ const resume = (queue, after) => () => ({
 });
 
 export const QueueActions = ({ queue, small, reload }) => (queue.paused
-  ? html`<${Action} operation="resume_queue" label="Resume" className=${small ? 'small' : ''} title=${`Let the jobs of ${queue.name} start again`} action=${resume(queue, reload)}/>`
-  : html`<${Action} operation="pause_queue" label="Pause…" className=${small ? 'small' : ''} title=${`Start no job of ${queue.name}`} action=${pause(queue, reload)}/>`);
+  ? html`<${Action} operation="resume_queue" on=${{ queue: queue.name }} label="Resume" className=${small ? 'small' : ''} title=${`Let the jobs of ${queue.name} start again`} action=${resume(queue, reload)}/>`
+  : html`<${Action} operation="pause_queue" on=${{ queue: queue.name }} label="Pause…" className=${small ? 'small' : ''} title=${`Start no job of ${queue.name}`} action=${pause(queue, reload)}/>`);
 
 // A limit that becomes a field when it is pressed. read: the text as a value, or undefined if it is none.
 export function Limit({ queue, field, label, shown, read, reload }) {

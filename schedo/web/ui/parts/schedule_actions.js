@@ -63,10 +63,10 @@ export function remove(schedule, after) {
 export function ScheduleActions({ schedule, small, reload, onDeleted }) {
   const { name, paused } = schedule;
   const size = small ? 'small' : '';
-  return html`<${Action} operation="trigger_schedule" label="Trigger" className=${size} title=${`Make a run of ${name} now`} action=${trigger(name, reload)}/>
+  return html`<${Action} operation="trigger_schedule" on=${schedule} label="Trigger" className=${size} title=${`Make a run of ${name} now`} action=${trigger(name, reload)}/>
     ${paused
-      ? html`<${Action} operation="resume_schedule" label="Resume" className=${size} title=${`Let ${name} fire again`} action=${resume(schedule, reload)}/>`
-      : html`<${Action} operation="pause_schedule" label="Pause…" className=${size} title=${`Stop ${name} from firing`} action=${pause(name, reload)}/>`}
+      ? html`<${Action} operation="resume_schedule" on=${schedule} label="Resume" className=${size} title=${`Let ${name} fire again`} action=${resume(schedule, reload)}/>`
+      : html`<${Action} operation="pause_schedule" on=${schedule} label="Pause…" className=${size} title=${`Stop ${name} from firing`} action=${pause(name, reload)}/>`}
     ${!small && may('put_schedule') && html`<a class="btn" href=${hrefOf(name, '/edit')}>Edit</a><a class="btn" href=${link('/schedules/-new', { from: name })}>Duplicate</a>`}
     ${!small && html`<${Action} operation="delete_schedule" label="Delete…" className="danger" action=${remove(schedule, onDeleted)}/>`}`;
 }

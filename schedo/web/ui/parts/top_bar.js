@@ -2,6 +2,7 @@
 import { html } from '../lib/base.js';
 import { SKEW_SAID, duration, skew } from '../lib/format.js';
 import { connection, heardAt } from '../lib/live.js';
+import { me } from '../lib/me.js';
 import { zone } from '../lib/prefs.js';
 import { link, place } from '../lib/router.js';
 import { CONNECTION, CONNECTION_HELP } from '../lib/words.js';
@@ -45,4 +46,5 @@ function Skew() {
 
 export const TopBar = () => html`<header class="top"><a class="brand" href=${link('/')}><${Mark}/>schedo</a>
   <${Links}/><span class="grow"></span><${Skew}/><${Find}/><${Zone}/>
+  ${me.value?.access === 'anonymous' && html`<a class="btn" href=${link('/login')}>Log in</a>`}
   <button class="icon" aria-label="Keys and choices" title="Keys and choices (?)" onClick=${() => { isHelpOpen.value = true; }}>?</button><${Live}/></header>`;

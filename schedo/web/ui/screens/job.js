@@ -14,6 +14,7 @@ import { LifeLine } from '../charts/life.js';
 import { Action, CopyAs, perform } from '../parts/action.js';
 import { Card, Crumbs, Failure, Loading, State, Time, useData } from '../parts/basics.js';
 import { Json } from '../parts/json.js';
+import { Payload } from '../parts/payload.js';
 import { Table } from '../parts/table.js';
 import { Facts } from './job/facts.js';
 import { Output } from './job/output.js';
@@ -58,7 +59,7 @@ function Job({ job, attempts, output, reload }) {
         ${error && html`<${Card} title="Error" about=${[error.type, error.exit_code !== undefined && `exit code ${error.exit_code}`, error.signal, error.http_status && `status ${error.http_status}`].filter(Boolean).join(', ')}>
           <pre tabindex="0" role="region" aria-label="The error">${withoutAnsi(error.message + (error.traceback ? `\n\n${error.traceback}` : ''))}</pre></${Card}>`}
         <${Output} id=${job.id} streams=${listStreams(output, progress, isRunning)} isRunning=${isRunning}/>
-        <${Card} title="Payload"><${Json} value=${job.payload ?? null} label="The payload"/></${Card}>
+        <${Card} title="Payload"><${Payload} value=${job.payload} label="The payload"/></${Card}>
         ${job.result !== undefined && html`<${Card} title="Result"><${Json} value=${job.result} label="The result"/></${Card}>`}
         ${attempts.length > 0 && html`<${Attempts} attempts=${attempts}/>`}</div>
       <div class="c4 stack"><${Facts} job=${job}/><${Peers} job=${job} isEnded=${ENDED.includes(job.state)}/></div></div>`;

@@ -12,8 +12,8 @@ import { CopyAs } from '../parts/action.js';
 import { Card, Crumbs, Empty, Failure, Loading, Since, Time, useData } from '../parts/basics.js';
 import { Fires } from '../parts/fires.js';
 import { useFollowed } from '../parts/followed.js';
-import { Json } from '../parts/json.js';
 import { Outcomes } from '../parts/outcomes.js';
+import { Payload } from '../parts/payload.js';
 import { ScheduleActions, pathOf } from '../parts/schedule_actions.js';
 import { Facts } from './schedule/facts.js';
 
@@ -116,5 +116,5 @@ export default function Schedule({ params: { name } }) {
     <div class="c4 stack flat first"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
       <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
       <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}>
-      <${Card} title="Payload">${schedule.payload === undefined ? html`<${Empty}>Payloads are hidden from viewers.</${Empty}>` : html`<${Json} value=${schedule.payload} label="Payload of its runs"/>`}</${Card}></div></div>`;
+      <${Card} title="Payload"><${Payload} value=${schedule.payload} label="Payload of its runs"/></${Card}></div></div>`;
 }
