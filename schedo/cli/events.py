@@ -103,6 +103,19 @@ def _describe_workers(data: Record) -> Iterator[str]:
         yield f"{name}  gone"
 
 
+def _describe_job(data: Record) -> Iterator[str]:
+    return _describe_jobs({"jobs": [data]})
+
+
+def _describe_progress(data: Record) -> Iterator[str]:
+    percent = f"{data['percent']:g} %  " if "percent" in data else ""
+    yield f"{data['id']}  attempt {data['attempt']}  {percent}{data.get('message', '')}".rstrip()
+
+
+def _describe_schedule(data: Record) -> Iterator[str]:
+    return _describe_schedules({"schedules": [data]})
+
+
 def _describe_missing(data: Record) -> Iterator[str]:
     yield _MISSING
 
@@ -117,4 +130,7 @@ _DESCRIBE = {
     "schedules": _describe_schedules,
     "queues": _describe_queues,
     "workers": _describe_workers,
+    "job": _describe_job,
+    "progress": _describe_progress,
+    "schedule": _describe_schedule,
 }

@@ -16,6 +16,7 @@ _LINE_BYTES_MAX = 4_194_304
 class Event(NamedTuple):
     """Something that happened: `tick`, `jobs`, `schedules`, `queues` or `workers`.
 
+    Of one followed job or schedule: `job` and `progress`, or `schedule` and `jobs`.
     After `reset` and `gap` events are missing: read again what they would have changed.
     """
 

@@ -33,6 +33,11 @@ class ProgressLog:
         """Return the messages of the job's running attempt, oldest first."""
         return list(self._lines.get(job_id, ()))
 
+    def last_of(self, job_id: int) -> ProgressLine | None:
+        """Return the latest message of the job's running attempt; None if there is none."""
+        lines = self._lines.get(job_id)
+        return lines[-1] if lines else None
+
     def forget(self, results: Iterable[AttemptResult]) -> None:
         """Drop the messages of ended attempts."""
         if self._lines:

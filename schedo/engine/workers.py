@@ -60,6 +60,10 @@ class Workers:
         """Return the recent progress of the job's running attempt, oldest first."""
         return self._loop.notes.progress.of(job_id)
 
+    def last_progress_of(self, job_id: int) -> ProgressLine | None:
+        """Return the latest progress of the job's running attempt."""
+        return self._loop.notes.progress.last_of(job_id)
+
 
 def spec_of(seen: WorkerStatus) -> WorkerSpec:
     """Return the spec of a worker, to match it with requirements."""

@@ -9,7 +9,7 @@ import orjson
 
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import Job, Queue, Schedule
-from schedo.core.worker_messages import WorkerStatus
+from schedo.core.worker_messages import ProgressLine, WorkerStatus
 from schedo.errors import SchedoError
 from schedo.protocol.operation import Operation
 from schedo.protocol.query import Values, bad_parameter, read_name
@@ -17,6 +17,7 @@ from schedo.protocol.times import render_instant
 
 EVENTS_TYPE = "text/event-stream"
 TOPICS = ("tick", "jobs", "schedules", "queues", "workers")
+JOBS_MAX = 16  # that one stream follows
 RECORDS_MAX = 200  # of one event; of more there are only counts
 RETRY = b"retry: 2000\n\n"
 COMMENT = b":\n\n"
@@ -24,10 +25,10 @@ Data = dict[str, Any]
 
 
 class EventsRequest(NamedTuple):
-    """What the parameters ask for: topics, or one job or schedule."""
+    """What the parameters ask for: topics, or some jobs, or a schedule."""
 
     topics: Collection[str]
-    job_id: int | None
+    job_ids: Sequence[int]
     schedule: str | None
 
     @classmethod
@@ -35,14 +36,18 @@ class EventsRequest(NamedTuple):
         """Return the checked parameters; raise BadRequest."""
         topics, job = values.get("topics"), values.get("job")
         schedule = read_name(values, "schedule")
-        job_id = None
-        if job is not None:
-            try:
-                job_id = parse_id(job)
-            except SchedoError as error:
-                raise bad_parameter("job", str(error)) from None
         is_all = topics is None and job is None and schedule is None
-        return cls(TOPICS if is_all else _read_topics(topics), job_id, schedule)
+        return cls(TOPICS if is_all else _read_topics(topics), _read_jobs(job), schedule)
+
+
+def _read_jobs(text: str | None) -> Sequence[int]:
+    found = text.split(",") if text is not None else []
+    if len(found) > JOBS_MAX:
+        raise bad_parameter("job", f"at most {JOBS_MAX} jobs, not {len(found)}")
+    try:
+        return [parse_id(ident) for ident in found]
+    except SchedoError as error:
+        raise bad_parameter("job", str(error)) from None
 
 
 def _read_topics(text: str | None) -> Collection[str]:
@@ -84,6 +89,17 @@ def job_data(job: Job) -> Data:
     for name, at in (("picked_at", job.picked_at), ("ended_at", job.ended_at)):
         if at is not None:
             data[name] = render_instant(at)
+    return data
+
+
+def progress_data(line: ProgressLine) -> Data:
+    """Return the data of `progress`: what the latest report says, without log and output."""
+    (job_id, attempt), update = line.progress.key[:2], line.progress.update
+    data: Data = {"id": render_id(job_id), "at": render_instant(line.at), "attempt": attempt}
+    if update.percent is not None:
+        data["percent"] = update.percent
+    if update.message is not None:
+        data["message"] = update.message
     return data
 
 

@@ -99,7 +99,8 @@ def _list_attempt(record: AttemptRecord) -> Iterator[HistoryEntry]:
 
 def _list_latest(job: Job) -> Iterator[HistoryEntry]:
     """Yield the entries of the attempt that runs, has completed the job or is to come."""
-    yield _due(job.due_at, max(job.attempt, 1))
+    if job.ended_at is None or job.due_at <= job.ended_at:
+        yield _due(job.due_at, max(job.attempt, 1))
     if not job.attempt or job.started_at is None:
         return
     yield _started(job.started_at, job.attempt, job.worker)

@@ -162,7 +162,7 @@ PARAMETERS = _by_name(
     ),
     _query("bucket", "The length of a bucket; default 5m.", **_WAIT),
     _query("topics", "The topics, with commas between them; default all."),
-    _query("job", "Only changes of this job.", type="string", pattern=ID_PATTERN),
+    _query("job", "Only changes of these jobs, at most 16, with commas between them."),
     _query("who", "Only changes by the token of this name.", pattern=NAME_PATTERN),
     _query("action", "Only changes by this operation, by its name here."),
     _query("target", "Only changes of this: an address below /v1/, such as schedules/nightly."),

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from schedo.core.changes import Changes
 from schedo.core.model import Job, Queue
-from schedo.core.worker_messages import WorkerStatus
+from schedo.core.worker_messages import ProgressLine, WorkerStatus
 from schedo.engine.call_results import QueueStatus
 from schedo.engine.engine import Engine
 from schedo.engine.sharing import loop_share
@@ -98,6 +98,7 @@ class EventHub:
         self._topics: Counter[str] = Counter()
         self._jobs: set[int] = set()
         self._schedules: set[int] = set()
+        self._progress: dict[int, ProgressLine] = {}  # the last one of each watched job
         self.streams = 0
         self._changed = LightEvent()
         self._task: asyncio.Task[None] | None = None
@@ -235,6 +236,7 @@ class EventHub:
             self._drop_all()
         gathered, self._gathered = self._gathered, Gathered()
         self._render_jobs(gathered)
+        self._render_progress()
         self._render_schedules(gathered)
         if gathered.queues:
             self._add("queues", "queues", partial(events.queues_data, gathered.queues))
@@ -250,6 +252,17 @@ class EventHub:
             self._add(f"{_SCHEDULE}{ident}", "jobs", partial(events.jobs_data, runs, {}))
         if gathered.states:
             self._add("jobs", "jobs", partial(events.jobs_data, gathered.jobs, gathered.states))
+
+    def _render_progress(self) -> None:
+        """Render the progress of watched jobs. It is not stored, so no commit tells of it."""
+        before, self._progress = self._progress, {}
+        for ident in self._jobs:
+            line = self._engine.sessions.last_progress_of(ident)
+            if line is None:
+                continue
+            self._progress[ident] = line
+            if line is not before.get(ident):
+                self._add(f"{_JOB}{ident}", "progress", partial(events.progress_data, line))
 
     def _render_schedules(self, gathered: Gathered) -> None:
         changed, deleted = gathered.schedules, gathered.deleted

@@ -8,8 +8,11 @@ from typing import Any
 
 from playwright.async_api import Page, expect
 
+from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Lease, StopRequest
-from schedo.core.model import Failure
+from schedo.core.model import Failure, LeaseKey
+from schedo.core.progress import ProgressUpdate
+from schedo.core.worker_messages import Progress
 from schedo.core.worker_pool import WorkerSpec
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
@@ -76,6 +79,56 @@ async def test_a_job_is_followed_while_it_changes(open_page: Open, shop: Shop) -
     await expect(page.get_by_role("img", name=re.compile("attempt 1: completed"))).to_be_visible()
     await expect(page.get_by_role("region", name="The result")).to_contain_text('"ok": true')
     await expect(page.get_by_role("region", name="The payload")).to_contain_text('"order": 9781')
+
+
+async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
+    open_page: Open, shop: Shop
+) -> None:
+    Printer(shop)
+    job = await shop.submit(task="write", retry={"max_attempts": 2, "initial": "1ms"})
+    await shop.get(f"/v1/jobs/{job['id']}/wait?timeout=5s")
+    page = await open_page(f"/jobs/{job['id']}")
+
+    life = page.locator(".life svg")
+    told = await life.get_attribute("aria-label") or ""
+    steps = [step.split(": ")[0] for step in re.sub(r"(attempt \d): ", r"\1 ", told).split("; ")]
+    assert steps[0] == "made durable"
+    assert [step for step in steps if step.startswith("attempt")] == [
+        "attempt 1 failed",
+        "attempt 2 failed",
+    ]
+    await page.locator(".card", has=life).get_by_role("button", name="Show as table").click()
+    table = page.get_by_role("table", name="What happened to the job")
+    history = (await shop.get(f"/v1/jobs/{job['id']}/history")).json()["items"]
+    await expect(table.locator("tbody tr")).to_have_count(len(history))
+    await expect(table).to_contain_text("finished")
+
+
+async def test_progress_is_read_only_when_the_stream_tells_of_a_report(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    jobs = (await shop.get("/v1/jobs?state=running")).json()["items"][:2]
+    first = await open_page("/login")
+    second = await first.context.new_page()
+    reads: list[str] = []
+    second.on("request", lambda asked: asked.url.endswith("/progress") and reads.append(asked.url))
+    for page, job in zip((first, second), jobs, strict=True):
+        await page.goto(f"/jobs/{job['id']}")
+        await expect(page.locator(".connection")).to_have_text("live")
+        await expect(page.locator(".why.now")).to_be_visible()
+
+    for job, percent in zip(jobs, (30.0, 60.0), strict=True):
+        key = LeaseKey(parse_id(job["id"]), 1, shop.engine.health().epoch)
+        shop.engine.note_progress(Progress(key, ProgressUpdate(percent, "resizing")))
+
+    await expect(second.locator(".why.now")).to_contain_text("60 %")
+    ran = second.locator(".why.now p b")
+    for _ in range(2):
+        before = await ran.text_content() or ""
+        await expect(ran).not_to_have_text(before)
+    assert len(reads) == 2
+    await expect(first.locator(".why.now")).to_contain_text("30 %")
 
 
 async def test_what_a_job_says_is_shown_as_text(open_page: Open, shop: Shop) -> None:

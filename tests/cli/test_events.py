@@ -26,6 +26,10 @@ EVENTS: list[tuple[str, Any]] = [
     ("workers", {"workers": [
         {"name": "w", "state": "ready", "slots": 2, "running": 1, "health": "free slots"},
     ], "gone": ["x"]}),
+    ("job", JOB),
+    ("progress", {"id": JOB["id"], "attempt": 2, "percent": 40.0, "message": "half"}),
+    ("progress", {"id": JOB["id"], "attempt": 3}),
+    ("schedule", {"name": "nightly", "paused": True, "next_fire": None}),
     ("reset", {}),
 ]  # fmt: skip
 SHOWN = [
@@ -41,6 +45,10 @@ SHOWN = [
     "mail  paused  at most 3",
     "w  ready  1 of 2 slots busy  free slots",
     "x  gone",
+    "job        01K0000000001  running    t  mail",
+    "01K0000000001  attempt 2  40 %  half",
+    "01K0000000001  attempt 3",
+    "nightly  paused",
     "events are missing",
 ]
 

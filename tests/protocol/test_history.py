@@ -115,6 +115,12 @@ def test_a_job_that_never_ran_is_finished_without_an_attempt() -> None:
     ]
 
 
+def test_a_job_that_ends_before_its_time_was_never_due() -> None:
+    cancelled = job(state=State.CANCELLED, due_at=at(60), ended_at=at(5))
+
+    assert lines(HistoryResponse.of(cancelled, [], None)) == ["0 created", "5 finished cancelled"]
+
+
 def test_a_stale_result_is_only_an_end() -> None:
     stale = AttemptRecord(1, 1, 1, None, None, at(30), "stale", None)
     done = job(state=State.COMPLETED, attempt=1, started_at=at(2), ended_at=at(3))

@@ -108,10 +108,25 @@ async def test_an_interrupted_stream_goes_on_where_it_ended(
     assert b"event: reset" in await read_until(old, b"event: reset")
 
 
+async def test_a_stream_follows_those_of_several_jobs_that_exist(
+    served: Served, subscribe: Subscriber
+) -> None:
+    world, _, _ = served
+    first, second = await world.submit(delay="1h"), await world.submit(delay="1h")
+    reader = await subscribe(f"?job={first['id']},0CR6HNY34Y28H,{second['id']}")
+
+    await world.post(f"/v1/jobs/{second['id']}:cancel")
+    hub_of(world).render(with_tick=False)
+
+    assert second["id"].encode() in await read_until(reader, b"cancelled")
+
+
 async def test_a_stream_of_what_does_not_exist_is_refused(world: World) -> None:
     assert (await world.get("/v1/events?job=0CR6HNY34Y28H")).status == 404
     assert (await world.get("/v1/events?schedule=nosuch")).status == 404
-    for query, parameter in (("topics=nosuch", "topics"), ("job=x", "job"), ("topics=", "topics")):
+    many = "job=" + ",".join(["0CR6HNY34Y28H"] * 17)
+    bad = [("topics=nosuch", "topics"), ("job=x", "job"), (many, "job"), ("topics=", "topics")]
+    for query, parameter in bad:
         reply = await world.get(f"/v1/events?{query}")
         assert reply.status == 400
         assert reply.json()["errors"][0]["parameter"] == parameter

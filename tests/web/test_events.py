@@ -11,6 +11,8 @@ import pytest
 from schedo.core.ids import parse_id, render_id
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec, Overlap
+from schedo.core.progress import ProgressUpdate
+from schedo.core.worker_messages import Progress
 from schedo.errors import Unavailable
 from schedo.protocol import events as protocol
 from schedo.protocol.events import RECORDS_MAX, RETRY, TOPICS
@@ -190,6 +192,30 @@ async def test_one_job_can_be_followed(world: World, hub: EventHub) -> None:
 
     assert event.name == "job"
     assert (event.data["id"], event.data["state"]) == (followed["id"], "cancelled")
+
+
+async def test_the_progress_of_a_followed_job_is_told_once(world: World, hub: EventHub) -> None:
+    world.attach_worker()
+    job, other = await world.submit(), await world.submit()
+    await world.engine.flush()
+    keys = {render_id(lease.key.job_id): lease.key for lease in world.worker.leases}
+    stream = hub.open({f"job:{parse_id(job['id'])}"}, None)
+    for key in keys.values():
+        world.engine.note_progress(Progress(key, ProgressUpdate(message="begun")))
+    world.engine.note_progress(Progress(keys[job["id"]], ProgressUpdate(40.0, log="a line")))
+    for _ in range(2):
+        hub.render(with_tick=True)
+
+    [event] = parse(stream.take())
+
+    assert event.name == "progress"
+    assert event.data.pop("at") >= job["created_at"]
+    assert event.data == {"id": job["id"], "attempt": 1, "percent": 40.0}
+    world.engine.note_progress(Progress(keys[job["id"]], ProgressUpdate(message="half")))
+    hub.render(with_tick=False)
+    [event] = parse(stream.take())
+    assert event.data["message"] == "half"
+    assert other["id"] in keys
 
 
 async def test_one_schedule_can_be_followed_with_its_runs(world: World, hub: EventHub) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from schedo.core.series import COUNTS, GAUGES, UNKNOWN
-from schedo.errors import Unavailable
+from schedo.errors import NotFound, Unavailable
 from schedo.protocol.events import EVENTS_TYPE, EventsRequest
 from schedo.protocol.times import render_instant
 from schedo.web.context import AppContext
@@ -21,14 +22,27 @@ _LAST_ID = b"last-event-id"
 async def get_events(context: AppContext, request: Request) -> Response:
     wanted = EventsRequest.read(request.query)
     topics = set(wanted.topics)
-    if wanted.job_id is not None:
-        await context.engine.get(wanted.job_id)  # raises NotFound
-        topics.add(f"job:{wanted.job_id}")
+    topics.update([f"job:{ident}" for ident in await _find_jobs(context, wanted.job_ids)])
     if wanted.schedule is not None:
         schedule = await context.engine.get_schedule(wanted.schedule)
         topics.add(f"schedule:{schedule.id}")
     stream = _find_hub(context).open(topics, request.find_header(_LAST_ID))
     return Response(200, b"", content_type=EVENTS_TYPE.encode(), pieces=stream)
+
+
+async def _find_jobs(context: AppContext, idents: Sequence[int]) -> list[int]:
+    """Return the ids of the jobs that exist; raise NotFound if none of them does."""
+    found, missing = [], None
+    for ident in idents:
+        try:
+            await context.engine.get(ident)
+        except NotFound as error:
+            missing = error
+        else:
+            found.append(ident)
+    if missing is not None and not found:
+        raise missing
+    return found
 
 
 def _find_hub(context: AppContext) -> EventHub:

@@ -7,7 +7,7 @@ const NARROW = 560; // below it the life is a list
 const HEIGHT = 116;
 const TOP = 46;
 const BAR = 20;
-const FILL = { wait: 'url(#hatch)', late: 'var(--ph-late)', good: 'var(--st-completed)', run: 'var(--st-running)', bad: 'var(--st-failed)' };
+const FILL = { wait: 'url(#hatch)', store: 'var(--st-scheduled)', late: 'var(--ph-late)', good: 'var(--st-completed)', run: 'var(--st-running)', bad: 'var(--st-failed)' };
 const DOT = { ...FILL, wait: 'var(--line-strong)' };
 
 // The width of an element, as it changes.

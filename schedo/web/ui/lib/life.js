@@ -1,4 +1,4 @@
-// The life of a job as steps between instants: what it waited for, and how each attempt went.
+// The life of a job as steps between instants, told by GET /v1/jobs/{id}/history.
 import { instant, now } from './format.js';
 import { ENDED } from './words.js';
 
@@ -8,68 +8,62 @@ const at = (text) => (text ? instant(text) : null);
 export const endOf = (job) => at(job.completed_at ?? job.failed_at ?? job.cancelled_at ?? job.expired_at);
 
 // Return {steps: [{kind, label, from, to}], marks: [{name, at}]}; there is one mark more than steps.
-// kind: wait, late, good, run, bad. attempts: the items of GET /v1/jobs/{id}/attempts.
-export function tellLife(job, attempts) {
-  const life = new Life(at(job.created_at));
-  addStart(life, job, attempts);
-  attempts.forEach((each, index) => addAttempt(life, each, attempts[index + 1]));
-  addPresent(life, job, attempts);
+// kind: wait, store, late, good, run, bad.
+export function tellLife({ items, state }) {
+  const life = new Life(at(items[0].at));
+  for (const item of items.slice(1)) if (item.outcome !== 'stale') life.tell(item);
+  life.tellPresent(state);
   return life;
 }
+
+// What the time until an entry was for, by what the entry is: [kind, label].
+const UNTIL = {
+  durable: () => ['store', 'made durable'],
+  due: (life) => ['wait', life.attempts ? 'waits to retry' : 'waits for its time'],
+  started: (life) => ['late', life.isDue ? 'late' : 'waits for its start'],
+  ended: (life, { attempt, outcome }) => [outcome === 'completed' ? 'good' : 'bad', `attempt ${attempt}: ${outcome}`],
+  cancel_requested: (life) => ['run', `attempt ${life.attempts} runs`],
+};
+const WAITED = ['wait', 'waited'];
+const NAMES = { cancel_requested: 'asked to stop' };
 
 class Life {
   constructor(created) {
     this.steps = [];
     this.marks = [{ name: 'created', at: created }];
+    this.attempts = 0; // that were started
+    this.isDue = false; // whether its time has come, and it has not started since
   }
 
-  get last() { return this.marks.at(-1); }
+  // A step from the last mark to an instant, which gets a mark; what happens in the same instant shares one.
+  add([kind, label], name, to) {
+    const last = this.marks.at(-1);
+    if (to > last.at) {
+      this.steps.push({ kind, label, from: last.at, to });
+      this.marks.push({ name, at: to });
+    } else if (name && this.steps.length) last.name = name;
+    else if (name) last.name += `, ${name}`;
+  }
 
-  // A step from the last mark to an instant, which gets a mark of its own.
-  add(kind, label, to, name) {
-    this.steps.push({ kind, label, from: this.last.at, to: Math.max(to, this.last.at) });
-    this.marks.push({ name, at: to });
+  tell(item) {
+    const name = item.what === 'finished' ? item.outcome : NAMES[item.what] ?? item.what.replaceAll('_', ' ');
+    const until = UNTIL[item.what]?.(this, item) ?? WAITED;
+    this.add(until, item.by ? `${name} by ${item.by}` : name, at(item.at));
+    if (item.what === 'started') this.attempts = item.attempt;
+    if (item.what === 'due') this.isDue = true;
+    else if (item.what === 'started' || item.what === 'durable') this.isDue = false;
+  }
+
+  // What goes on now, unless its time is still to come.
+  tellPresent(state) {
+    if (this.marks.at(-1).at >= now()) return;
+    if (state === 'running') this.add(['run', `attempt ${this.attempts} runs`], 'now', now());
+    else if (!ENDED.includes(state)) this.add(['wait', state === 'blocked' ? 'waits for an earlier run' : 'waits for a worker'], 'now', now());
   }
 }
 
-// Until the first attempt was picked. A retry overwrites the due instant, so then only the whole is known.
-function addStart(life, job, attempts) {
-  const due = at(job.scheduled_at);
-  const first = at(attempts.length ? attempts[0].started_at ?? attempts[0].ended_at : job.started_at ?? job.picked_at);
-  const wasRetried = attempts.length > 0 || job.failures > 0;
-  if (!wasRetried && due - life.last.at > 1000 && (first || due < now())) life.add('wait', 'waits for its time', due, 'due');
-  if (first !== null) life.add('late', wasRetried || life.steps.length === 0 ? 'to first start' : 'late', first, 'started');
-}
-
-function addAttempt(life, attempt, next) {
-  const ended = at(attempt.ended_at);
-  life.add('bad', `attempt ${attempt.attempt}: ${attempt.outcome}`, ended, 'ended');
-  const again = at(next?.started_at);
-  if (again !== null) life.add('wait', 'waits to retry', again, 'started');
-}
-
-// What follows the ended attempts: the attempt that runs or completed it, or what it waits for now.
-function addPresent(life, job, attempts) {
-  const ended = endOf(job);
-  const started = at(job.started_at ?? job.picked_at);
-  const isListed = attempts.some((each) => each.attempt === job.attempt);
-  if (started !== null && !isListed) {
-    if (attempts.length && started > life.last.at) life.add('wait', 'waits to retry', started, 'started');
-    if (ended !== null) life.add(job.state === 'completed' ? 'good' : 'bad', `attempt ${job.attempt}: ${job.state}`, ended, job.state);
-    else if (job.state === 'running') life.add('run', `attempt ${job.attempt} runs`, now(), 'now');
-  } else if (ended !== null) {
-    if (life.steps.length && ended - life.last.at < 1000) life.last.name = job.state;
-    else life.add('wait', 'waited', ended, job.state);
-  }
-  if (!ENDED.includes(job.state) && job.state !== 'running') addWaiting(life, job);
-}
-
-function addWaiting(life, job) {
-  const due = at(job.scheduled_at);
-  const present = now();
-  if (due > present) life.add('wait', job.state === 'retrying' ? 'waits to retry' : 'waits for its time', due, 'due');
-  else {
-    if (job.failures && due > life.last.at) life.add('wait', 'waits to retry', due, 'due');
-    life.add('wait', job.state === 'blocked' ? 'waits for an earlier run' : 'waits for a worker', present, 'now');
-  }
+// The attempts that have ended: [{attempt, outcome, started_at, ended_at, worker, error}].
+export function listAttempts(items) {
+  const started = new Map(items.filter((each) => each.what === 'started').map((each) => [each.attempt, each.at]));
+  return items.filter((each) => each.what === 'ended').map((each) => ({ ...each, started_at: started.get(each.attempt), ended_at: each.at }));
 }

@@ -20,15 +20,17 @@ export function parse(text) {
   return [events, rest];
 }
 
-// The query for what is wanted: topics, job:ID and schedule:NAME. A stream can watch one job and one
-// schedule; for more of them it takes all changes.
+// How many a stream can watch; of more it takes all changes.
+const WATCHED = { job: 16, schedule: 1 };
+
+// The query for what is wanted: topics, job:ID and schedule:NAME.
 export function makeQuery(wanted) {
   const topics = new Set();
   const query = new URLSearchParams();
-  for (const kind of ['job', 'schedule']) {
+  for (const [kind, most] of Object.entries(WATCHED)) {
     const names = [...wanted].filter((each) => each.startsWith(kind + ':')).map((each) => each.slice(kind.length + 1));
-    if (names.length === 1) query.set(kind, names[0]);
-    if (names.length > 1) topics.add('jobs').add('schedules');
+    if (names.length > most) topics.add('jobs').add('schedules');
+    else if (names.length) query.set(kind, names.sort().join(','));
   }
   for (const each of wanted) if (!each.includes(':')) topics.add(each);
   if (topics.size) query.set('topics', [...topics].sort().join(','));

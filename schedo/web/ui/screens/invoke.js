@@ -47,7 +47,8 @@ export default function Invoke({ query }) {
     setAnswer({ isBusy: true });
     try {
       const job = await api('POST', '/v1/invoke', body, { signal: controller.current.signal });
-      setAnswer({ job, took: (performance.now() - began) * 1000 });
+      const took = (performance.now() - began) * 1000;
+      setAnswer({ job, took, history: await get(`/v1/jobs/${job.id}/history`).catch(() => null) });
     } catch (error) {
       setAnswer(error.name === 'AbortError' ? null : { error, took: (performance.now() - began) * 1000 });
     }
@@ -89,11 +90,11 @@ function Form({ form, mistake, send, isBusy, body }) {
 function Answer({ answer, stop }) {
   if (!answer) return html`<${Card} title="The answer" id="answer"><${Empty}>Nothing was sent yet.</${Empty}></${Card}>`;
   if (answer.isBusy) return html`<${Card} title="The answer" id="answer" actions=${html`<button class="btn small" onClick=${stop}>Wait no longer</button>`}><${Empty}>A worker is running it…</${Empty}></${Card}>`;
-  const { job, error, took } = answer;
+  const { job, error, took, history } = answer;
   const about = `after ${duration(took)} in this browser`;
   if (error) return html`<${Card} title="The answer" id="answer" about=${about}><div class="failure" role="alert"><b>It was not run.</b> ${error.text}</div></${Card}>`;
   return html`<${Card} title="The answer" id="answer" about=${about}><p role="status"><${State} state=${job.state}/> <a class="mono" href=${link(`/jobs/${job.id}`)}>${job.id}</a>${job.worker && html` on <b>${job.worker}</b>`}</p>
-    <${LifeLine} life=${tellLife(job, [])}/>
+    ${history && html`<${LifeLine} life=${tellLife(history)}/>`}
     ${job.error && html`<pre tabindex="0" role="region" aria-label="The error">${job.error.message}</pre>`}
     ${job.result !== undefined && html`<h3>Result</h3><${Json} value=${job.result} label="The result"/>`}</${Card}>`;
 }

@@ -2,10 +2,10 @@
 import { withoutAnsi } from '../lib/ansi.js';
 import { get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
-import { duration, instant } from '../lib/format.js';
+import { duration, instant, when } from '../lib/format.js';
 import { listActions } from '../lib/job_actions.js';
 import { listStreams, takeProgress } from '../lib/job_output.js';
-import { tellLife } from '../lib/life.js';
+import { listAttempts, tellLife } from '../lib/life.js';
 import { useKeys } from '../lib/keys.js';
 import { tick, useEvent, useLive } from '../lib/live.js';
 import { link } from '../lib/router.js';
@@ -16,6 +16,7 @@ import { Card, Crumbs, Failure, Loading, State, Time, useData } from '../parts/b
 import { Json } from '../parts/json.js';
 import { Payload } from '../parts/payload.js';
 import { Table } from '../parts/table.js';
+import { TableToggle } from '../parts/table_toggle.js';
 import { Facts } from './job/facts.js';
 import { Output } from './job/output.js';
 import { Peers } from './job/peers.js';
@@ -24,8 +25,8 @@ import { Why } from './job/why.js';
 const WHY_MS = 2000; // at most that often it is asked why, while queues and workers change
 
 const readAll = (id) => Promise.all([
-  get(`/v1/jobs/${id}`), get(`/v1/jobs/${id}/attempts`), get(`/v1/jobs/${id}/output`),
-]).then(([job, attempts, output]) => ({ job, attempts: attempts.items, output: output.items }));
+  get(`/v1/jobs/${id}`), get(`/v1/jobs/${id}/history`), get(`/v1/jobs/${id}/output`),
+]).then(([job, history, output]) => ({ job, history, output: output.items }));
 
 export default function JobScreen({ params: { id } }) {
   const [found, error, reload] = useData(() => readAll(id), [id]);
@@ -44,24 +45,25 @@ const NotFound = ({ id, error }) => html`<${Crumbs} items=${[{ text: 'Jobs', hre
   <h1>There is no job ${id}</h1><p>It was deleted when its time was over, or it was never there. By default completed jobs are kept for a
     day and failed ones for a week; the setting <code>retention</code> and a job's own <code>keep</code> say otherwise.</p><p class="muted small">${error.text}</p>`;
 
-function Job({ job, attempts, output, reload }) {
+function Job({ job, history, output, reload }) {
   const isRunning = job.state === 'running';
   const isWaiting = WAITING.includes(job.state);
   const progress = useProgress(job, isRunning);
   const { error } = job;
+  const attempts = listAttempts(history.items);
   return html`<${Crumbs} items=${[{ text: 'Jobs', href: link('/jobs') }, { text: job.task, href: link('/jobs', { task: job.task }) }]}/>
     <${Head} job=${job} reload=${reload}/>
     <div class="grid">
       ${isWaiting && html`<${WhyOf} job=${job}/>`}
       ${isRunning && html`<${Present} job=${job} progress=${progress}/>`}
-      <${Life} job=${job} attempts=${attempts}/>
+      <${Life} history=${history}/>
       <div class="c8 stack">
         ${error && html`<${Card} title="Error" about=${[error.type, error.exit_code !== undefined && `exit code ${error.exit_code}`, error.signal, error.http_status && `status ${error.http_status}`].filter(Boolean).join(', ')}>
           <pre tabindex="0" role="region" aria-label="The error">${withoutAnsi(error.message + (error.traceback ? `\n\n${error.traceback}` : ''))}</pre></${Card}>`}
         <${Output} id=${job.id} streams=${listStreams(output, progress, isRunning)} isRunning=${isRunning}/>
         <${Card} title="Payload"><${Payload} value=${job.payload} label="The payload"/></${Card}>
         ${job.result !== undefined && html`<${Card} title="Result"><${Json} value=${job.result} label="The result"/></${Card}>`}
-        ${attempts.length > 0 && html`<${Attempts} attempts=${attempts}/>`}</div>
+        ${attempts.some(({ outcome }) => outcome !== 'completed') && html`<${Attempts} attempts=${attempts}/>`}</div>
       <div class="c4 stack"><${Facts} job=${job}/><${Peers} job=${job} isEnded=${ENDED.includes(job.state)}/></div></div>`;
 }
 
@@ -89,13 +91,13 @@ function WhyOf({ job }) {
   return why ? html`<${Why} why=${why}/>` : null;
 }
 
-// The progress of the running attempt. Reports are no commits, so the stream tells none: they are read with
-// each tick, which a hidden page does not get.
+// The progress of the running attempt: read once, and again when the stream tells that a report has come.
 function useProgress(job, isRunning) {
   const [seen, setSeen] = useState(null);
   const read = () => get(`/v1/jobs/${job.id}/progress`).then(({ items }) => setSeen((before) => takeProgress(before, items)), () => {});
   useEffect(() => { if (isRunning) read(); else setSeen(null); }, [job.id, job.attempt, isRunning]);
-  useEvent('tick', () => { if (isRunning) read(); }, [job.id, isRunning]);
+  useEvent('progress', (data) => { if (isRunning && data.id === job.id) read(); }, [job.id, isRunning]);
+  useEvent('missed', () => { if (isRunning) read(); }, [job.id, isRunning]);
   return seen;
 }
 
@@ -106,10 +108,14 @@ function Present({ job, progress }) {
     ${progress?.message && html` <span class="muted">${progress.message}</span>`}</div>`;
 }
 
-function Life({ job, attempts }) {
-  if (!ENDED.includes(job.state)) tick.value; // what goes on grows each second
-  return html`<${Card} title="Its life" about="widths grow with the logarithm of the time, so microseconds and days fit one line"><${LifeLine} life=${tellLife(job, attempts)}/></${Card}>`;
+function Life({ history }) {
+  if (!ENDED.includes(history.state)) tick.value; // what goes on grows each second
+  return html`<${Card} title="Its life" about="widths grow with the logarithm of the time, so microseconds and days fit one line"><${LifeLine} life=${tellLife(history)}/>
+    <${TableToggle} caption="What happened to the job" head=${['What', 'When', 'Attempt', 'Worker', 'Outcome', 'By']} rows=${() => history.items.map(tellEntry)}/></${Card}>`;
 }
+
+const tellEntry = ({ what, at, attempt, worker, outcome, by, via }) => [
+  what.replaceAll('_', ' '), when(instant(at), 6), String(attempt ?? ''), worker ?? '', outcome ?? '', [by, via && `via ${via}`].filter(Boolean).join(', ')];
 
 const COLUMNS = [
   { title: 'No.', number: true, cell: (each) => each.attempt },
@@ -119,5 +125,5 @@ const COLUMNS = [
   { title: 'Worker', cell: (each) => each.worker ?? '–' },
   { title: 'Error', className: 'cut muted', cell: (each) => each.error && html`<span title=${each.error.message}>${withoutAnsi(each.error.message)}</span>` },
 ];
-const Attempts = ({ attempts }) => html`<${Card} title="Attempts that did not complete it">
+const Attempts = ({ attempts }) => html`<${Card} title="Attempts">
   <${Table} caption="Ended attempts" columns=${COLUMNS} rows=${attempts} keyOf=${(each) => each.attempt}/></${Card}>`;
