@@ -10,7 +10,7 @@ export class ApiError extends Error {
     super(problem.detail ?? problem.title ?? `the server answered with status ${status}`);
     this.status = status; // 0: no answer
     this.code = problem.code ?? '';
-    this.field = problem.field ?? '';
+    [this.wrong] = problem.errors ?? []; // the first field that was wrong: {pointer, detail}
     this.requestId = problem.request_id ?? '';
     this.problem = problem;
   }

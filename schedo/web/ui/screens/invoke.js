@@ -8,6 +8,7 @@ import { link, setQuery } from '../lib/router.js';
 import { LifeLine } from '../charts/life.js';
 import { Card, Copy, Empty, State } from '../parts/basics.js';
 import { Json } from '../parts/json.js';
+import { Takers, useTakers } from './invoke/takers.js';
 
 const FIELDS = ['task', 'queue', 'payload', 'requires', 'wait', 'timeout'];
 
@@ -17,7 +18,7 @@ function parse(text, name) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new ApiError(0, { detail: error.message, field: `/${name}` });
+    throw new ApiError(0, { detail: `${name}: ${error.message}`, errors: [{ pointer: `/${name}`, detail: error.message }] });
   }
 }
 
@@ -38,6 +39,7 @@ export default function Invoke({ query }) {
   const form = Object.fromEntries(FIELDS.map((name) => [name, query[name] ?? '']));
   const [body, mistake] = tryBody(form);
   const [answer, setAnswer] = useState(null);
+  const [takers, refused] = useTakers(body);
   const controller = useRef(null);
   const send = async (event) => {
     event.preventDefault();
@@ -55,18 +57,18 @@ export default function Invoke({ query }) {
   };
   useEffect(() => () => controller.current?.abort(), []);
   return html`<div class="head"><h1>Invoke</h1><p class="muted">A worker takes the job now, or the request fails: it never waits in a queue, and is never retried.</p></div>
-    <div class="grid"><div class="c6 stack"><${Form} form=${form} mistake=${mistake ?? answer?.error} send=${send} isBusy=${answer?.isBusy} body=${body}/></div>
-      <div class="c6 stack"><${Answer} answer=${answer} stop=${() => controller.current?.abort()}/></div></div>`;
+    <div class="grid"><div class="c6 stack"><${Form} form=${form} mistake=${mistake ?? answer?.error ?? refused} send=${send} isBusy=${answer?.isBusy} body=${body}/></div>
+      <div class="c6 stack"><${Takers} answer=${takers} error=${mistake ?? refused}/><${Answer} answer=${answer} stop=${() => controller.current?.abort()}/></div></div>`;
 }
 
 const change = (name) => (event) => setQuery({ [name]: event.target.value });
 
 function Field({ form, name, label, help, mistake, rows, list, placeholder }) {
-  const isWrong = mistake?.field === `/${name}` || mistake?.field?.startsWith(`/${name}/`);
+  const isWrong = mistake?.wrong?.pointer?.split('/')[1] === name;
   const shared = { id: `invoke-${name}`, value: form[name], onInput: change(name), spellcheck: false, placeholder, 'aria-invalid': isWrong ? 'true' : undefined, 'aria-describedby': `invoke-${name}-help` };
   return html`<div class="field"><label for=${shared.id}>${label}</label>
     ${rows ? html`<textarea ...${shared} rows=${rows}></textarea>` : html`<input type="text" ...${shared} list=${list} autocomplete="off"/>`}
-    <small id=${`invoke-${name}-help`} class=${isWrong ? 'bad' : 'muted'}>${isWrong ? mistake.message : help}</small></div>`;
+    <small id=${`invoke-${name}-help`} class=${isWrong ? 'bad' : 'muted'}>${isWrong ? mistake.wrong.detail : help}</small></div>`;
 }
 
 function Form({ form, mistake, send, isBusy, body }) {

@@ -1,14 +1,10 @@
 // Why a job waits: each condition of its start, and what each worker says.
 import { html } from '../../lib/base.js';
 import { plural } from '../../lib/format.js';
-import { link } from '../../lib/router.js';
-import { Glyph, Time } from '../../parts/basics.js';
+import { Glyph } from '../../parts/basics.js';
+import { Reasons, Sentence } from '../../parts/reasons.js';
 
 const SHOWN = 6;
-
-// A sentence of the server with its instants in the chosen zone.
-const INSTANT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
-const Sentence = ({ text }) => text.split(INSTANT).map((part, index) => (index % 2 ? html`<${Time} at=${part}/>` : part));
 
 const glyphOf = (check) => {
   if (check.ok) return 'completed';
@@ -20,9 +16,6 @@ const Check = ({ check }) => html`<li class=${check.ok ? 'ok' : 'blocked'}><${Gl
   <span><span class="vh">${check.ok ? 'Met: ' : 'Not met: '}</span><${Sentence} text=${check.text}/>${!check.ok && check.permanent
     ? html` <b class="tag">time alone does not help</b>` : null}</span></li>`;
 
-const Workers = ({ reasons }) => html`<dl class="reasons">${reasons.map(({ worker, ok, text }) => html`
-  <dt><a href=${link(`/workers/${encodeURIComponent(worker)}`)}>${worker}</a></dt><dd>${ok ? 'could take it' : html`<${Sentence} text=${text}/>`}</dd>`)}</dl>`;
-
 export function Why({ why }) {
   const { checks, workers } = why;
   const isStuck = checks.some((check) => !check.ok && check.permanent);
@@ -33,7 +26,7 @@ export function Why({ why }) {
   return html`<section class=${`why c12 ${isStuck ? 'stuck' : ''}`} aria-labelledby="why-title">
     <h2 id="why-title">${isStuck ? 'It cannot start' : 'Why it waits'}</h2><p class="vh" role="status">${first?.text}</p>
     <ul class="checks">${checks.map((check) => html`<${Check} check=${check} key=${check.what}/>`)}</ul>
-    ${shown.length > 0 && html`<h3>What the workers say</h3><${Workers} reasons=${shown}/>`}
+    ${shown.length > 0 && html`<h3>What the workers say</h3><${Reasons} reasons=${shown}/>`}
     ${rest.length > 0 && html`<details><summary>${shown.length ? plural(rest.length, 'more worker') : `What ${plural(rest.length, 'worker')} would say`}${why.has_more_workers ? ', and others' : ''}</summary>
-      <${Workers} reasons=${rest}/></details>`}</section>`;
+      <${Reasons} reasons=${rest}/></details>`}</section>`;
 }
