@@ -13,6 +13,7 @@ from schedo.web import events
 from schedo.web.events import STREAM_BYTES_MAX, STREAMS_MAX, EventHub
 from schedo.web.server import HttpServer
 from tests.web.connecting import Served, open_connection, talk, turn
+from tests.web.handlers.test_timeseries import pass_second
 from tests.web.test_events import parse
 from tests.web.world import World
 
@@ -106,6 +107,37 @@ async def test_an_interrupted_stream_goes_on_where_it_ended(
 
     assert f"id: {hub.ident(hub.newest)}\n".encode() in await read_until(again, b"event: tick")
     assert b"event: reset" in await read_until(old, b"event: reset")
+
+
+async def test_each_figure_is_in_one_tick(served: Served, subscribe: Subscriber) -> None:
+    world, _, _ = served
+    pass_second(world)
+    await subscribe("?topics=tick")
+    hub = hub_of(world)
+    hub._read_second()
+    for _ in range(2):
+        await world.submit(delay="1h")
+        pass_second(world)
+
+    both, none = hub._read_second()[0], hub._read_second()[0]
+
+    assert both["figures"]["submitted"] == 2
+    assert "figures" not in none
+    assert none["verdict"] == both["verdict"]
+
+
+async def test_a_tick_after_the_clock_was_set_back_has_the_present_figures(
+    served: Served, subscribe: Subscriber
+) -> None:
+    world, _, _ = served
+    await subscribe("?topics=tick")
+    hub = hub_of(world)
+    pass_second(world, 100)
+    hub._read_second()
+    await world.submit(delay="1h")
+    pass_second(world, -50)
+
+    assert hub._read_second()[0]["figures"]["submitted"] == 1
 
 
 async def test_a_stream_follows_those_of_several_jobs_that_exist(

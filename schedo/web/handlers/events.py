@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from schedo.core.series import COUNTS, GAUGES, UNKNOWN
+from schedo.core.series import COUNTS, GAUGES, UNKNOWN, Row, merge
 from schedo.errors import NotFound, Unavailable
 from schedo.protocol.events import EVENTS_TYPE, EventsRequest
 from schedo.protocol.times import render_instant
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from schedo.web.events import EventHub, Second
 
 _LAST_ID = b"last-event-id"
+_SECONDS_MAX = 3  # of one event: the first one after a pause shows the present
 
 
 async def get_events(context: AppContext, request: Request) -> Response:
@@ -52,25 +53,50 @@ def _find_hub(context: AppContext) -> EventHub:
     if context.draining.is_set():
         raise Unavailable("the server is stopping")
     if context.events is None:
-        context.events = EventHub(context.engine, partial(_read_second, context))
+        context.events = EventHub(context.engine, _Seconds(context))
     return context.events
 
 
-def _read_second(context: AppContext) -> Second:
-    engine = context.engine
-    summary = engine.summary(context.settings.lateness_objective_us)
-    tick: dict[str, Any] = {
-        "now": render_instant(engine.clock.now()),
-        "verdict": summary.verdict._asdict(),
-        "running": summary.running,
-        "slots": summary.slots,
-    }
-    last = engine.series.seconds.last
-    if last is not None:
-        counts = dict(zip(COUNTS, last.counts, strict=False))
-        gauges = dict(zip(GAUGES, last.gauges, strict=True))
-        known = {name: None if value == UNKNOWN else value for name, value in gauges.items()}
-        del counts["commit_us"]  # a sum that only averages need
-        tick["figures"] = counts | known
-        tick["lateness"] = {kind: last.lateness(kind) for kind in summary.lateness}
-    return tick, summary.queues
+class _Seconds:
+    """Reads the data of the event of each second; each figure is told once.
+
+    The seconds of the figures are those of the clock, and the events come by a timer of their own.
+    So an event can have the figures of two seconds together, or of none.
+    """
+
+    def __init__(self, context: AppContext) -> None:
+        self._engine = context.engine
+        self._objective_us = context.settings.lateness_objective_us
+        self._told = 0  # the number of the last second
+
+    def __call__(self) -> Second:
+        engine = self._engine
+        summary = engine.summary(self._objective_us)
+        tick: dict[str, Any] = {
+            "now": render_instant(engine.clock.now()),
+            "verdict": summary.verdict._asdict(),
+            "running": summary.running,
+            "slots": summary.slots,
+        }
+        row = self._read_new()
+        if row is not None:
+            counts = dict(zip(COUNTS, row.counts, strict=False))
+            gauges = dict(zip(GAUGES, row.gauges, strict=True))
+            known = {name: None if value == UNKNOWN else value for name, value in gauges.items()}
+            del counts["commit_us"]  # a sum that only averages need
+            tick["figures"] = counts | known
+            tick["lateness"] = {kind: row.lateness(kind) for kind in summary.lateness}
+        return tick, summary.queues
+
+    def _read_new(self) -> Row | None:
+        """Return the figures since the last event, of the last seconds at most."""
+        seconds = self._engine.series.seconds
+        last = seconds.last
+        if last is None or last.number == self._told:
+            return None
+        first = last.number - _SECONDS_MAX + 1
+        if self._told < last.number:  # else the clock was set back
+            first = max(first, self._told + 1)
+        self._told = last.number
+        rows = seconds.since(first)
+        return Row(last.number, reduce(merge, (row.figures for row in rows)))
