@@ -11,7 +11,7 @@ from schedo.client import monitoring_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
-_HEADERS = ("ATTEMPTS", "FAILED JOBS", "TASK", "ERROR", "LAST", "LAST JOB")
+_HEADERS = ("ATTEMPTS", "LAST HOUR", "FAILED JOBS", "TASK", "ERROR", "LAST", "LAST JOB")
 
 
 @click.command()
@@ -30,6 +30,7 @@ def failures(client: Client, is_json: bool) -> None:
     rows = [
         (
             f"{group['count']:,}",
+            f"{sum(group['recent']):,}",
             f"{group['failed_jobs']:,}",
             group["task"],
             _describe(group),

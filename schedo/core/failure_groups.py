@@ -8,15 +8,20 @@ count, of which `beyond` says how much is not its own. So the largest groups are
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 from typing import NamedTuple
 
+from schedo.core.limits import MINUTE
 from schedo.core.outcomes import FailedAttempt
 from schedo.core.states import State
 
 GROUPS_MAX = 256
+RECENT = 30  # counts of RECENT_US each: the last hour
+RECENT_US = 2 * MINUTE
 _CHARACTERS_MAX = 300  # of a message
+_COUNT_BYTES = array("I").itemsize
 # Numbers, and ids that have some: they differ from failure to failure.
 _VARYING = re.compile(r"\b(?=[0-9A-Za-z_-]*[0-9])[0-9A-Za-z_-]{8,}\b|[0-9]+")
 
@@ -42,6 +47,26 @@ class FailureGroup:
     last_at: int = 0
     last_job: int = 0
     last_message: str = ""
+    _recent: array[int] = field(default_factory=lambda: array("I", bytes(_COUNT_BYTES * RECENT)))
+    _slot: int = 0  # the number of the time slot that the last of the counts is of
+
+    def note(self, now: int) -> None:
+        """Count a failed attempt."""
+        self.count += 1
+        self._advance(now)
+        self._recent[-1] += 1
+
+    def recent(self, now: int) -> list[int]:
+        """Return how many attempts have failed in each 2 minutes of the last hour."""
+        self._advance(now)
+        return self._recent.tolist()
+
+    def _advance(self, now: int) -> None:
+        """Begin the counts of the time since the last one. A clock that is set back begins none."""
+        passed = min(max(0, now // RECENT_US - self._slot), RECENT)
+        del self._recent[:passed]
+        self._recent.extend([0] * passed)
+        self._slot = max(self._slot, now // RECENT_US)
 
 
 class FailureGroups:
@@ -65,7 +90,7 @@ class FailureGroups:
         group = self._groups.get(key)
         if group is None:
             group = self._add(key, now)
-        group.count += 1
+        group.note(now)
         group.failed_jobs += failed.state is State.FAILED
         group.last_at, group.last_job, group.last_message = now, failed.job_id, message
 

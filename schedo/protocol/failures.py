@@ -17,7 +17,8 @@ class FailureGroupResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """Failed attempts of one task with the same error, but for numbers and ids (`#`).
 
     `count` are attempts, of which `beyond` may belong to groups that are gone; `failed_jobs` are
-    jobs that failed by them. `last_message` is that of `last_job`.
+    jobs that failed by them. `last_message` is that of `last_job`. `recent` are the attempts of
+    the last hour, in 30 counts of 2 minutes each, the oldest first.
     """
 
     task: str
@@ -31,9 +32,10 @@ class FailureGroupResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     last_at: Instant
     last_job: Id
     last_message: str
+    recent: list[int]
 
     @classmethod
-    def of(cls, group: FailureGroup) -> Self:
+    def of(cls, group: FailureGroup, now: int) -> Self:
         return cls(
             **group.key._asdict(),
             count=group.count,
@@ -43,6 +45,7 @@ class FailureGroupResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             last_at=render_instant(group.last_at),
             last_job=render_id(group.last_job),
             last_message=group.last_message,
+            recent=group.recent(now),
         )
 
 

@@ -21,9 +21,9 @@ _GRACE_S = 0.2
 class Shopkeeper:
     """A worker that ends what it gets at once: charge_card fails, and keep_busy goes on."""
 
-    def __init__(self, world: World, error: str = GATEWAY) -> None:
-        """error: the message of the attempts that fail."""
-        self._world, self._error = world, error
+    def __init__(self, world: World, error: str = GATEWAY, failing: str = "charge_card") -> None:
+        """error: the message of the attempts that fail; failing: the task whose attempts do."""
+        self._world, self._error, self._failing = world, error, failing
 
     def start(self, lease: Lease) -> None:
         if lease.task != "keep_busy":
@@ -31,7 +31,7 @@ class Shopkeeper:
 
     def _end(self, lease: Lease) -> None:
         failed = Failed(Failure("GatewayError", self._error))
-        outcome = failed if lease.task == "charge_card" else Completed(b'{"ok":true}')
+        outcome = failed if lease.task == self._failing else Completed(b'{"ok":true}')
         self._world.engine.report(AttemptResult(lease.key, outcome))
 
     def stop(self, stop: StopRequest) -> None:

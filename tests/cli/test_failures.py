@@ -16,6 +16,7 @@ FOUND = {
             "exit_code": 3,
             "message": "order # \x1b[31m",
             "count": 1_234,
+            "recent": [0, 7, 3],
             "failed_jobs": 5,
             "last_at": "2026-11-20T11:00:00.000000Z",
             "last_job": "0CR6HNYEM0YGF",
@@ -26,6 +27,7 @@ FOUND = {
             "exit_code": None,
             "message": "",
             "count": 1,
+            "recent": [0, 0, 0],
             "failed_jobs": 0,
             "last_at": "2026-11-20T11:00:00.000000Z",
             "last_job": "0CR6HNYEM0YGG",
@@ -40,8 +42,8 @@ def test_failures_are_printed_as_a_table(server: FakeServer, schedo: Call) -> No
     out = schedo("failures").stdout
 
     _, first, second = out.splitlines()
-    assert first.split()[:5] == ["1,234", "5", "charge", "TimeoutError", "3:"]
-    assert second.split()[:4] == ["1", "0", "mail", "lost"]
+    assert first.split()[:6] == ["1,234", "10", "5", "charge", "TimeoutError", "3:"]
+    assert second.split()[:5] == ["1", "0", "0", "mail", "lost"]
     assert "\x1b" not in out
 
 

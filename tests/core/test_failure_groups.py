@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from schedo.core.failure_groups import GROUPS_MAX, FailureGroups, normalize
+from schedo.core.failure_groups import GROUPS_MAX, RECENT, RECENT_US, FailureGroups, normalize
 from schedo.core.model import Failure
 from schedo.core.outcomes import FailedAttempt
 from schedo.core.states import State
@@ -49,6 +49,20 @@ def test_a_group_has_its_count_its_instants_and_a_sample() -> None:
     assert (first.first_at, first.last_at) == (10, 20)
     assert (first.last_job, first.last_message) == (7, "order 22 is gone")
     assert [other.key[:2] for other in others] == [("other", "boom"), ("t", "failed")]
+
+
+def test_a_group_counts_the_last_hour_by_two_minutes() -> None:
+    groups, start = FailureGroups(), 1_000 * RECENT_US
+    for now in (start - 40 * RECENT_US, start, start, start + RECENT_US, start + 5 * RECENT_US):
+        groups.note(failed("it broke"), now)
+    [group] = groups.latest()
+
+    assert group.recent(start + 5 * RECENT_US)[-7:] == [0, 2, 1, 0, 0, 0, 1]
+    assert sum(group.recent(start + 5 * RECENT_US)) == 4
+    groups.note(failed("it broke"), start)  # the clock was set back
+    assert group.recent(start + 6 * RECENT_US)[-3:] == [0, 2, 0]
+    assert group.recent(start + 99 * RECENT_US) == [0] * RECENT
+    assert group.count == 6
 
 
 def test_the_largest_groups_stay_whatever_messages_are_invented() -> None:

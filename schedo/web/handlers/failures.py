@@ -11,6 +11,7 @@ from schedo.web.http import Request, Response
 
 
 async def list_failures(context: AppContext, request: Request) -> Response:
-    items = [FailureGroupResponse.of(group) for group in context.engine.failures.latest()]
+    now = context.engine.clock.now()
+    items = [FailureGroupResponse.of(group, now) for group in context.engine.failures.latest()]
     since = render_instant(context.engine.metrics.began_at)
     return Response(200, msgspec.json.encode(FailuresResponse(since, items)))

@@ -30,4 +30,5 @@ async def test_failed_attempts_are_listed_in_groups(world: World) -> None:
         "failed_jobs": 1,
         "last_job": job["id"],
         "last_message": "ended with exit code 2",
+        "recent": [0] * 29 + [1],
     }

@@ -1,17 +1,16 @@
 // What fails, in groups of the same task and error, and a way to retry the jobs of a group.
 import { withoutAnsi } from '../lib/ansi.js';
-import { get } from '../lib/api.js';
-import { html, useRef, useState } from '../lib/base.js';
-import { count, plural } from '../lib/format.js';
-import { useEvent, useLive } from '../lib/live.js';
+import { html, useState } from '../lib/base.js';
+import { compact, count, plural } from '../lib/format.js';
 import { may } from '../lib/me.js';
 import { go, link, setQuery } from '../lib/router.js';
-import { Card, Empty, Failure, Loading, Time, useData } from '../parts/basics.js';
+import { CountBars } from '../charts/count_bars.js';
+import { Card, Empty, Failure, Loading, Time } from '../parts/basics.js';
+import { useFailures } from '../parts/failures.js';
 import { toast } from '../parts/toasts.js';
 import { Table } from '../parts/table.js';
 import { plan } from './jobs/bulk.js';
 
-const EACH_MS = 5000; // at most so often it is read again while attempts fail
 const PART_MAX = 200; // characters of the filter `error`
 
 // The longest piece of the message that all failures of the group share; # stands for what varies.
@@ -20,25 +19,26 @@ const shared = (group) => withoutAnsi(group.message).split('#').map((part) => pa
 
 const queryOf = (group) => ({ task: group.task, state: 'failed', error: shared(group) });
 
+const hourOf = (group) => group.recent.reduce((sum, each) => sum + each, 0);
+
+// What the groups can be sorted by, most first; the server has the last failures first.
+const SORTS = { attempts: (group) => group.count - group.beyond, jobs: (group) => group.failed_jobs, hour: hourOf };
+const sort = (groups, by) => (SORTS[by] ? groups.toSorted((one, other) => SORTS[by](other) - SORTS[by](one)) : groups);
+
 export default function Failures({ query }) {
-  const [found, error, reload] = useData(() => get('/v1/failures'), []);
-  const readAt = useRef(0);
-  useLive(['tick'], reload);
-  useEvent('tick', ({ figures }) => {
-    if (!figures?.attempts_failed || performance.now() - readAt.current < EACH_MS) return;
-    readAt.current = performance.now();
-    reload();
-  });
+  const [found, error, reload] = useFailures();
   if (error && !found) return html`<h1>Failing</h1><${Failure} error=${error} what="What fails" again=${reload}/>`;
   if (!found) return html`<h1>Failing</h1><${Loading}/>`;
   const words = (query.q ?? '').toLowerCase();
-  const groups = found.items.filter((group) => `${group.task} ${group.type} ${group.message}`.toLowerCase().includes(words));
-  const attempts = groups.reduce((sum, group) => sum + group.count - group.beyond, 0);
+  const groups = sort(found.items, query.sort).filter((group) => `${group.task} ${group.type} ${group.message}`.toLowerCase().includes(words));
+  const attempts = groups.reduce((sum, group) => sum + SORTS.attempts(group), 0);
+  const jobs = groups.reduce((sum, group) => sum + group.failed_jobs, 0);
   return html`<div class="head"><h1>Failing</h1><div class="acts"><a class="btn" href=${link('/jobs', { state: 'failed' })}>All failed jobs</a></div></div>
     <div class="filters"><div class="search"><form role="search" onSubmit=${(event) => event.preventDefault()}><input type="search" aria-label="Filter the groups" placeholder="a task or a message"
       value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></form></div></div>
-    <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')} since <${Time} at=${found.since}/>, by task and error; # stands for numbers and ids that vary`}>
-      <${Table} caption="What fails" columns=${COLUMNS} rows=${groups} keyOf=${(group) => [group.task, group.type, group.exit_code, group.message].join('\n')}
+    <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')} of which ${plural(jobs, 'job')} failed for good, since <${Time} at=${found.since}/>; # stands for numbers and ids that vary; a bar is 2 minutes`}>
+      <${Table} caption="What fails" columns=${COLUMNS} rows=${groups} sort=${{ by: query.sort || 'last', descending: true }} onSort=${(by) => setQuery({ sort: by === 'last' ? '' : by })}
+        keyOf=${(group) => [group.task, group.type, group.exit_code, group.message].join('\n')}
         empty=${html`<${Empty}>${words ? 'No group matches.' : html`No attempt has failed since <${Time} at=${found.since}/>.`}</${Empty}>`}/></${Card}>`;
 }
 
@@ -57,13 +57,17 @@ function Retry({ group }) {
   return html`<button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${retry} aria-label=${`Retry these… ${group.task}: ${shared(group)}`}>Retry these…</button>`;
 }
 
+const tellHour = (group) => (hourOf(group) ? `${plural(hourOf(group), 'failed attempt')} in the last hour, at most ${count(Math.max(...group.recent))} within 2 minutes` : 'none in the last hour');
+
 const COLUMNS = [
   { title: 'Task', cell: (group) => html`<a href=${link('/jobs', queryOf(group))}>${group.task}</a>` },
-  { title: 'Attempts', number: true, cell: (group) => html`<b title=${group.beyond ? `at most ${count(group.beyond)} of them belong to groups that are gone` : undefined}>${group.beyond ? '≤ ' : ''}${count(group.count)}</b>` },
-  { title: 'Jobs failed', number: true, cell: (group) => count(group.failed_jobs) },
+  { title: 'Attempts', number: true, sort: 'attempts', cell: (group) => html`<b title=${group.beyond ? `at most ${count(group.beyond)} of them belong to groups that are gone` : undefined}>${group.beyond ? '≤ ' : ''}${count(group.count)}</b>` },
+  { title: 'Jobs failed', number: true, sort: 'jobs', cell: (group) => count(group.failed_jobs) },
+  { title: 'The last hour', sort: 'hour', cell: (group) => html`<span class="hour"><b class="num">${compact(hourOf(group))}</b>
+    <${CountBars} counts=${group.recent} label=${tellHour(group)} color="var(--st-failed)"/></span>` },
   { title: 'Error', cell: (group) => html`${group.type}${group.exit_code !== null && html` <span class="tag">exit code ${group.exit_code}</span>`}` },
   { title: 'Message', className: 'cut wide', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
   { title: 'First', cell: (group) => html`<${Time} at=${group.first_at}/>` },
-  { title: 'Last', cell: (group) => html`<a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a>` },
+  { title: 'Last', sort: 'last', cell: (group) => html`<a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a>` },
   { title: 'What to do', cell: (group) => (group.failed_jobs > 0 && may('create_operation') ? html`<${Retry} group=${group}/>` : null) },
 ];

@@ -1,26 +1,14 @@
 // What fails, in groups of the same task and message.
-import { get } from '../../lib/api.js';
-import { html, useRef } from '../../lib/base.js';
+import { html } from '../../lib/base.js';
 import { compact } from '../../lib/format.js';
-import { useEvent } from '../../lib/live.js';
 import { link } from '../../lib/router.js';
-import { Card, Empty, Failure, Loading, Time, useData } from '../../parts/basics.js';
+import { Card, Empty, Failure, Loading, Time } from '../../parts/basics.js';
+import { useFailures } from '../../parts/failures.js';
 
 const SHOWN = 6;
-const EACH_MS = 5_000; // at most so often while attempts fail
 
 export function Failing() {
-  const [found, error, reload] = useData(() => get('/v1/failures'), []);
-  const readAt = useRef(Date.now());
-  const isDue = useRef(false);
-  useEvent('missed', reload);
-  useEvent('tick', ({ figures }) => {
-    isDue.current ||= Boolean(figures?.failed || figures?.attempts_failed);
-    if (!isDue.current || Date.now() - readAt.current < EACH_MS) return;
-    isDue.current = false;
-    readAt.current = Date.now();
-    reload();
-  });
+  const [found, error, reload] = useFailures();
   return html`<${Card} title="Failing" span=${7} about="failed attempts by task and message, since the server started"
     more=${{ href: link('/failures'), text: 'all groups' }}>${content(found, error, reload)}</${Card}>`;
 }

@@ -1,0 +1,70 @@
+"""What fails, in groups: how much lately, in which order, and a retry of the jobs of a group."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import expect
+
+from schedo.core.worker_pool import WorkerSpec
+from tests.browser.conftest import Axe, Open
+from tests.browser.shop import Shop, Shopkeeper
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m order 9781"
+
+
+async def fail(shop: Shop, task: str, jobs: int, error: str) -> None:
+    """Let jobs of a task fail for good, each by one attempt; the worker leaves afterwards."""
+    shop.engine.attach(WorkerSpec(task, 8, frozenset({task})), Shopkeeper(shop, error, task))
+    for _ in range(jobs):
+        job = await shop.submit(task=task, retry=1)
+        await shop.get(f"/v1/jobs/{job['id']}/wait?timeout=5s")
+    shop.engine.detach(task, "it was switched off")
+
+
+async def test_groups_show_the_last_hour_and_are_sorted_by_what_is_asked_for(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    await fail(shop, "often", 3, "gateway 1 answered 502")
+    await fail(shop, "lately", 1, HOSTILE)
+    page = await open_page("/failures", bypass_csp=True)
+    tasks = page.locator("tbody td:first-child")
+    await expect(tasks).to_have_text(["lately", "often"])
+
+    await page.get_by_role("button", name="Attempts").click()
+
+    await expect(tasks).to_have_text(["often", "lately"])
+    await expect(page).to_have_url(re.compile("sort=attempts"))
+    hour = page.get_by_role("img", name="3 failed attempts in the last hour")
+    await expect(hour).to_be_visible()
+    await expect(page.locator("#groups")).to_have_text("2 groups")
+    await expect(page.get_by_text("<img src=x onerror=alert(#)>red order #")).to_be_visible()
+    assert await page.locator("main img:not(svg)").count() == 0
+    await axe(page)
+
+
+async def test_a_group_that_fails_again_is_shown_so_without_a_reload(
+    open_page: Open, shop: Shop
+) -> None:
+    page = await open_page("/failures")
+    await expect(page.get_by_text("No attempt has failed since")).to_be_visible()
+    await expect(page.locator(".connection")).to_have_text("live")
+
+    await fail(shop, "lately", 1, "it broke")
+
+    await expect(page.locator("tbody tr")).to_contain_text("it broke")
+
+
+async def test_the_jobs_of_a_group_are_retried_together(open_page: Open, shop: Shop) -> None:
+    await fail(shop, "often", 3, "gateway 1 answered 502")
+    await fail(shop, "other", 1, "gateway 1 answered 502")
+    page = await open_page("/failures?q=often")
+
+    await page.get_by_role("button", name="Retry these…").click()
+    question = page.get_by_role("dialog")
+    await expect(question).to_contain_text("3 match now")
+    await question.get_by_role("button", name="Retry 3 jobs").click()
+
+    await expect(page.locator(".operation")).to_contain_text("3 jobs were retried")
+    left = (await shop.get("/v1/jobs?state=failed")).json()["items"]
+    assert [job["task"] for job in left] == ["other"]
