@@ -73,7 +73,12 @@ class Cancel(JobCommand, frozen=True):
 
 
 class RetryJob(JobCommand, frozen=True):
-    """Queue an ended job again and reset its counts of failures and losses."""
+    """Queue an ended job again and reset its counts of failures and losses.
+
+    due_at: let it wait for this instant first.
+    """
+
+    due_at: int | None = None
 
 
 class RunNow(JobCommand, frozen=True):

@@ -133,6 +133,8 @@ class JobCommands:
         job = self._jobs.track(job)
         reset_budget(job)
         self._transitions.queue_at(job, now, now)
+        if command.due_at is not None:
+            self._transitions.put_off(job, max(now, command.due_at), now, elapsed=False)
         return job
 
     def _run_now(self, job: Job, command: RunNow, now: int) -> Job:

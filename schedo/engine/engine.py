@@ -241,9 +241,9 @@ class Engine:
         """Delete an ended job with its attempts and its output."""
         await change(self._loop, DeleteJob(job_id))
 
-    async def retry(self, job_id: int) -> Job:
-        """Queue a failed, cancelled or expired job again."""
-        return await change(self._loop, commands.RetryJob(job_id), Job.copy)
+    async def retry(self, job_id: int, due_at: int | None = None) -> Job:
+        """Queue a failed, cancelled or expired job again, now or at an instant."""
+        return await change(self._loop, commands.RetryJob(job_id, due_at), Job.copy)
 
     async def run_now(self, job_id: int) -> Job:
         """Make a scheduled or retrying job due now."""

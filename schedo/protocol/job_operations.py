@@ -14,6 +14,7 @@ from schedo.protocol.jobs import (
     JobResponse,
     LightJobPage,
     OutputPage,
+    RetryJobRequest,
 )
 from schedo.protocol.operation import Operation
 from schedo.protocol.schedules import EmptyRequest
@@ -98,9 +99,9 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "retry_job",
         "POST /v1/jobs/{id}:retry",
-        "Queue a failed, cancelled or expired job again.",
+        "Queue a failed, cancelled or expired job again, now or at an instant.",
         {200: JobResponse},
-        request=EmptyRequest,
+        request=RetryJobRequest,
     ),
     Operation(
         "run_job",

@@ -125,6 +125,16 @@ class JobPatch(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return fields.read_instant_or_none("/run_at", self.run_at), None
 
 
+class RetryJobRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """When an ended job is due again; default: now."""
+
+    run_at: Instant | None = None
+
+    def read_when(self) -> int | None:
+        """Return the instant, in microseconds."""
+        return fields.read_instant_or_none("/run_at", self.run_at)
+
+
 def _read_traceparent(value: str) -> str:
     if not fields.is_traceparent(value):
         raise Invalid.field("/traceparent", f"{value[:60]!a} is not a W3C traceparent")

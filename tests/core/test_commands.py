@@ -14,6 +14,7 @@ from schedo.core.commands import (
     KeepIdempotencyRecord,
     PauseSchedule,
     Reschedule,
+    RetryJob,
     RunNow,
     Submit,
     UnblockRun,
@@ -72,6 +73,23 @@ def test_a_command_on_a_job_that_neither_memory_nor_the_store_has_is_refused() -
 
     with pytest.raises(NotFound):
         server.scheduler.apply(Cancel(5), T0, {LoadJob(5): None})
+
+
+@pytest.mark.parametrize(
+    ("due_at", "state", "is_due_at"),
+    [(None, State.QUEUED, MINUTE), (SECOND, State.QUEUED, MINUTE), (HOUR, State.SCHEDULED, HOUR)],
+)
+def test_an_ended_job_is_due_again_now_or_at_an_instant_to_come(
+    due_at: int | None, state: State, is_due_at: int
+) -> None:
+    server = Server(slots=0)
+    job = server.submit(make_spec(run_at=HOUR))
+    server.change(Cancel(job.id), SECOND)
+
+    server.change(RetryJob(job.id, due_at), MINUTE)
+
+    again = server.job(job.id)
+    assert (again.state, again.due_at) == (state, is_due_at)
 
 
 def test_commands_that_wait_for_one_job_are_applied_in_their_order() -> None:

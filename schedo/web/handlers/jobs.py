@@ -22,6 +22,7 @@ from schedo.protocol.job_filters import read_filter
 from schedo.protocol.jobs import (
     AttemptResponse,
     JobPatch,
+    RetryJobRequest,
     job_fields,
     read_fields,
     render_job,
@@ -108,7 +109,8 @@ async def cancel_job(context: AppContext, request: Request) -> Response:
 
 async def retry_job(context: AppContext, request: Request) -> Response:
     job_id = await _check_job(context, request)
-    return await _respond_changed(context, request, context.engine.retry(job_id))
+    due_at = (await request.read(RetryJobRequest)).read_when()
+    return await _respond_changed(context, request, context.engine.retry(job_id, due_at))
 
 
 async def run_job(context: AppContext, request: Request) -> Response:

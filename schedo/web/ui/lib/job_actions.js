@@ -12,7 +12,12 @@ async function cancelUnlessStarted(id) {
   await post(`/v1/jobs/${id}:cancel`);
 }
 
-const putBack = (job) => () => api('PATCH', `/v1/jobs/${job.id}`, { run_at: job.scheduled_at });
+// The way back from each action, by the job as it was before: it waits again for its instant.
+export const UNDO = {
+  retry: (job) => cancelUnlessStarted(job.id),
+  run: (job) => api('PATCH', `/v1/jobs/${job.id}`, { run_at: job.scheduled_at }),
+  cancel: (job) => post(`/v1/jobs/${job.id}:retry`, { run_at: job.scheduled_at }),
+};
 
 // The actions that the job's state and the caller's role permit: {operation, key, label, action, className}.
 export function listActions(job, after) {
@@ -21,11 +26,11 @@ export function listActions(job, after) {
   return [
     AGAIN.includes(job.state) && {
       operation: 'retry_job', key: 'r', label: 'Retry', className: 'primary',
-      action: () => ({ request: request('retry'), done: 'The job is queued again.', undo: () => cancelUnlessStarted(job.id), after }),
+      action: () => ({ request: request('retry'), done: 'The job is queued again.', undo: () => UNDO.retry(job), after }),
     },
     ['scheduled', 'retrying'].includes(job.state) && {
       operation: 'run_job', key: 'e', label: 'Run now', className: 'primary',
-      action: () => ({ request: request('run'), done: 'The job is due now.', undo: putBack(job), after }),
+      action: () => ({ request: request('run'), done: 'The job is due now.', undo: () => UNDO.run(job), after }),
     },
     !ENDED.includes(job.state) && {
       operation: 'cancel_job', key: 'c', label: isRunning ? 'Cancel…' : 'Cancel', className: 'danger',
@@ -35,7 +40,7 @@ export function listActions(job, after) {
           title: `Cancel ${job.task} while it runs?`, verb: 'Cancel the job', danger: true,
           text: 'Its worker is asked to stop it. What it has done so far stays done.',
         },
-        undo: isRunning ? undefined : () => post(`/v1/jobs/${job.id}:retry`),
+        undo: isRunning ? undefined : () => UNDO.cancel(job),
       }),
     },
   ].filter((each) => each && may(each.operation, job));

@@ -18,7 +18,7 @@ export async function perform(action) {
       headers: request.headers,
     });
     const undo = action.undo && (() => action.undo(answer));
-    toast(typeof action.done === 'function' ? action.done(answer) : action.done, { undo, shownMs: action.undoMs });
+    toast(typeof action.done === 'function' ? action.done(answer) : action.done, { undo, shownMs: action.undoMs, curl: asCurl(request, features.value.tokens) });
     action.after?.(answer);
     return answer;
   } catch (error) {

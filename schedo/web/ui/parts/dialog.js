@@ -20,7 +20,7 @@ export function Dialog({ title, onClose, children, className = '' }) {
 const question = signal(null);
 
 // Ask before an action; resolves to whether it shall be done.
-// question: {title, text, verb, danger, request: {method, path, body}, type: a text that must be typed, children}
+// question: {title, text, verb, danger, request: {method, path, body} or curl: the commands, type: a text that must be typed, children}
 export function confirm(asked) {
   return new Promise((resolve) => { question.value = { ...asked, resolve }; });
 }
@@ -37,6 +37,7 @@ function Asked({ asked }) {
     question.value = null;
     asked.resolve(isYes);
   };
+  const curl = asked.curl ?? (asked.request && asCurl(asked.request, features.value.tokens));
   const ready = !asked.type || typed === asked.type;
   const submit = (event) => {
     event.preventDefault();
@@ -46,7 +47,7 @@ function Asked({ asked }) {
     <form onSubmit=${submit}><h2>${asked.title}</h2>${asked.text && html`<p>${asked.text}</p>`}${asked.children}
       ${asked.type && html`<label class="field">Type <b class="mono">${asked.type}</b> to go on
         <input type="text" autocomplete="off" spellcheck=${false} value=${typed} onInput=${(event) => setTyped(event.target.value)}/></label>`}
-      <div class="buttons">${asked.request && html`<${Copy} text=${asCurl(asked.request, features.value.tokens)} label="Copy as curl"/>`}
+      <div class="buttons">${curl && html`<${Copy} text=${curl} label="Copy as curl"/>`}
         <span class="grow"></span><button type="button" class="btn" onClick=${() => answer(false)}>Go back</button>
         <button type="submit" class=${'btn ' + (asked.danger ? 'danger' : 'primary')} disabled=${!ready}>${asked.verb}</button></div>
     </form></${Dialog}>`;

@@ -1,6 +1,6 @@
 // One job: why it waits, its life in microseconds, what it wrote, and what can be done.
 import { withoutAnsi } from '../lib/ansi.js';
-import { get } from '../lib/api.js';
+import { asCurl, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { duration, instant, when } from '../lib/format.js';
 import { listActions } from '../lib/job_actions.js';
@@ -8,6 +8,7 @@ import { listStreams, takeProgress } from '../lib/job_output.js';
 import { listAttempts, tellLife } from '../lib/life.js';
 import { useKeys } from '../lib/keys.js';
 import { tick, useEvent, useLive } from '../lib/live.js';
+import { features } from '../lib/me.js';
 import { link } from '../lib/router.js';
 import { ENDED, WAITING } from '../lib/words.js';
 import { LifeLine } from '../charts/life.js';
@@ -67,11 +68,15 @@ function Job({ job, history, output, reload }) {
       <div class="c4 stack"><${Facts} job=${job}/><${Peers} job=${job} isEnded=${ENDED.includes(job.state)}/></div></div>`;
 }
 
+// The request of each action as a command: {'curl: retry': text}.
+const listCurls = (actions) => Object.fromEntries(actions.map(({ label, action }) => [
+  `curl: ${label.replace('…', '').toLowerCase()}`, asCurl(action().request, features.value.tokens)]));
+
 function Head({ job, reload }) {
   const actions = listActions(job, reload);
   useKeys(actions.map(({ key, label, action }) => ({ keys: key, help: label.replace('…', '').toLowerCase(), group: 'This job', run: () => { perform(action()); } })), [job]);
   return html`<div class="head"><h1 class="mono id">${job.id}</h1><${State} state=${job.state}/>
-    <div class="acts"><${CopyAs} request=${{ method: 'GET', path: `/v1/jobs/${job.id}` }} others=${{ schedo: `schedo jobs show ${job.id}`, json: JSON.stringify(job, null, 2) }}/>
+    <div class="acts"><${CopyAs} request=${{ method: 'GET', path: `/v1/jobs/${job.id}` }} others=${{ schedo: `schedo jobs show ${job.id}`, json: JSON.stringify(job, null, 2), ...listCurls(actions) }}/>
       ${actions.map((each) => html`<${Action} ...${each} title=${`Key: ${each.key}`}/>`)}</div></div>`;
 }
 

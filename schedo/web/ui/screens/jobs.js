@@ -49,8 +49,8 @@ function List({ query }) {
     if (next) setMore({ ...next, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
     setBusy(false);
   };
-  return html`<${Card} title="Matching jobs" id="list" about=${query.cursor ? 'an earlier page' : 'the newest first'}>
-    <div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${sayNews(changed)}</button>`}</div>
+  return html`<${Card} title="Matching jobs" id="list" about=${query.cursor ? 'an earlier page' : 'the newest first'}
+    actions=${html`<div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${sayNews(changed)}</button>`}</div>`}>
     <${Table} caption="Jobs" columns=${COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
       empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/>
     ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, back to <${Time} at=${last.searched_to}/>.

@@ -1,9 +1,10 @@
 // What can be done to the selected jobs, or to all that match: first a count, then a question, then an operation.
-import { api, get, post } from '../../lib/api.js';
+import { api, asCurl, get, post } from '../../lib/api.js';
 import { html, useState } from '../../lib/base.js';
 import { count, now, plural } from '../../lib/format.js';
+import { UNDO } from '../../lib/job_actions.js';
 import { CHANGES, filtersOf, toParameters, toWhere } from '../../lib/job_query.js';
-import { may } from '../../lib/me.js';
+import { features, may } from '../../lib/me.js';
 import { setQuery } from '../../lib/router.js';
 import { State, Time } from '../../parts/basics.js';
 import { confirm } from '../../parts/dialog.js';
@@ -38,24 +39,34 @@ export async function plan(query, action, danger) {
   return isSure ? post('/v1/operations', body) : null;
 }
 
-// Carry out an action on each selected job; returns how many were changed, and the first error.
-async function changeEach(ids, action) {
-  let done = 0;
+const WORKERS = 4; // requests at a time
+
+// Do something to each job; returns those to which it was done, and the first error.
+async function forEach(jobs, act) {
+  const done = [];
   let error = null;
-  const rest = [...ids];
+  const rest = [...jobs];
   const work = async () => {
-    for (let id = rest.pop(); id; id = rest.pop()) {
+    for (let job = rest.pop(); job; job = rest.pop()) {
       try {
-        if (action === 'delete') await api('DELETE', `/v1/jobs/${id}`);
-        else await post(`/v1/jobs/${id}:${action}`);
-        done += 1;
+        await act(job);
+        done.push(job);
       } catch (found) {
         error ??= found;
       }
     }
   };
-  await Promise.all([work(), work(), work(), work()]);
+  await Promise.all(Array.from({ length: WORKERS }, work));
   return { done, error };
+}
+
+const requestFor = (action) => (job) => (action === 'delete' ? { method: 'DELETE', path: `/v1/jobs/${job.id}` } : { path: `/v1/jobs/${job.id}:${action}` });
+const send = ({ method = 'POST', path }) => api(method, path, method === 'POST' ? {} : undefined);
+
+// Put back the jobs that an action has changed.
+async function takeBack(jobs, action) {
+  const { done, error } = await forEach(jobs, UNDO[action]);
+  if (error) throw new Error(`${count(jobs.length - done.length)} of ${plural(jobs.length, 'job')}: ${error.text ?? error.message}`);
 }
 
 export function Selection({ query, rows, selected, select, reload, hasMore }) {
@@ -79,14 +90,19 @@ export function Selection({ query, rows, selected, select, reload, hasMore }) {
     if (operation) setQuery({ operation: operation.id });
   };
   const runSome = async (action) => {
-    const ids = chosen.filter((job) => CHANGES[action].includes(job.state)).map((job) => job.id);
+    const jobs = chosen.filter((job) => CHANGES[action].includes(job.state));
     const { label, danger } = VERBS[action];
-    const needsQuestion = action === 'delete' || (action === 'cancel' && chosen.some((job) => job.state === 'running'));
-    if (needsQuestion && !(await confirm({ title: `${label} ${plural(ids.length, 'job')}?`, verb: `${label} ${plural(ids.length, 'job')}`, danger,
-      children: html`<${Sample} jobs=${chosen.slice(0, SAMPLE)}/>` }))) return;
-    const { done, error } = await changeEach(ids, action);
-    if (done) toast(`${plural(done, 'job')} ${done === 1 ? 'was' : 'were'} ${VERBS[action].done}.`);
-    if (error) toast(`${count(ids.length - done)} not: ${error.text ?? error.message}`, { tone: 'bad' });
+    const request = requestFor(action);
+    const curl = jobs.map((job) => asCurl(request(job), features.value.tokens)).join('\n');
+    const hasRunning = action === 'cancel' && jobs.some((job) => job.state === 'running');
+    if ((action === 'delete' || hasRunning) && !(await confirm({ title: `${label} ${plural(jobs.length, 'job')}?`, verb: `${label} ${plural(jobs.length, 'job')}`, danger,
+      text: hasRunning ? 'Some of them run: their workers are asked to stop them, and that cannot be undone.' : 'This cannot be undone.',
+      curl, children: html`<${Sample} jobs=${jobs.slice(0, SAMPLE)}/>` }))) return;
+    const { done, error } = await forEach(jobs, (job) => send(request(job)));
+    const waiting = done.filter((job) => job.state !== 'running');
+    const undo = UNDO[action] && waiting.length ? () => takeBack(waiting, action) : undefined;
+    if (done.length) toast(`${plural(done.length, 'job')} ${done.length === 1 ? 'was' : 'were'} ${VERBS[action].done}.`, { undo, curl });
+    if (error) toast(`${count(jobs.length - done.length)} not: ${error.text ?? error.message}`, { tone: 'bad' });
     select(new Set());
     if (action === 'delete') reload();
   };

@@ -8,8 +8,9 @@ import { Failure, useData } from '../../parts/basics.js';
 import { Action } from '../../parts/action.js';
 
 const ACTIVE = ['counting', 'running'];
-const DOING = { retry: 'Retrying', run: 'Making due', cancel: 'Cancelling', delete: 'Deleting' };
-const DONE = { retry: 'retried', run: 'made due', cancel: 'cancelled', delete: 'deleted' };
+// What an operation does and has done, by its action; an undo has the action that it undoes.
+const WORDS = { retry: ['Retrying', 'retried'], run: ['Making due', 'made due'], cancel: ['Cancelling', 'cancelled'], delete: ['Deleting', 'deleted'] };
+const wordsOf = ({ action, undoes }) => (undoes ? ['Putting back', 'put back'] : WORDS[action]);
 
 export function OperationOf({ id }) {
   const [operation, error, reload] = useData(() => get(`/v1/operations/${encodeURIComponent(id)}`), [id]);
@@ -19,9 +20,10 @@ export function OperationOf({ id }) {
   if (error && !operation) return html`<${Failure} error=${error} what="The operation" again=${reload}/>`;
   if (!operation) return null;
   const canUndo = !isActive && operation.done > 0 && operation.action !== 'delete' && !operation.undoes;
-  const { action, done, skipped, failed, total, state } = operation;
+  const { done, skipped, failed, total, state } = operation;
+  const [doing, wasDone] = wordsOf(operation);
   return html`<section class="operation" aria-label="Operation">
-    <p role="status"><b>${isActive ? `${DOING[action]} ${total === undefined ? 'jobs' : plural(total, 'job')}` : `${plural(done, 'job')} ${done === 1 ? 'was' : 'were'} ${DONE[action]}`}</b>
+    <p role="status"><b>${isActive ? `${doing} ${total === undefined ? 'jobs' : plural(total, 'job')}` : `${plural(done, 'job')} ${done === 1 ? 'was' : 'were'} ${wasDone}`}</b>
       ${isActive ? html`, ${count(done)} done` : state !== 'done' && html`; the operation was ${state}`}${skipped > 0 && html`, ${count(skipped)} skipped`}${failed > 0 && html`, <span class="bad">${count(failed)} not changed</span>`}.</p>
     ${isActive && html`<progress max=${Math.max(1, total ?? 1)} value=${total === undefined ? undefined : done + skipped + failed} aria-label="Progress"></progress>`}
     <span class="grow"></span>
