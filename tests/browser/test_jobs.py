@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.async_api import expect
 
+from schedo.core.limits import HOUR
+from schedo.core.model import JobSpec
+from schedo.store.sqlite import read_connection
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 
@@ -81,6 +85,47 @@ async def test_of_many_new_jobs_the_page_counts_the_first_only(open_page: Open, 
 
     await page.get_by_role("button", name="200 new jobs or more match: show").click()
     await expect(page.locator("tbody tr")).to_have_count(50)
+
+
+async def test_a_search_that_ended_early_goes_on_where_it_stopped(
+    open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 2_000)
+    wanted = await shop.submit(task="later", payload={"order": "needle"}, delay="1h")
+    for _ in range(5):
+        await shop.engine.submit([JobSpec(task="later", delay_us=HOUR)] * 1_000)
+    await shop.engine.flush()
+    page = await open_page("/jobs?q=needle")
+    bounded = page.locator(".bounded")
+    await expect(page.get_by_text("Nothing was found so far.")).to_be_visible()
+
+    for looked_at in ("2,000", "4,000"):
+        await expect(bounded).to_contain_text(f"Looked through {looked_at} jobs")
+        await page.get_by_role("button", name="Go on").click()
+
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator("tbody a")).to_have_text(wanted["id"])
+    await expect(bounded).to_have_count(0)
+
+
+async def test_the_count_of_new_jobs_covers_no_row_and_no_head(open_page: Open, shop: Shop) -> None:
+    for _ in range(30):
+        await shop.submit(task="later", delay="1h")
+    for width in (1440, 390):
+        page = await open_page("/jobs?task=later", width=width, height=600)
+        await expect(page.locator(".connection")).to_have_text("live")
+        table = page.get_by_role("table")
+        before = await table.bounding_box()
+        await shop.submit(task="later", delay="1h")
+        news = page.get_by_role("button", name=re.compile("1 new job matches"))
+        await expect(news).to_be_visible()
+
+        assert await table.bounding_box() == before
+        seen, head = await news.bounding_box(), await page.locator("thead").bounding_box()
+        assert seen
+        assert head
+        assert seen["y"] + seen["height"] <= head["y"]
+        await page.close()
 
 
 async def test_all_jobs_that_match_are_changed_after_an_exact_count(

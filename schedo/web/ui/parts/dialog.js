@@ -5,11 +5,13 @@ import { features } from '../lib/me.js';
 import { Copy } from './basics.js';
 
 // A modal dialog; it closes with Escape and gives the focus back. onClose is called in any case.
+// The focus goes to the element with data-first, or to the first that can have it.
 export function Dialog({ title, onClose, children, className = '' }) {
   const box = useRef();
   useEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
+    box.current.querySelector('[data-first]')?.focus();
     return () => before?.focus?.();
   }, []);
   const outside = (event) => { if (event.target === box.current) onClose(); };

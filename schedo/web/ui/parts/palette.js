@@ -91,7 +91,7 @@ export function Palette() {
   };
   return html`<${Dialog} title="Find, or do" className="palette" onClose=${close}>
     <input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list" aria-activedescendant=${found.length ? `palette-${at}` : undefined}
-      aria-label="Find, or do" placeholder="a name, an id, or pause, resume, trigger…" autocomplete="off" spellcheck=${false} autofocus
+      aria-label="Find, or do" placeholder="a name, an id, or pause, resume, trigger…" autocomplete="off" spellcheck=${false}
       value=${typed} onInput=${(event) => { setTyped(event.target.value); setAt(0); }} onKeyDown=${press}/>
     <ul id="palette-list" role="listbox" aria-label="What was found" ref=${list}>${found.map((item, index) => html`
       <li id=${`palette-${index}`} role="option" aria-selected=${index === at} onMouseMove=${() => setAt(index)} onClick=${() => take(item)}>

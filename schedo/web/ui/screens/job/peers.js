@@ -11,10 +11,12 @@ import { useWidth } from '../../charts/life.js';
 const RUNS = 80;
 const HEIGHT = 84;
 
+const RAN = ['completed', 'failed']; // a job that was cancelled or expired may not have been running
+
 // What each ended run took; this job is among them even if it is older than the others.
 function listRuns(job, items) {
   const all = items.some((each) => each.id === job.id) ? items.map((each) => (each.id === job.id ? job : each)) : [...items, job];
-  return all.filter((each) => each.started_at && endOf(each) !== null)
+  return all.filter((each) => each.started_at && RAN.includes(each.state))
     .map((each) => ({ id: each.id, state: each.state, took: endOf(each) - instant(each.started_at) })).reverse();
 }
 

@@ -18,7 +18,8 @@ export function update(job, { state, attempt, worker, scheduled_at, picked_at, e
 }
 
 const late = (job) => (job.started_at ? Math.max(0, instant(job.started_at) - instant(job.scheduled_at)) : null);
-const ran = (job) => (job.started_at && endOf(job) !== null ? endOf(job) - instant(job.started_at) : null);
+// A job that was cancelled or expired may not have been running.
+const ran = (job) => (job.started_at && (job.completed_at || job.failed_at) ? endOf(job) - instant(job.started_at) : null);
 const span = (micros) => (micros === null ? '' : duration(micros));
 
 // What the last column says: the error of a failed job, else the beginning of its payload.

@@ -1,0 +1,91 @@
+"""The main path by keyboard alone: from the overview to a job and back, palette and help."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.shop import Shop
+from tests.browser.test_failures import fail
+
+
+async def type_into_palette(page: Page, text: str, found: str) -> None:
+    """Open the palette, type, and take the first of what was found."""
+    await page.keyboard.press("/")
+    await expect(page.get_by_role("combobox")).to_be_focused()
+    await page.keyboard.type(text)
+    await expect(page.get_by_role("option", selected=True)).to_contain_text(found)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+async def test_a_failed_job_is_found_retried_and_left_by_keyboard_alone(
+    open_page: Open, shop: Shop
+) -> None:
+    await fail(shop, "charge_card", 2, "the gateway answered 502")
+    page = await open_page("/")
+    await expect(page.locator(".verdict")).to_be_visible()
+
+    await type_into_palette(page, "failed charge", "failed charge_card")
+    await expect(page).to_have_url(re.compile(r"/jobs\?task=charge_card&state=failed$"))
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    for key in ("j", "j", "k"):
+        await page.keyboard.press(key)
+    ident = await page.locator("tbody a").first.text_content() or ""
+    await expect(page.locator("tbody a").first).to_be_focused()
+    await page.keyboard.press("Enter")
+
+    await expect(page.locator("h1")).to_have_text(ident)
+    await expect(page.locator("main")).to_be_focused()
+    await page.keyboard.press("r")
+    await expect(page.locator(".head .state")).to_have_text("queued")
+    for _ in range(40):  # the message comes last in the page
+        if await page.evaluate("document.activeElement.textContent") == "Undo":
+            break
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".head .state")).to_have_text("cancelled")
+
+    await page.go_back()  # the key for it is the browser's
+    await expect(page).to_have_url(re.compile(r"/jobs\?task=charge_card&state=failed$"))
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await page.keyboard.press("g")
+    await page.keyboard.press("o")
+    await expect(page).to_have_title("Overview · schedo")
+
+
+async def test_the_palette_finds_an_id_and_carries_out_a_verb(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    job = await shop.submit(task="later", delay="1h")
+    page = await open_page("/")
+    await expect(page.locator(".verdict")).to_be_visible()
+
+    await type_into_palette(page, job["id"].lower(), job["id"])
+    await expect(page.locator("h1")).to_have_text(job["id"])
+    await type_into_palette(page, "pause queue mail", "pause queue mail")
+
+    await expect(page.locator(".toasts")).to_contain_text("The queue mail is paused.")
+    assert (await shop.engine.get_queue_status("mail")).queue.paused
+
+
+async def test_dialogs_give_the_focus_back_and_the_first_tab_skips_the_bar(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    [running, *_] = (await shop.get("/v1/jobs?state=running")).json()["items"]
+    page = await open_page(f"/jobs/{running['id']}")
+    await expect(page.locator(".head .state")).to_have_text("running")
+
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("main")).to_be_focused()
+    for key in ("?", "c"):
+        await page.keyboard.press(key)
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        await expect(page.locator("main")).to_be_focused()
+    await expect(page.locator(".head .state")).to_have_text("running")
