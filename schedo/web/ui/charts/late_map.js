@@ -1,7 +1,8 @@
 // Lateness as a picture: a column is some seconds, a row a bucket, the shade how many; orange is beyond the objective.
-import { html, useEffect, useLayoutEffect, useRef, useState } from '../lib/base.js';
+import { html, useState } from '../lib/base.js';
 import { compact, count, duration, minuteOf, round } from '../lib/format.js';
 import { themeVersion, token, zone } from '../lib/prefs.js';
+import { putTip, useCanvas } from './canvas.js';
 import { fold } from './fold.js';
 
 const LEFT = 58;
@@ -123,31 +124,14 @@ function drawObjective(pen, box, within, objective) {
 // data: {lateness, bounds, start, step}; kinds: of starts; objective in microseconds. The data is continued in place,
 // and a component with the same properties is not drawn again: so `version` must change with it.
 export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 6, span = '15 minutes' }) {
-  const box = useRef();
-  const canvas = useRef();
-  const [width, setWidth] = useState(0);
   const [tip, setTip] = useState(null);
   const rows = data.bounds.length + 1;
   const per = Math.max(1, Math.round((columnSeconds * 1e6) / data.step));
   const folded = { ...fold(data.lateness, kinds, rows, per), start: data.start, step: data.step * per };
   const within = data.bounds.indexOf(objective) + 1;
   const theme = themeVersion.value;
-  useEffect(() => {
-    const watch = new ResizeObserver(([seen]) => setWidth(seen.target.clientWidth)); // it may come after the last draw
-    watch.observe(box.current);
-    return () => watch.disconnect();
-  }, []);
-  useLayoutEffect(() => {
-    if (!width) return;
-    const ratio = devicePixelRatio || 1;
-    const element = canvas.current;
-    element.width = width * ratio;
-    element.height = height * ratio;
-    element.style.width = `${width}px`;
-    element.style.height = `${height}px`;
-    const pen = element.getContext('2d');
-    pen.scale(ratio, ratio);
-    const place = layout(width, height, folded.columns.length, rows);
+  const { box, canvas, width } = useCanvas(height, (pen, wide) => {
+    const place = layout(wide, height, folded.columns.length, rows);
     pen.fillStyle = token('--sunken');
     pen.fillRect(LEFT, TOP, place.plot, place.tall);
     drawGaps(pen, place, folded);
@@ -169,7 +153,7 @@ export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 
   const text = total
     ? `Of ${count(total)} starts in ${span}, ${count(good)} were within ${round(objective)}.`
     : `Nothing was started in the last ${span}.`;
-  return html`<div ref=${box} class="late-map" role="img" aria-label=${text} data-theme-version=${theme} data-zone=${zone.value} onMouseMove=${point} onMouseLeave=${() => setTip(null)}>
+  return html`<div ref=${box} class="picture" role="img" aria-label=${text} data-theme-version=${theme} data-zone=${zone.value} onMouseMove=${point} onMouseLeave=${() => setTip(null)}>
     <canvas ref=${canvas}></canvas>${tip && html`<${Tip} tip=${tip} bounds=${data.bounds} width=${width}/>`}</div>`;
 }
 
@@ -177,10 +161,5 @@ function Tip({ tip, bounds, width }) {
   const range = tip.row < bounds.length
     ? `${tip.row ? round(bounds[tip.row - 1]) : '0'} to ${round(bounds[tip.row])}`
     : `over ${duration(bounds.at(-1))}`;
-  const place = (element) => {
-    if (!element) return;
-    element.style.left = `${Math.min(tip.x + 12, width - 190)}px`;
-    element.style.top = `${tip.y + 16}px`;
-  };
-  return html`<div class="tip" ref=${place}>${minuteOf(tip.at)} · ${count(tip.number)} late by ${range}</div>`;
+  return html`<div class="tip" ref=${putTip(tip, width)}>${minuteOf(tip.at)} · ${count(tip.number)} late by ${range}</div>`;
 }

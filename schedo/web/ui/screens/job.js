@@ -116,7 +116,7 @@ function Present({ job, progress }) {
 function Life({ history }) {
   if (!ENDED.includes(history.state)) tick.value; // what goes on grows each second
   return html`<${Card} title="Its life" about="widths grow with the logarithm of the time, so microseconds and days fit one line"><${LifeLine} life=${tellLife(history)}/>
-    <${TableToggle} caption="What happened to the job" head=${['What', 'When', 'Attempt', 'Worker', 'Outcome', 'By']} rows=${() => history.items.map(tellEntry)}/></${Card}>`;
+    <div class="foot"><span></span><${TableToggle} caption="What happened to the job" head=${['What', 'When', 'Attempt', 'Worker', 'Outcome', 'By']} rows=${() => history.items.map(tellEntry)}/></div></${Card}>`;
 }
 
 const tellEntry = ({ what, at, attempt, worker, outcome, by, via }) => [
