@@ -7,9 +7,11 @@ import asyncio
 from playwright.async_api import Locator, Page, expect
 
 from schedo.core.leases import Lease
-from schedo.core.model import ONCE, JobSpec, Options
+from schedo.core.model import ONCE, Job, JobSpec, Options
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.call_results import Accepted
+from schedo.errors import SchedoError
 from tests.browser.conftest import Open
 from tests.browser.shop import Shop, Shopkeeper
 from tests.browser.test_login import BEARER, TOKEN, secure
@@ -33,8 +35,9 @@ def spec(queue: str) -> JobSpec:
 
 async def fail(shop: Shop, queue: str, jobs: int) -> list[int]:
     """Let jobs fail for good; return their ids."""
-    made = await shop.engine.submit([spec(queue)] * jobs)
-    idents = [each.job.id for each in made]
+    made: list[Accepted[Job] | SchedoError] = await shop.engine.submit([spec(queue)] * jobs)
+    idents = [each.job.id for each in made if isinstance(each, Accepted)]
+    assert len(idents) == jobs
     for ident in idents:
         assert (await shop.engine.wait(ident, 60)).state is State.FAILED
     return idents

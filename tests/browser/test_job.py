@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Any
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Request, expect
 
 from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Lease, StopRequest
@@ -112,7 +112,12 @@ async def test_progress_is_read_only_when_the_stream_tells_of_a_report(
     first = await open_page("/login")
     second = await first.context.new_page()
     reads: list[str] = []
-    second.on("request", lambda asked: asked.url.endswith("/progress") and reads.append(asked.url))
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/progress"):
+            reads.append(request.url)
+
+    second.on("request", note)
     for page, job in zip((first, second), jobs, strict=True):
         await page.goto(f"/jobs/{job['id']}")
         await expect(page.locator(".connection")).to_have_text("live")
