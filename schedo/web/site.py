@@ -119,9 +119,11 @@ class Site:
         place = f"{self._base}ui/{self._files.hash}/"
         screens = [screen for screen in read_screens() if screen.matches(path)][:1]
         needed = self._files.find_needed(_START, *(screen.module for screen in screens))
-        preload = [f'<link rel="modulepreload" href="{place}{name}">' for name in needed]
-        for screen in filter(lambda screen: screen.style, screens):
-            preload.append(f'<link rel="stylesheet" href="{place}css/{screen.style}.css">')
+        styles = [f"{place}css/{screen.style}.css" for screen in screens if screen.style]
+        preload = [
+            f'<link rel="stylesheet" href="{style}">' for style in styles
+        ]  # paints wait for it
+        preload += [f'<link rel="modulepreload" href="{place}{name}">' for name in needed]
         head = "\n".join(preload)
         for mark, value in (("base", self._base), ("ui", place), ("head", head)):
             text = text.replace(f"{{{mark}}}", value)

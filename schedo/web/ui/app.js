@@ -1,6 +1,6 @@
 // The page: the bar, the screen of the address, and what lies above all screens.
 import { isLoggedOut } from './lib/api.js';
-import { base, effect, html, render, useEffect, useRef, useState } from './lib/base.js';
+import { base, effect, html, render, useEffect, useLayoutEffect, useRef, useState } from './lib/base.js';
 import { bind } from './lib/keys.js';
 import { start } from './lib/live.js';
 import { theme, zone, isDark } from './lib/prefs.js';
@@ -37,7 +37,7 @@ function addStyle(name) {
 // so a module that cannot be loaded means that the whole page must be loaded again.
 function useScreen(found) {
   const [loaded, setLoaded] = useState(null);
-  useEffect(() => {
+  useLayoutEffect(() => { // the shell has named its files, so they are here, and need not wait for a paint
     let isWanted = true;
     found && Promise.all([found.screen.load(), addStyle(found.screen.style)]).then(
       ([module]) => isWanted && setLoaded({ screen: found.screen, Screen: module.default }),
@@ -108,7 +108,7 @@ effect(() => {
   }
 });
 
+if (place.peek().path !== '/login') start();
 const root = document.getElementById('page');
 root.textContent = '';
 render(html`<${App}/>`, root);
-if (place.peek().path !== '/login') start();

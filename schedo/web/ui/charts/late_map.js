@@ -153,7 +153,7 @@ export function LateMap({ data, kinds, objective, height = 222, columnSeconds = 
   const text = total
     ? `Of ${count(total)} starts in ${span}, ${count(good)} were within ${round(objective)}.`
     : `Nothing was started in the last ${span}.`;
-  return html`<div ref=${box} class="picture" role="img" aria-label=${text} data-theme-version=${theme} data-zone=${zone.value} onMouseMove=${point} onMouseLeave=${() => setTip(null)}>
+  return html`<div ref=${box} class="picture late-map" role="img" aria-label=${text} data-theme-version=${theme} data-zone=${zone.value} onMouseMove=${point} onMouseLeave=${() => setTip(null)}>
     <canvas ref=${canvas}></canvas>${tip && html`<${Tip} tip=${tip} bounds=${data.bounds} width=${width}/>`}</div>`;
 }
 

@@ -15,9 +15,11 @@ export const heardAt = signal(0); // when the server was heard last, by the brow
 const POLL_MS = 5_000; // of the summary, while the server has no room for a stream
 const COUNTING_MS = 2_000;
 const HERE_MS = 20_000;
+const TOGETHER_MS = 20;
 const wants = new Map(); // of each user of the stream: topics
 const handlers = new Map(); // event -> functions
 let send = null;
+let telling = null; // the timer
 let opened = ''; // the query of the stream that is open
 
 export function on(event, handler) {
@@ -81,7 +83,14 @@ export async function loadSummary() {
 }
 
 function tellWants() {
+  clearTimeout(telling);
+  telling = null;
   send?.(document.hidden ? [] : [...new Set([...wants.values()].flat())]);
+}
+
+// Tell it together with what changes right afterwards: each change of topics is another stream.
+function tellWantsSoon() {
+  telling ??= setTimeout(tellWants, TOGETHER_MS);
 }
 
 // Follow topics while a component is shown: tick, jobs, schedules, queues, workers, job:ID, schedule:NAME.
@@ -90,12 +99,12 @@ export function useLive(topics, reload) {
   useEffect(() => {
     const key = {};
     wants.set(key, topics);
-    tellWants();
+    tellWantsSoon();
     const stop = reload ? [on('missed', () => reload()), on('opened', () => reload())] : [];
     return () => {
       for (const each of stop) each();
       wants.delete(key);
-      tellWants();
+      tellWantsSoon();
     };
   }, [topics.join()]);
 }
@@ -129,7 +138,7 @@ export function start() {
     const stream = new Stream(address('/v1/events').href, receive);
     send = (wanted) => stream.want(new Set(wanted));
   }
-  tellWants();
+  tellWantsSoon();
   document.addEventListener('visibilitychange', () => {
     tellWants();
     if (document.hidden) opened = '';

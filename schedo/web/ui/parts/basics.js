@@ -1,5 +1,5 @@
 // The small parts of every screen: cards, states, times, and what is said when there is nothing to show.
-import { html, styled, useEffect, useRef, useState } from '../lib/base.js';
+import { html, styled, useEffect, useLayoutEffect, useRef, useState } from '../lib/base.js';
 import { clock, day, duration, instant, iso, now, when } from '../lib/format.js';
 import { STATES } from '../lib/words.js';
 
@@ -102,7 +102,7 @@ export function useData(read, deps) {
       (error) => turn === live.current && error.name !== 'AbortError' && setFound(([value]) => [value, error]),
     );
   };
-  useEffect(() => {
+  useLayoutEffect(() => { // before the first paint, which would only delay the request
     reload();
     return () => { live.current += 1; };
   }, deps);

@@ -1,5 +1,5 @@
 // The overview: is it well, since when, what comes, where it queues, who works, what is wrong.
-import { html, useEffect } from '../lib/base.js';
+import { html, useEffect, useLayoutEffect } from '../lib/base.js';
 import { loadSummary, on, summary, useLive } from '../lib/live.js';
 import { loadSeries } from '../lib/series.js';
 import { Loading } from '../parts/basics.js';
@@ -14,14 +14,14 @@ import { Workers } from './overview/workers.js';
 
 export default function Overview({ query }) {
   useLive(['tick', 'queues', 'workers']);
-  useEffect(() => { loadSeries(); }, []);
+  useLayoutEffect(() => { loadSeries(); }, []);
   useEffect(() => on('opened', () => loadSummary()), []);
-  if (!summary.value) return html`<h1 class="vh">Overview</h1><${Loading}/>`;
-  return html`<h1 class="vh">Overview</h1><div class="grid">
-    <section class="card c12" aria-label="Verdict"><${Verdict}/><${Figures}/></section>
-    ${isEmpty.value && html`<${Welcome}/>`}
-    <${Lateness} query=${query}/><${Throughput}/>
+  const isKnown = summary.value !== null;
+  // The parts that read data of their own begin with that at once, in a grid that is not seen yet.
+  return html`<h1 class="vh">Overview</h1>${!isKnown && html`<${Loading}/>`}<div class="grid" hidden=${!isKnown}>
+    ${isKnown && html`<section class="card c12" aria-label="Verdict"><${Verdict}/><${Figures}/></section>
+      ${isEmpty.value && html`<${Welcome}/>`}<${Lateness} query=${query}/><${Throughput}/>`}
     <${NextDay}/>
-    <${Queues}/><${Workers}/>
-    <${Failing}/><${Waiting}/></div>`;
+    ${isKnown && html`<${Queues}/><${Workers}/>`}
+    <${Failing}/>${isKnown && html`<${Waiting}/>`}</div>`;
 }
