@@ -11,8 +11,17 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from schedo.core.ids import parse_id
 from schedo.core.lateness import BUCKETS
-from schedo.core.leases import AttemptResult, Completed, Failed, Lease, Stopped, StopRequest
+from schedo.core.leases import (
+    AttemptResult,
+    CapturedOutput,
+    Completed,
+    Failed,
+    Lease,
+    Stopped,
+    StopRequest,
+)
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import Failure
 from schedo.core.series import Row
@@ -27,6 +36,8 @@ _QUARTER, _DAY = 900, 1_440
 _TIMERS = (2, 12, 30, 34, 14, 5, 2, 0.6, 0.03, 0.01, 0.005)
 _SUBMITS = (0, 0, 1, 8, 30, 38, 18, 3, 0.04, 0.01, 0.01)
 
+SHOWN = "backup.nightly"  # has RUNS runs
+RUNS = 16
 WORKERS = {
     "eu-gpu-1": (8, {"region": "eu", "gpu": "t4"}),
     "eu-std-2": (12, {"region": "eu"}),
@@ -39,7 +50,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "prune.sessions": {"cron": "0 * * * *"},
     "search.reindex": {"cron": "0 * * * *"},
     "tokens.rotate": {"cron": "0 */4 * * *"},
-    "backup.nightly": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+    SHOWN: {"cron": "30 2 * * *", "tz": "Europe/Berlin", "expect": {"within": "30m"}},
     "reports.daily": {"cron": "0 6 * * *", "tz": "America/Sao_Paulo"},
     "fx.rates": {"cron": "0 8,14,20 * * *", "tz": "Europe/London"},
 }
@@ -53,48 +64,73 @@ SECONDS = {
 GATEWAY = "the payment gateway answered 502 after 3 redirects"
 
 
+PAID = b"POST https://gateway.example/charges\n\x1b[32m201 Created\x1b[0m receipt R-009781\n"
+REFUSED = b"POST https://gateway.example/charges\n\x1b[31m502 Bad Gateway\x1b[0m\n"
+
+
 class Clerk:
-    """A worker whose jobs take their time; each seventh payment fails."""
+    """A worker whose jobs take their time; each fifth payment fails twice, each seventh always."""
 
     def __init__(self, demo: Demo) -> None:
         self._demo = demo
 
     def start(self, lease: Lease) -> None:
-        seconds = SECONDS.get(lease.task, 0.1)
+        seconds = SECONDS.get(lease.task, 0.1) * self._demo.draw.uniform(0.8, 1.4)
         asyncio.get_running_loop().call_later(seconds, self._end, lease)
 
     def _end(self, lease: Lease) -> None:
-        is_bad = lease.task == "charge_card" and lease.key.job_id % 7 == 0
+        number, is_payment = lease.key.job_id, lease.task == "charge_card"
+        is_bad = is_payment and (number % 7 == 0 or (is_slow(number) and lease.key.attempt < 3))
         good, bad = Completed(b'{"receipt":"R-009781"}'), Failed(Failure("GatewayError", GATEWAY))
-        self._demo.engine.report(AttemptResult(lease.key, bad if is_bad else good))
+        text = (REFUSED if is_bad else PAID) if is_payment else b""
+        output = (CapturedOutput("stdout", text, b"", len(text)),) if text else ()
+        self._demo.engine.report(AttemptResult(lease.key, bad if is_bad else good, output))
 
     def stop(self, stop: StopRequest) -> None:
         self._demo.engine.report(AttemptResult(stop.key, Stopped()))
 
 
+def is_slow(number: int) -> bool:
+    """Return whether the payment of a job succeeds, but not at once."""
+    return number % 5 == 0 and number % 7 != 0
+
+
 class Demo(Shop):
     """The shop with workers, schedules, jobs and a past."""
 
+    draw = random.Random(SEED)
+
     async def fill(self) -> str:
-        """Make everything; return the id of a job with a life to look at."""
+        """Make everything; return the id of a job with a life to look at, and wait for its end."""
         tasks = frozenset({*SECONDS, "sync"})
         for name, (slots, labels) in WORKERS.items():
             self.engine.attach(WorkerSpec(name, slots, tasks, labels=labels), Clerk(self))
         await self.engine.change_queue("images", concurrency=2)
         await self.engine.change_queue("mail", concurrency=6)
         for name, rule in SCHEDULES.items():
-            await self.put(f"/v1/schedules/{name}", {**rule, "task": "sync"})
+            reply = await self.put(f"/v1/schedules/{name}", {**rule, "task": "sync"})
+            assert reply.status == 201, reply
         shown = ""
         for number in range(_JOBS):
             job = await self.submit(**_make_job(number))
-            shown = job["id"] if job["task"] == "charge_card" else shown
+            if job["task"] == "charge_card" and is_slow(parse_id(job["id"])):
+                shown = job["id"]
         due = render_instant(self.engine.clock.now() - 8 * MINUTE)
         await self.submit(task="train_model", queue="ml", run_at=due)
+        await self._run_by_hand()
         self._make_past()
+        await self.get(f"/v1/jobs/{shown}/wait?timeout=30s")
         return shown
 
+    async def _run_by_hand(self) -> None:
+        """Let one schedule have runs to look at."""
+        for _ in range(RUNS):
+            reply = await self.post(f"/v1/schedules/{SHOWN}:trigger", {"overlap": "allow"})
+            run = reply.json()["job"]
+            await self.get(f"/v1/jobs/{run}/wait?timeout=5s")
+
     def _make_past(self) -> None:
-        now, draw = self.engine.clock.now(), random.Random(SEED)
+        now, draw = self.engine.clock.now(), self.draw
         series = self.engine.series
         for ago in range(_DAY, 0, -1):
             series.minutes.add(Row(now // MINUTE - ago, _make_figures(draw, 60)))
@@ -109,7 +145,8 @@ def _make_job(number: int) -> dict[str, Any]:
     if number % 40 == 5:
         return {"task": "resize_image", "queue": "images", "payload": {"path": f"{number}.jpg"}}
     if number % 4 == 0:
-        return {"task": "charge_card", "queue": "payments", "payload": order}
+        retry = {"max_attempts": 5, "initial": "800ms"}
+        return {"task": "charge_card", "queue": "payments", "payload": order, "retry": retry}
     delay = "2h" if number % 3 == 0 else "0s"
     return {"task": "send_email", "queue": "mail", "payload": order, "delay": delay}
 

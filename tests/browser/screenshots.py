@@ -11,9 +11,8 @@ from pathlib import Path
 
 from playwright.async_api import Browser, ViewportSize, async_playwright
 
-from schedo.web.site import is_page
 from tests.browser.chromium import CHROMIUM, OPTIONS
-from tests.browser.demo import Demo
+from tests.browser.demo import SHOWN, Demo
 
 FOLDER = Path(__file__).parents[2] / "docs" / "img"
 WAIT_MS = 4_000  # for the first ticks, and the second look at what waits
@@ -31,7 +30,7 @@ async def take(browser: Browser, url: str, name: str, theme: str) -> None:
     page = await context.new_page()
     await page.goto(url)
     await page.wait_for_timeout(WAIT_MS)
-    await page.screenshot(path=FOLDER / f"{name}.png", full_page=name.startswith("overview"))
+    await page.screenshot(path=FOLDER / f"{name}.png", full_page=not name.startswith("schedule"))
     await context.close()
 
 
@@ -41,10 +40,10 @@ async def main() -> None:
     async with Demo() as demo, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         job = await demo.fill()
-        await take(browser, demo.url, "overview-light", "light")
-        await take(browser, demo.url, "overview-dark", "dark")
-        if is_page("/jobs/"):
-            await take(browser, f"{demo.url}/jobs/{job}", "job", "light")
+        pages = {"overview": "/", "job": f"/jobs/{job}", "schedule": f"/schedules/{SHOWN}"}
+        for name, path in pages.items():
+            for theme in ("light", "dark"):
+                await take(browser, demo.url + path, f"{name}-{theme}", theme)
         await browser.close()
 
 
