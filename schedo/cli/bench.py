@@ -21,6 +21,7 @@ from schedo.cli.load import LoadPlan, LoadResult, Progress, run_load
 from schedo.cli.make_client import make_client
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.tables import print_json, print_table, print_text
+from schedo.cli.value_types import DURATION
 from schedo.client.aio import AsyncClient
 from schedo.core.limits import BATCH_JOBS_MAX, SECOND
 from schedo.core.states import State
@@ -54,7 +55,7 @@ _MEANINGS = {  # short, because the table must fit into 80 columns
     "--delay",
     default="0",
     show_default=True,
-    metavar="DURATION",
+    type=DURATION,
     help="Delay of the jobs.",
 )
 @click.option(
@@ -80,7 +81,7 @@ _MEANINGS = {  # short, because the table must fit into 80 columns
     "--idle-timeout",
     default="60s",
     show_default=True,
-    metavar="DURATION",
+    type=DURATION,
     help="Stop waiting when no job has ended for this time; unfinished jobs count as lost.",
 )
 @click.option("--histogram", "has_histogram", is_flag=True, help="Draw a histogram of the times.")
@@ -122,7 +123,7 @@ def _make_plan(options: dict[str, Any]) -> LoadPlan:
         job = {"task": "shell", "payload": {"command": options["command"]}}
     elif options["payload"] is not None:
         job["payload"] = _read_json(options["payload"])
-    delay_us = _read_duration("--delay", options["delay"])
+    delay_us = parse_duration(options["delay"])
     if delay_us:
         job["delay"] = options["delay"]
     if options["queue"] is not None:
@@ -133,8 +134,7 @@ def _make_plan(options: dict[str, Any]) -> LoadPlan:
         batch=options["batch"],
         concurrency=options["concurrency"],
         rate=options["rate"],
-        idle_timeout_s=(_read_duration("--idle-timeout", options["idle_timeout"]) + delay_us)
-        / SECOND,
+        idle_timeout_s=(parse_duration(options["idle_timeout"]) + delay_us) / SECOND,
         tag=f"bench-{secrets.token_hex(6)}",
     )
 
@@ -144,13 +144,6 @@ def _read_json(text: str) -> Any:
         return parse_json(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--payload") from error
-
-
-def _read_duration(option: str, text: str) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from error
 
 
 async def _run(client: AsyncClient, plan: LoadPlan, so_far: Counter[str]) -> LoadResult:

@@ -8,6 +8,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.tables import print_json
+from schedo.cli.value_types import DURATION
 from schedo.client import operations
 from schedo.client.sync import Client
 
@@ -18,11 +19,11 @@ def clock() -> None:
 
 
 @clock.command()
-@click.argument("by", required=False, metavar="[DURATION]")
+@click.argument("by", required=False, type=DURATION)
 @click.option("--to", metavar="INSTANT", help="Move it there, such as 2026-03-29T06:00:00Z.")
 @click.option(
     "--settle",
-    metavar="DURATION",
+    type=DURATION,
     help="The longest real time to wait for running jobs at each instant; by default 5s.",
 )
 @as_json

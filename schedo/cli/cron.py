@@ -12,7 +12,8 @@ from schedo.cli.connection import as_json, server_options
 from schedo.cli.escapes import escape
 from schedo.cli.make_client import make_client
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import read_now, read_time, render_full
+from schedo.cli.times import read_now, render_full
+from schedo.cli.value_types import TIME
 from schedo.core.fires import list_fires
 from schedo.errors import Invalid
 from schedo.protocol.cron import CronRequest, CronResponse, TogetherResponse
@@ -30,8 +31,8 @@ def cron() -> None:
 @click.argument("expression", metavar="EXPR")
 @click.option("--tz", help="Time zone.  [default: UTC]")
 @click.option("--name", default="example", help="Name of the schedule: H in EXPR is a hash of it.")
-@click.option("--after", metavar="TIME", help="List the fires from this time on.  [default: now]")
-@click.option("--before", metavar="TIME", help="List the fires up to this time.")
+@click.option("--after", type=TIME, help="List the fires from this time on.  [default: now]")
+@click.option("--before", type=TIME, help="List the fires up to this time.")
 @click.option(
     "-n", "count", type=click.IntRange(1, 500), default=5, show_default=True, help="How many."
 )
@@ -69,8 +70,8 @@ def _make_request(has_others: bool, options: dict[str, Any]) -> CronRequest:
         cron=options["expression"],
         tz=options["tz"],
         name=options["name"],
-        start=None if after is None else read_time(after, "--after"),
-        end=None if before is None else read_time(before, "--before"),
+        start=after,
+        end=before,
         count=options["count"],
         coincidences=has_others,
     )

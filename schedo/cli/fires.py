@@ -11,7 +11,8 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.names import SCHEDULE
 from schedo.cli.tables import print_json, print_table
-from schedo.cli.times import read_now, read_time, render_full, render_time
+from schedo.cli.times import read_now, render_full, render_time
+from schedo.cli.value_types import TIME
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.limits import SECOND
@@ -23,8 +24,8 @@ _TOGETHER_NAMES_SHOWN = 8
 
 @click.command()
 @click.argument("name", type=SCHEDULE, required=False)
-@click.option("--from", "start", metavar="TIME", help="The first instant.  [default: now]")
-@click.option("--to", "end", metavar="TIME", help="The last instant.  [default: a day later]")
+@click.option("--from", "start", type=TIME, help="The first instant.  [default: now]")
+@click.option("--to", "end", type=TIME, help="The last instant.  [default: a day later]")
 @click.option(
     "--hours", type=click.IntRange(1, 168), help="How long, of all schedules.  [default: 24]"
 )
@@ -43,7 +44,6 @@ def fires(
     Without a NAME: when each schedule fires next and how often, and the seconds in which many of
     them fire together.
     """
-    start = None if start is None else read_time(start, "--from")
     if name is None:
         if end is not None:
             raise click.UsageError("--to is for one schedule; give --hours, or a name")
@@ -52,7 +52,6 @@ def fires(
         return
     if hours is not None:
         raise click.UsageError("--hours is for all schedules; give --to")
-    end = None if end is None else read_time(end, "--to")
     found = client.list_schedule_fires(name, start=start, end=end)
     print_json(found) if is_json else _print_one(found)
 

@@ -12,10 +12,11 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.job_filters import given_filters
+from schedo.cli.job_options import CHANGE_FIELDS, change_options, given
 from schedo.cli.job_text import describe_state
 from schedo.cli.names import JOB
 from schedo.cli.tables import print_json
-from schedo.cli.times import read_future
+from schedo.cli.times import warn_of_past
 from schedo.client import operations
 from schedo.client.messages import Operation, Record
 from schedo.client.sync import Client
@@ -62,27 +63,15 @@ delete = _command("delete", operations.delete_job, "Delete ended jobs with their
 
 @click.command("set")
 @click.argument("job_ids", nargs=-1, required=True, metavar="ID...", type=JOB)
-@click.option("--in", "delay", metavar="DURATION", help="Run the job after this time: 5s, 1h30m.")
-@click.option(
-    "--at", metavar="TIME", help='Run the job at this time: "18:30", "2026-11-20 18:30", RFC 3339.'
-)
-@click.option("--priority", type=int, help="-9 to 9; higher runs first.")
+@change_options
 @as_json
 @connected
-def set_(
-    client: Client,
-    job_ids: tuple[str, ...],
-    delay: str | None,
-    at: str | None,
-    priority: int | None,
-    is_json: bool,
-) -> None:
+def set_(client: Client, job_ids: tuple[str, ...], is_json: bool, **options: Any) -> None:
     """Change when waiting jobs are due, or their priority."""
-    if delay is not None and at is not None:
+    changes = given(options, *CHANGE_FIELDS)
+    if "delay" in changes and "run_at" in changes:
         raise click.UsageError("give only one of --in and --at")
-    run_at = None if at is None else read_future(at, "--at")
-    wanted = {"delay": delay, "run_at": run_at, "priority": priority}
-    changes = {name: value for name, value in wanted.items() if value is not None}
+    warn_of_past(changes)
     if not changes:
         raise click.UsageError("give --in, --at or --priority")
     _change_each(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from schedo.cli.times import parse_time, read_now
+from schedo.cli.value_types import DURATION
 from schedo.core import limits
 from schedo.core.states import State
 from schedo.protocol.times import parse_duration, render_instant
@@ -53,16 +54,6 @@ class StatesType(click.ParamType[str]):
 STATES = StatesType()
 
 
-def read_span(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the duration as the user wrote it; raise click.BadParameter if it is none."""
-    if value is not None:
-        try:
-            parse_duration(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return value
-
-
 def read_payload(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str] | None:
@@ -104,8 +95,7 @@ FILTERS = {
     ),
     "late_over": click.option(
         "--late-over",
-        metavar="DURATION",
-        callback=read_span,
+        type=DURATION,
         help="Only if it started later than this, or still waits.",
     ),
     "created_after": _time("--created-after", "Only jobs created then or later; 2h: 2 hours ago."),

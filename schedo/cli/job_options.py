@@ -7,78 +7,25 @@ from typing import Any
 
 import click
 
-from schedo.cli.json_text import parse_json
-from schedo.cli.times import read_time
+from schedo.cli.value_types import DURATION, PRIORITY, TIME, JsonValue, KeepValue
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
-
-
-class JsonValue(click.ParamType[object]):
-    """A JSON value. With `takes_text`, a plain word is a text, and digits are a number."""
-
-    name = "json"
-
-    def __init__(self, *, takes_text: bool = False) -> None:
-        self._takes_text = takes_text
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        if not isinstance(value, str):
-            return value  # click converts a default value twice
-        if self._takes_text and not value.startswith(("{", "[")):
-            return int(value) if value.isascii() and value.isdigit() else value
-        try:
-            return parse_json(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class KeepValue(click.ParamType[object]):
-    """How long ended jobs are kept: `completed=1h,failed=30d`, or a JSON object."""
-
-    name = "keep"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        if not isinstance(value, str) or value.startswith("{"):
-            return JsonValue().convert(value, param, ctx)
-        times: dict[str, str] = {}
-        for part in value.split(","):
-            state, equals, time = part.partition("=")
-            if not equals or not time.strip():
-                self.fail(f"{part!r} is no time; write it as completed=1h,failed=30d", param, ctx)
-            times[state.strip()] = time.strip()
-        return times
-
-
-class TimeValue(click.ParamType[str]):
-    """A time in local notation, converted to RFC 3339 for the server."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-
-        return read_time(str(value), param.opts[0] if param else "the time")
 
 
 # Fields that jobs and schedules share; below are those of a single job. The server checks values.
 _SHARED: dict[str, _Option] = {
     "queue": click.option("--queue", help="Queue of the job."),
-    "priority": click.option("--priority", type=int, help="-9 to 9; higher runs first."),
+    "priority": click.option("--priority", type=PRIORITY, help="-9 to 9; higher runs first."),
     "retry": click.option(
         "--retry",
         type=JsonValue(takes_text=True),
         metavar="N|PRESET|JSON",
         help="Number of attempts, name of a retry preset, or a retry policy as JSON.",
     ),
-    "timeout": click.option(
-        "--timeout", metavar="DURATION", help="Stop an attempt after this time."
-    ),
+    "timeout": click.option("--timeout", type=DURATION, help="Stop an attempt after this time."),
     "expires_in": click.option(
         "--expires-in",
-        metavar="DURATION",
+        type=DURATION,
         help="Expire the job if it has not started after this time.",
     ),
     "delivery": click.option(
@@ -119,17 +66,17 @@ _SHARED: dict[str, _Option] = {
 }
 _SINGLE: dict[str, _Option] = {
     "delay": click.option(
-        "--in", "delay", metavar="DURATION", help="Run the job after this time: 5s, 1h30m."
+        "--in", "delay", type=DURATION, help="Run the job after this time: 5s, 1h30m."
     ),
     "run_at": click.option(
         "--at",
         "run_at",
-        metavar="TIME",
+        type=TIME,
         help='Run the job at this time: "18:30", "2026-11-20 18:30", RFC 3339.',
     ),
     "expires_at": click.option(
         "--expires-at",
-        type=TimeValue(),
+        type=TIME,
         metavar="TIME",
         help="Expire the job if it has not started by this time.",
     ),
@@ -148,7 +95,7 @@ _SINGLE: dict[str, _Option] = {
 _EXPECT: dict[str, _Option] = {
     "within": click.option(
         "--within",
-        metavar="DURATION",
+        type=DURATION,
         help="Expect the work to be done at most this long after each instant.",
     ),
     "on_miss": click.option(
@@ -164,8 +111,10 @@ _EXPECT: dict[str, _Option] = {
         help="Job to run when it is met again.",
     ),
 }
+_CHANGES = {"delay": _SINGLE["delay"], "run_at": _SINGLE["run_at"], "priority": _SHARED["priority"]}
 SHARED_FIELDS = tuple(_SHARED)
 SINGLE_FIELDS = tuple(_SINGLE)
+CHANGE_FIELDS = tuple(_CHANGES)
 INVOKE_FIELDS = ("queue", "timeout", "tags", "meta", "keep", "requires", "prefer")
 
 
@@ -182,6 +131,11 @@ def shared_options(function: Callable[..., None]) -> Callable[..., None]:
 def invoke_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add an option for each field of a job that runs right now."""
     return _add(function, {name: _SHARED[name] for name in INVOKE_FIELDS})
+
+
+def change_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each field that a waiting job may change."""
+    return _add(function, _CHANGES)
 
 
 def expect_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,8 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.tables import print_json, print_table
-from schedo.cli.times import read_now, read_time, render_time
+from schedo.cli.times import read_now, render_time
+from schedo.cli.value_types import DURATION, TIME
 from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -24,18 +25,12 @@ _WHAT = click.Choice([*_SCOPES, "all"])
 def takes_note_and_end(command: F) -> F:
     """Add the options of a pause."""
     for option in (
-        click.option("--until", callback=_read_until, metavar="TIME", help=_UNTIL),
-        click.option("--for", "duration", metavar="DURATION", help="End it after this time."),
+        click.option("--until", type=TIME, help=_UNTIL),
+        click.option("--for", "duration", type=DURATION, help="End it after this time."),
         click.option("--note", help="Why; every answer about the pause shows it."),
     ):
         command = option(command)
     return command
-
-
-def _read_until(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    return None if value is None else read_time(value, "--until")
 
 
 @click.command()

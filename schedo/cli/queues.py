@@ -9,11 +9,11 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
-from schedo.cli.job_options import KeepValue
 from schedo.cli.names import QUEUE
 from schedo.cli.pauses import takes_note_and_end
 from schedo.cli.tables import print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
+from schedo.cli.value_types import DURATION, KeepValue
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.suggestions import suggest
@@ -102,7 +102,7 @@ def _read_concurrency(
 )
 @click.option(
     "--priority-step",
-    metavar="DURATION",
+    type=DURATION,
     help="How much earlier a job sorts for each step of priority.",
 )
 @click.option(

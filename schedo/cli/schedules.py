@@ -25,7 +25,8 @@ from schedo.cli.run_history import (
     warn_of_failing,
 )
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import keep_distance, read_now, read_time, render_full, render_time
+from schedo.cli.times import keep_distance, read_now, render_full, render_time
+from schedo.cli.value_types import DURATION, TIME
 from schedo.client import schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -150,8 +151,8 @@ def _render_field(field: str, value: Any, now: int) -> str:
 @click.argument("name", type=SCHEDULE)
 @click.argument("command", nargs=-1)
 @click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily etc.")
-@click.option("--every", metavar="DURATION", help="Fixed interval: 90s, 1h30m.")
-@click.option("--at", metavar="TIME", help="A single time.")
+@click.option("--every", type=DURATION, help="Fixed interval: 90s, 1h30m.")
+@click.option("--at", type=TIME, help="A single time.")
 @click.option("--tz", help="Time zone of --cron.  [default: UTC]")
 @click.option("--task", help="Task to run instead of a command.")
 @click.option("--payload", metavar="JSON", help="Payload of the task.")
@@ -162,9 +163,9 @@ def _render_field(field: str, value: Any, now: int) -> str:
     help="What to do when the previous run has not ended: skip, allow, buffer_one, cancel_other.",
 )
 @click.option("--catchup", metavar="POLICY", help="Which missed runs to make: latest, all, skip.")
-@click.option("--jitter", metavar="DURATION", help="Delay each run by a random time up to this.")
+@click.option("--jitter", type=DURATION, help="Delay each run by a random time up to this.")
 @expect_options
-@click.option("--max-duration", metavar="DURATION", help="Expect that no run takes longer.")
+@click.option("--max-duration", type=DURATION, help="Expect that no run takes longer.")
 @click.option("--paused/--not-paused", default=None, help="Whether the schedule is paused.")
 @click.option(
     "--file",
@@ -208,8 +209,6 @@ def _read_options(options: dict[str, Any]) -> dict[str, Any]:
         spec["expect"] = expect
     if "payload" in spec:
         spec["payload"] = _parse_json(spec["payload"], "--payload")
-    if "at" in spec:
-        spec["at"] = read_time(spec["at"], "--at")
     return spec
 
 
@@ -281,15 +280,12 @@ def pause(client: Client, name: str, note: str | None, is_json: bool) -> None:
 
 @schedules.command()
 @click.argument("name", type=SCHEDULE)
-@click.option(
-    "--from", "start", metavar="TIME", help="Treat instants since this time as missed runs."
-)
+@click.option("--from", "start", type=TIME, help="Treat instants since this time as missed runs.")
 @as_json
 @connected
 def resume(client: Client, name: str, start: str | None, is_json: bool) -> None:
     """Resume a paused schedule."""
-    resume_from = None if start is None else read_time(start, "--from")
-    announce(client.resume_schedule(name, resume_from), "resumed", is_json=is_json)
+    announce(client.resume_schedule(name, start), "resumed", is_json=is_json)
 
 
 @schedules.command()

@@ -13,7 +13,7 @@ from schedo.cli.follow import follow
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given
 from schedo.cli.job_text import describe_state
 from schedo.cli.tables import print_json
-from schedo.cli.times import read_future
+from schedo.cli.times import warn_of_past
 from schedo.client.errors import job_failed
 from schedo.client.records import JobView
 from schedo.client.sync import Client
@@ -46,8 +46,7 @@ def submit_job(
 ) -> None:
     """Submit the job and print it; with --wait, exit as its end demands."""
     fields = given(options, *SINGLE_FIELDS, *SHARED_FIELDS)
-    if "run_at" in fields:
-        fields["run_at"] = read_future(fields["run_at"], "--at")
+    warn_of_past(fields)
     if fields.pop("broadcast", False):
         _show_broadcast(client.broadcast(task, payload, **fields), is_json=is_json)
         return

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from schedo.cli.connection import as_json, connected
-from schedo.cli.job_options import JsonValue, job_options
+from schedo.cli.job_options import job_options
 from schedo.cli.names import TASK
 from schedo.cli.submission import check_times, submit_job, wait_option
+from schedo.cli.value_types import JsonValue
 from schedo.client.sync import Client
 
 _NOTHING_GIVEN = object()

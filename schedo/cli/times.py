@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
 import click
 
-from schedo.cli.escapes import escape
 from schedo.core import limits
 from schedo.protocol.times import parse_instant, render_instant
 
 _UNITS = (("d", limits.DAY), ("h", limits.HOUR), ("m", limits.MINUTE), ("s", limits.SECOND))
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?\Z")
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z")
+_DATE = re.compile(r"[0-9]{4,6}-[0-9]{2}-[0-9]{2}[Tt ]")
+_FORMS = 'write "18:30", "2026-11-20 18:30" or "2026-11-20T18:30:00Z"'
 
 
 def read_now() -> int:
@@ -101,28 +104,19 @@ def parse_time(text: str, now: int, zone: tzinfo | None = None) -> str:
         return _with_offset(local, zone).isoformat()
     if _LOCAL.match(text):
         return _with_offset(datetime.fromisoformat(text), zone).isoformat()
+    if not _DATE.match(text):
+        raise ValueError(f"{text[:40]!r} is not a time; {_FORMS}")
     try:
         return render_instant(parse_instant(text))
     except ValueError as error:
-        raise ValueError(
-            f'{error}, or a local time such as "18:30" or "2026-11-20 18:30"'
-        ) from None
+        raise ValueError(f"{error}; {_FORMS}") from None
 
 
-def read_time(text: str, option: str) -> str:
-    """Return the option's time as RFC 3339; raise click.BadParameter if it is not valid."""
-    try:
-        return parse_time(text, read_now())
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from error
-
-
-def read_future(text: str, option: str) -> str:
-    """Return the option's time as RFC 3339; warn on stderr if it has passed."""
-    instant = read_time(text, option)
-    if parse_instant(instant) < read_now():
-        click.echo(f"schedo: warning: {escape(text)} has passed; the job is due now", err=True)
-    return instant
+def warn_of_past(fields: Mapping[str, Any]) -> None:
+    """Print a warning on stderr if the `run_at` of a job has passed."""
+    run_at = fields.get("run_at")
+    if run_at is not None and parse_instant(run_at) < read_now():
+        click.echo(f"schedo: warning: {run_at} has passed; the job is due now", err=True)
 
 
 def _with_offset(local: datetime, zone: tzinfo | None) -> datetime:

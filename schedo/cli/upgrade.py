@@ -12,6 +12,7 @@ import msgspec
 from schedo.cli.connection import as_json
 from schedo.cli.serve import config_file, load
 from schedo.cli.tables import print_json
+from schedo.cli.value_types import DURATION
 from schedo.core.limits import HOUR, SECOND
 from schedo.errors import Unavailable
 from schedo.protocol.times import parse_duration
@@ -23,10 +24,7 @@ _PASSING_S = 10.0  # beyond the timeout: for the store to pass, or to be taken b
 
 
 def _read_timeout(context: click.Context, option: click.Parameter, text: str) -> float:
-    try:
-        timeout_us = parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+    timeout_us = parse_duration(text)
     if not SECOND <= timeout_us <= HOUR:
         raise click.BadParameter("a new process may take 1 s to 1 h")
     return timeout_us / SECOND
@@ -40,7 +38,7 @@ def _read_timeout(context: click.Context, option: click.Parameter, text: str) ->
     default="10s",
     show_default=True,
     callback=_read_timeout,
-    metavar="DURATION",
+    type=DURATION,
     help="How long the new process may take to be ready.",
 )
 @config_file

@@ -12,6 +12,7 @@ import click
 
 from schedo.cli.connection import DEFAULT_URL
 from schedo.cli.errors import BadConfiguration
+from schedo.cli.value_types import DURATION
 from schedo.client.tokens import read_token
 from schedo.core.built_in import BUILT_IN
 from schedo.errors import Invalid
@@ -131,7 +132,7 @@ def _read_list(
     envvar="SCHEDO_WORKER_SESSION_TIMEOUT",
     default="30s",
     show_default=True,
-    metavar="DURATION",
+    type=DURATION,
     help="The server takes the worker for lost after this time without a request from it.",
 )
 @click.option(
@@ -140,7 +141,7 @@ def _read_list(
     envvar="SCHEDO_DRAIN_GRACE",
     default="25s",
     show_default=True,
-    metavar="DURATION",
+    type=DURATION,
     help="How long running jobs may take to finish after SIGTERM.",
 )
 @click.option(

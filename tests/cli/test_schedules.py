@@ -211,7 +211,7 @@ def test_put_reads_a_schedule_from_stdin(server: FakeServer, schedo: Call) -> No
         (["--task", "t", "--cron", "@daily", "--", "ls"], "give either a command"),
         (["--cron", "@daily", "ls", "--", "ls"], "not both"),
         (["--file", "/nowhere"], "cannot read /nowhere"),
-        (["--task", "t", "--at", "noon"], "is not an RFC 3339 time"),
+        (["--task", "t", "--at", "noon"], "'noon' is not a time; write"),
     ],
     ids=str,
 )

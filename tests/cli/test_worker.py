@@ -31,7 +31,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("--tasks", "shell"), "may not run it; set allow_shell"),
     (("--output-dir", "out"), "this worker may not run commands"),
     (("--session-timeout", "1s"), "it must be 5 s to 1 h"),
-    (("--session-timeout", "soon"), "session_timeout = 'soon'"),
+    (("--session-timeout", "soon"), "'--session-timeout': 'soon' is not a duration"),
     (("--server", "127.0.0.1:8080"), "write it as http://127.0.0.1:8080"),
     (("--token-file", "no"), "token_file = 'no': cannot be read"),
     (("--log-format", "xml"), "'xml' is not one of"),
