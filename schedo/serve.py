@@ -139,8 +139,9 @@ async def _wait_for_store(
 
 async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> None:
     is_new_store = server.engine.health().epoch == 1  # the first server that has ever opened it
+    await server.bind(inherited)
     await server.attach()
-    port = await server.listen(inherited, notifier)
+    port = await server.listen(notifier)
     handle_hangup(partial(_reload, server, notifier))
     if server.takeover is not None and server.takeover.is_warm:
         # The settings may have changed while the standby waited.

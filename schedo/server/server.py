@@ -2,6 +2,7 @@
 
     built     the engine, the workers, the application; no file and no socket is open
     open      it holds the store, and the engine runs
+    bind      it has its address, so nothing starts beside another program that uses the port
     attach    the workers take jobs
     listen    it accepts requests, now that it can run jobs
     drain     the workers finish what they run; the socket is open, so that clients can watch
@@ -13,10 +14,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from schedo.clock import Clock, SystemClock
@@ -78,6 +80,8 @@ class Server:
         self.reload = Reload(config, read, self._use)
         self.takeover: Takeover | None = None  # by which it became active; None: the store was free
         self._control = ControlSocket(self._make_control, self.store.path)
+        self._bound: list[socket.socket] = []  # on which it will listen
+        self._owns_sockets = False  # they are not from systemd
 
     @property
     def is_successor(self) -> bool:
@@ -125,24 +129,29 @@ class Server:
                 describe_pauses(pauses),
             )
 
-    async def listen(self, inherited: Inherited, notifier: Notifier) -> int:
-        """Accept requests on inherited sockets, or else on own ones; return the port.
+    async def bind(self, inherited: Inherited) -> None:
+        """Take inherited sockets, or else bind own ones; raise Unavailable if the port is in use.
 
         A take-over inherits the sockets of the server before, unless systemd passes others.
         """
         config, takeover = self.config, self.takeover
-        sockets = inherited.choose(config.host, config.port)
+        passed = inherited.choose(config.host, config.port)
         left = takeover.listeners if takeover is not None else []
-        if sockets:
-            for sock in left:  # else it would go on listening after a stop
-                sock.close()
-        own = [] if sockets else left or await _bind(config.host, config.port)
-        port = await self.http.listen(self.app, sockets or own)
+        if passed:
+            _close(left)  # else they would go on listening after a stop
+        self._owns_sockets = not passed
+        self._bound = list(passed) or left or await _bind(config.host, config.port)
+
+    async def listen(self, notifier: Notifier) -> int:
+        """Accept requests on the bound sockets; return the port."""
+        sockets, self._bound = self._bound, []
+        with _explaining(self.config.host, self.config.port):
+            port = await self.http.listen(self.app, sockets)
         self._control.open()
-        if takeover is not None:
-            await self._end_takeover(takeover)
-        if own:
-            notifier.store(own)  # systemd drops sockets that do not listen yet
+        if self.takeover is not None:
+            await self._end_takeover(self.takeover)
+        if self._owns_sockets:
+            notifier.store(sockets)  # systemd drops sockets that do not listen yet
         return port
 
     async def _end_takeover(self, takeover: Takeover) -> None:
@@ -211,6 +220,7 @@ class Server:
         if self._watching is not None:
             self._watching.cancel()
         await self._control.close()
+        _close(self._bound)
         # One that was replaced has waited for its clients already.
         await self.http.stop(STOP_GRACE_S if self.replaced is None else 0.0)
         await self.workers.drain(0.0)
@@ -244,9 +254,24 @@ def _make_test_clock() -> Clock:
     return VirtualClock(SystemClock().now())
 
 
+def _close(sockets: Iterable[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
 async def _bind(host: str, port: int) -> list[socket.socket]:
-    try:
+    with _explaining(host, port):
         return await bind(host, port)
+
+
+@contextlib.contextmanager
+def _explaining(host: str, port: int) -> Iterator[None]:
+    """Turn the error of a port that is in use into Unavailable.
+
+    listen() can have it, too: two processes can bind the same port as long as neither listens.
+    """
+    try:
+        yield
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise

@@ -216,6 +216,27 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         assert f"port {port} of 127.0.0.1 is in use" in second.stderr
 
 
+def test_an_application_is_not_imported_if_the_port_is_in_use(tmp_path: Path) -> None:
+    imported = tmp_path / "imported"
+    code = f"from pathlib import Path\nPath({str(imported)!r}).touch()\nimport schedo\n"
+    (tmp_path / "touching_app.py").write_text(f"{code}app = schedo.Schedo()\n")
+    with serving(tmp_path) as server:
+        port = server.url.rpartition(":")[2]
+        args = ["touching_app:app", "--store", "other/s.db", "--port"]
+        second = subprocess.run(
+            [sys.executable, "-m", "schedo", "serve", *args, port],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+
+        assert second.returncode == 78
+        assert f"port {port} of 127.0.0.1 is in use" in second.stderr
+        assert not imported.exists()
+
+
 def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         second = subprocess.run(

@@ -25,7 +25,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     server = Server(config, PLAIN_START, lambda: config)
     await server.open()
     await server.attach()
-    await server.listen(Inherited(), Notifier({}))
+    await server.bind(Inherited())
+    await server.listen(Notifier({}))
     yield server
     await server.stop()
 
