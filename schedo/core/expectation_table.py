@@ -13,10 +13,10 @@ from schedo.core.commands import Command, PutEffect
 from schedo.core.event_jobs import Facts
 from schedo.core.expectations import Expectation, ExpectationSpec, ExpectationState
 from schedo.core.ids import IdSource, render_id
-from schedo.core.instants import render_instant
+from schedo.core.instants import describe_duration, render_instant
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
-from schedo.core.limits import EXPECTATIONS_MAX, SECOND, TURN_FIRES_MAX
+from schedo.core.limits import EXPECTATIONS_MAX, TURN_FIRES_MAX
 from schedo.core.loads import Appliers, Loaded
 from schedo.core.model import (
     BY_HAND,
@@ -297,9 +297,9 @@ class Expectations:
         overdue = expectation.take_overdue(now)
         if overdue is None:
             return
-        within_s = (expectation.expect.within_us or 0) / SECOND
+        within = describe_duration(expectation.expect.within_us or 0)
         what = "no run has completed" if expectation.of_schedule else "no beat has come"
-        message = f"{what} within {within_s:g} s after {render_instant(overdue.instant)}"
+        message = f"{what} within {within} after {render_instant(overdue.instant)}"
         self._miss(expectation, overdue.instant, overdue.number, message, None, now)
 
     def _note_long(self, job: Job, now: int) -> None:
@@ -308,7 +308,7 @@ class Expectations:
         if known is None or longest is None or known.long_job_id == job.id:
             return
         known.long_job_id = job.id
-        message = f"job {render_id(job.id)} has run for more than {longest / SECOND:g} s"
+        message = f"job {render_id(job.id)} has run for more than {describe_duration(longest)}"
         self._miss(known, job.scheduled_for or now, 1, message, job.id, now)
 
     def _miss(  # what is said of the miss

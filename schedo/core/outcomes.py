@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from schedo.core.instants import describe_duration
 from schedo.core.leases import (
     Blame,
     Completed,
@@ -85,8 +86,8 @@ def settle(  # noqa: C901, PLR0912  # one arm for each kind of outcome
         case Snoozed(delay):
             return _snoozed(job, context.now + delay)
         case Stopped() if context.stop is StopReason.TIMEOUT:
-            seconds = (job.options.timeout_us or 0) / 1_000_000
-            failure = Failure("timeout", f"timed out after {seconds:g} s")
+            timeout = describe_duration(job.options.timeout_us or 0)
+            failure = Failure("timeout", f"timed out after {timeout}")
             return _failed(job, Failed(failure), context, evidence="timeout")
         case Stopped() if job.options.at_most_once or job.trigger is Trigger.INVOKE:
             failure = Failure(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from schedo.core import model
 from schedo.core.commands import CommitReservation, Invoke, ReleaseReservation, Reserve
 from schedo.core.explain import explain_no_worker
+from schedo.core.instants import describe_duration
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.leases import AttemptResult, Lease, Released
@@ -252,8 +253,8 @@ class Placement:
             if job_id in offer.invocation.deferred and worker is not None and worker.can_start_now:
                 self._open(offer, now)  # this worker is ready, others of the gang are not
             else:
-                wait_s = ACCEPT_US / SECOND
-                reason = f"worker {offer.worker} did not answer within {wait_s:g} s"
+                wait = describe_duration(ACCEPT_US)
+                reason = f"worker {offer.worker} did not answer within {wait}"
                 self.reject(offer.key, reason, now)
 
     def next_at(self) -> int | None:

@@ -19,6 +19,7 @@ from schedo.core.commands import CompletePolls, HoldLease, HoldStop, Poll, PollB
 from schedo.core.commit_queue import CommitQueue
 from schedo.core.heartbeats import Heartbeats
 from schedo.core.held_leases import HeldLeases
+from schedo.core.instants import describe_duration
 from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import SECOND
 from schedo.core.loads import Appliers, Loaded, Needs
@@ -326,11 +327,11 @@ class WorkerSessions:
             if session.polls:
                 self._touched[session] = None
                 continue
-            wait_s = (session.wait_us or 0) / SECOND
+            wait = describe_duration(session.wait_us or 0)
             if session.state is _BROKEN:
-                why = f"its connection broke; it did not reconnect in {wait_s:g} s"
+                why = f"its connection broke; it did not reconnect in {wait}"
             else:
-                why = f"it sent no request for {wait_s:g} s"
+                why = f"it sent no request for {wait}"
             held = len(session.held)
             self._warnings.append(f"worker {session.name} is lost with {held} attempts: {why}")
             self._disconnect(session, f"worker {session.name} is lost: {why}", now)

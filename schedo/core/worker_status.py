@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from schedo.core.instants import describe_duration
 from schedo.core.limits import SECOND
 from schedo.core.worker_messages import Run, WorkerStatus
 from schedo.core.worker_pool import Worker
@@ -73,4 +74,5 @@ def _find_health_problem(worker: Worker, session: Session | None, now: int) -> s
     unpolled_us = now - session.polled_at
     if worker.spec.slots <= len(worker.running) or unpolled_us <= UNPOLLED_US:
         return None
-    return f"it has free slots, but has not polled for {unpolled_us / SECOND:.0f} s"
+    unpolled = describe_duration(unpolled_us // SECOND * SECOND)
+    return f"it has free slots, but has not polled for {unpolled}"

@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 
 from schedo.core.ids import render_id
-from schedo.core.limits import MINUTE, SECOND
+from schedo.core.instants import describe_duration
+from schedo.core.limits import MILLISECOND, MINUTE, SECOND
 from schedo.core.model import Failure
 from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
 from schedo.core.states import State
@@ -102,7 +103,7 @@ def _describe_next(failed: FailedAttempt, now: int) -> str:
         reason = "" if failed.failure is None else _find_reason(failed.failure)
         return f"{reason.removeprefix('; ') or 'it is not repeated'} ({count})"
     if failed.state is State.RETRYING:
-        return f"it runs again in {_wait_s(failed, now):g} s ({count})"
+        return f"it runs again in {describe_duration(_wait_us(failed, now))} ({count})"
     return "it runs again as soon as a worker has room"
 
 
@@ -122,13 +123,14 @@ def _fields(failed: FailedAttempt, now: int) -> dict[str, Any]:
     if failed.failure is not None:
         fields["error"] = _describe_error(failed)
     if failed.state is State.RETRYING:
-        fields["retry_in_s"] = _wait_s(failed, now)
+        fields["retry_in_s"] = _wait_us(failed, now) / SECOND
     return fields
 
 
-def _wait_s(failed: FailedAttempt, now: int) -> float:
+def _wait_us(failed: FailedAttempt, now: int) -> int:
+    """Return the wait before the next attempt, in whole seconds, or milliseconds if it is short."""
     wait_us = max(0, failed.due_at - now)
-    return wait_us // SECOND if wait_us >= SECOND else round(wait_us / SECOND, 3)
+    return wait_us - wait_us % (SECOND if wait_us >= SECOND else MILLISECOND)
 
 
 def _describe_error(failed: FailedAttempt) -> str:

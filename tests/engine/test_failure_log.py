@@ -62,7 +62,7 @@ def test_a_run_names_its_schedule_and_a_short_wait_is_not_zero(
     text = line(caplog, failed(schedule="nightly", due_at=T0 + SECOND // 5))
 
     assert text.startswith(f"WARNING job {JOB} of task report, schedule nightly: attempt 2 failed:")
-    assert "it runs again in 0.2 s" in text
+    assert "it runs again in 200 ms" in text
     members = json.loads(JsonFormatter().format(caplog.records[0]))
     assert (members["schedule"], members["retry_in_s"]) == ("nightly", 0.2)
 
