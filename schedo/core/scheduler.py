@@ -356,6 +356,7 @@ class Scheduler:
             self.expectations.take_warnings(self._sessions.take_warnings()),
             self._transitions.take_failed(),
             self._adoption.take(),
+            self._workers.take_offered(),
         )
 
     def take_changes(self) -> Changes:

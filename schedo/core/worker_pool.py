@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schedo.core.model import LeaseKey, Options, ReadyKey
@@ -207,6 +207,7 @@ class WorkerPool:
         self._defaults: dict[str, Options | None] = {}
         self.plain_options: dict[str, Options] = {}  # a cache of JobMaker, cleared in the same way
         self.groups = WorkerGroups()
+        self._offered: list[frozenset[str] | None] = []  # the tasks of new specs
 
     def __contains__(self, worker_id: str) -> bool:
         return worker_id in self._workers
@@ -235,8 +236,16 @@ class WorkerPool:
     def _set_spec(self, worker: Worker, spec: WorkerSpec) -> None:
         self._forget_defaults()
         self.groups.remove_worker(worker)
+        self._offered.append(spec.tasks)
         worker.spec = spec
         self.groups.admit(worker)
+
+    def take_offered(self) -> Sequence[frozenset[str] | None]:
+        """Return the tasks of the specs that were added since the last call; None: all tasks."""
+        if not self._offered:  # as after nearly every turn
+            return ()
+        offered, self._offered = self._offered, []
+        return offered
 
     def detach(self, worker_id: str) -> list[LeaseKey]:
         """Remove the worker and return the leases that it still held."""

@@ -39,7 +39,6 @@ from schedo.engine.freezing import Freezing
 from schedo.engine.gauges import Gauges, list_queue_statuses, read_gauges, read_queue_status
 from schedo.engine.health import LoopMonitor
 from schedo.engine.invocations import Invocations
-from schedo.engine.known_tasks import KnownTasks
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
@@ -86,7 +85,7 @@ class Engine:
         self.settling = partial(Settling, self._loop)
         self.expectations = Expectations(self._loop)
         self.declarations = Declarations(self._loop, store)
-        self.tasks = KnownTasks()
+        self.tasks = self._loop.notes.tasks
         self.series, self.bulk = self._maintenance.recorder, BulkRunner(self._loop, store)
         self.freezing = Freezing(self._loop, self._maintenance, self.bulk)
         pausing = Pausing(self._loop)
@@ -370,7 +369,6 @@ class Engine:
         room: set while its connection takes large payloads; None: it always does.
         """
         workers = self._loop.dispatcher.workers
-        self.tasks.note(spec.tasks)
 
         def attached(_: None) -> None:
             workers[spec.id] = AttachedWorker(spec, transport, room)

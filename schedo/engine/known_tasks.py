@@ -19,9 +19,11 @@ class KnownTasks:
     def __init__(self) -> None:
         self._names = set(BUILT_IN)
         self._is_any = False  # a worker runs every task
+        self.built_in: set[str] = set()  # those of the built-in tasks that a worker has offered
 
     def note(self, tasks: Collection[str] | None) -> None:
         """Note the tasks of a worker; None: it runs every task."""
+        self.built_in |= BUILT_IN.keys() & (tasks or ())
         if tasks is None or len(self._names) > _NAMES_MAX:
             self._is_any = True
         else:

@@ -8,6 +8,7 @@ from schedo.core.failure_groups import FailureGroups
 from schedo.core.scheduler import Scheduler
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failure_log import FailureLog
+from schedo.engine.known_tasks import KnownTasks
 from schedo.engine.progress import ProgressLog
 from schedo.engine.waiters import Decisions
 
@@ -15,7 +16,7 @@ log = logging.getLogger("schedo.engine")
 
 
 class TurnNotes:
-    """The progress of attempts, failed attempts for the log, and decided invocations."""
+    """The progress of attempts, failed attempts, decided invocations, and the known tasks."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """dispatcher: keeps the results until they are durable."""
@@ -24,13 +25,16 @@ class TurnNotes:
         self.failure_log = FailureLog()
         self.failures = FailureGroups()
         self.decisions = Decisions()
+        self.tasks = KnownTasks()
 
     def take(self, scheduler: Scheduler, now: int) -> None:
         """Take the scheduler's notes: results that are not stored yet, progress, what to log."""
         notes = scheduler.take_notes()
         if not any(notes):
             return
-        results, decided, progress, warnings, failed, adopted = notes
+        results, decided, progress, warnings, failed, adopted, offered = notes
+        for tasks in offered:
+            self.tasks.note(tasks)
         for lease in adopted:  # before their results
             self._dispatcher.expect(lease)
             log.info("worker %s goes on with %s of the previous server", lease.worker, lease.key)

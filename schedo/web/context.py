@@ -66,7 +66,6 @@ class AppContext:
     tenure: Tenure = NO_TAKEOVER
     events: EventHub | None = None  # made for the first stream
     fire_maps: FireMaps | None = None  # made for the first request
-    worker_tasks: set[str] = field(default_factory=set)  # built in, of all workers so far
     holding: Holding | None = None  # set while requests wait for a new process
 
     def check_work(
@@ -87,7 +86,7 @@ class AppContext:
 
     def _check_task(self, task: str) -> None:
         """Refuse a task that no worker may run, and on a strict server one that none has."""
-        if task not in self.worker_tasks and not may_run(task, self.settings.permissions):
+        if task not in self.engine.tasks.built_in and not may_run(task, self.settings.permissions):
             raise ShellDisabled(
                 "neither this server nor a worker may run commands; "
                 "start one of them with --allow-shell"

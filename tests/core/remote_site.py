@@ -52,7 +52,7 @@ class Site(Server):
         for stop in stops:
             self.apply(HoldStop(stop), now)
         self.replies |= {reply.id: reply.reply for reply in self.scheduler.take_replies(now)}
-        results, decided, _, warnings, _, _ = self.scheduler.take_notes()
+        results, decided, _, warnings, *_ = self.scheduler.take_notes()
         self.results += results
         self.decided += decided
         self.warnings += warnings

@@ -168,12 +168,18 @@ class World(Browser):
         settings: WebSettings | None = None,
         store: Store | None = None,
         clock: Clock | None = None,
+        *,
+        knows_all_tasks: bool = True,
     ) -> None:
-        """clock: the engine's, in place of the virtual one."""
+        """clock: the engine's, in place of the virtual one.
+
+        knows_all_tasks: no response warns of an unknown task.
+        """
         self.store = store or SqliteStore(":memory:")
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, clock or self.clock, draw=lambda: 0.5)
-        self.engine.tasks.note(None)  # so that no response warns of an unknown task
+        if knows_all_tasks:
+            self.engine.tasks.note(None)
         self.worker = ManualWorker()
         settings = settings or WebSettings(permissions={"allow_shell"})
         super().__init__(build_app(self.engine, settings))

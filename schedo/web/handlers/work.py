@@ -122,8 +122,6 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
     elif request.permission is not None and request.permission.role is Role.WORKER:
         _check_name(context, spec.id, request.permission, known)
     _check_event_jobs(context, request, spec)
-    context.engine.tasks.note(spec.tasks)
-    context.worker_tasks.update(BUILT_IN.keys() & (spec.tasks or ()))
     spec = _share_parts(spec)
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
     return spec

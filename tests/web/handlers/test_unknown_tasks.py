@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedo.engine.known_tasks import KnownTasks
+from schedo.core.spec_parts import SPECS_BYTES_MAX
 from schedo.web.context import STRICT_AFTER_US
 from schedo.web.settings import WebSettings
 from tests.web.world import World
@@ -17,23 +17,22 @@ WARNING = HINT.replace("; did", "; its jobs wait until a worker has it; did")
 JOB = {"task": "reprot"}
 
 
-def only_report(world: World) -> None:
-    """Let the engine know one task."""
-    world.engine.tasks = KnownTasks()
+def knowing_report(settings: WebSettings | None = None) -> World:
+    """Return a server that knows one task."""
+    world = World(settings, knows_all_tasks=False)
     world.engine.tasks.note(["report"])
+    return world
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with World() as made:
-        only_report(made)
+    async with knowing_report() as made:
         yield made
 
 
 @pytest.fixture
 async def strict() -> AsyncIterator[World]:
-    async with World(WebSettings(is_strict=True)) as made:
-        only_report(made)
+    async with knowing_report(WebSettings(is_strict=True)) as made:
         made.clock.stall(STRICT_AFTER_US + 1)
         yield made
 
@@ -92,6 +91,7 @@ async def test_a_put_of_a_schedule_is_accepted_with_a_warning(world: World) -> N
 
 async def test_a_task_stays_known_when_its_worker_leaves(world: World) -> None:
     world.attach_worker()  # it runs every task
+    await world.engine.flush()
 
     assert "warnings" not in (await world.post("/v1/jobs", JOB)).json()
     world.engine.detach("hands", "gone")
@@ -128,8 +128,7 @@ async def test_a_strict_server_refuses_a_schedule_and_one_job_of_a_batch(strict:
 
 
 async def test_a_strict_server_accepts_it_while_workers_may_be_connecting_again() -> None:
-    async with World(WebSettings(is_strict=True)) as world:
-        only_report(world)
+    async with knowing_report(WebSettings(is_strict=True)) as world:
         assert (await world.post("/v1/jobs", JOB)).status == 201
         world.clock.stall(STRICT_AFTER_US + 1)
         assert (await world.post("/v1/jobs", JOB)).status == 422
@@ -157,6 +156,22 @@ async def test_a_registration_that_is_refused_makes_no_task_known(strict: World)
 
     assert refused.status == 422
     assert refused.json()["errors"][0]["pointer"] == "/task_defaults/reprot/on_failure/task"
+    assert (await strict.post("/v1/jobs", JOB)).status == 422
+    command = await strict.post("/v1/jobs", {"task": "shell", "payload": {"command": "true"}})
+    assert (command.status, command.code) == (403, "shell-disabled")
+
+
+async def test_a_registration_without_room_makes_no_task_known(strict: World) -> None:
+    queues = ["x" * 100 + str(number) for number in range(1_000)]
+    for number in range(SPECS_BYTES_MAX // (1_000 * 100)):
+        poll = {"worker": f"w{number}", "tasks": ["report"], "wait": 0}
+        poll["queues"] = [f"{number}{name}" for name in queues]
+        status = (await strict.post("/v1/work", poll)).status
+        if status == 429:
+            break
+    refused = await strict.post("/v1/work", poll | {"tasks": ["reprot", "shell"]})
+
+    assert (status, refused.status) == (429, 429)
     assert (await strict.post("/v1/jobs", JOB)).status == 422
     command = await strict.post("/v1/jobs", {"task": "shell", "payload": {"command": "true"}})
     assert (command.status, command.code) == (403, "shell-disabled")

@@ -16,7 +16,7 @@ from schedo.protocol import workers
 from schedo.protocol.work import parse_response
 from schedo.web.settings import WebSettings
 from tests.web.placing import PlacingWorld, make_lease
-from tests.web.world import T0
+from tests.web.world import T0, World
 
 
 @pytest.fixture
@@ -136,12 +136,12 @@ async def test_a_worker_can_decode_the_response_to_its_poll(world: PlacingWorld)
 
 
 async def test_commands_are_accepted_if_a_worker_runs_them_and_the_server_does_not() -> None:
-    async with PlacingWorld(WebSettings()) as world:
+    async with World(WebSettings()) as world:
         job = {"task": "shell", "payload": {"command": "true"}}
-        await world.work(worker="any")
+        await world.post("/v1/work", {"worker": "any", "wait": 0})
 
         refused = await world.post("/v1/jobs", job)
-        await world.work(worker="w1", tasks=["shell"])
+        await world.post("/v1/work", {"worker": "w1", "tasks": ["shell"], "wait": 0})
         taken = await world.post("/v1/jobs", job)
 
     assert (refused.code, taken.status) == ("shell-disabled", 201)
