@@ -23,6 +23,10 @@ _LINE_EVERY_S = 10.0  # where no bar can be drawn
 _BAR_CHARACTERS = 30
 _ERROR_CHARACTERS = 40
 _DONE = {"cancel": "cancelled", "retry": "queued again", "run": "made due", "delete": "deleted"}
+_NOTES = {
+    "cancel": " Those that run are stopped for good; the others can be put back.",
+    "delete": " This cannot be undone.",
+}
 ACTIVE = ("counting", "running")
 
 
@@ -32,7 +36,6 @@ class Wish(NamedTuple):
     is_dry_run: bool
     is_sure: bool
     is_detached: bool
-    jobs_max: int | None
     is_json: bool
 
 
@@ -40,6 +43,11 @@ def takes_many(command: F) -> F:
     """Add the options of a change of many jobs: the filters, and how to go about it."""
     for option in (
         click.option("--max-jobs", type=click.IntRange(1), help="Change none if more jobs match."),
+        click.option(
+            "--expected-count",
+            type=click.IntRange(0),
+            help="Change none unless exactly so many jobs match, as --dry-run has counted.",
+        ),
         click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the end."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
@@ -51,16 +59,16 @@ def takes_many(command: F) -> F:
 def change_many(client: Client, action: str, options: Mapping[str, Any], is_json: bool) -> None:
     """Change the jobs that the options select; exit with 1 if not all of them were changed."""
     where = given_filters(options)
-    wish = Wish(
-        options["dry_run"], options["yes"], options["no_wait"], options["max_jobs"], is_json
-    )
+    wish = Wish(options["dry_run"], options["yes"], options["no_wait"], is_json)
+    limits = {name: options[name] for name in ("max_jobs", "expected_count")}
     counted = client.send(bulk.count_jobs(action, where))
     count = counted["matched"]
-    if wish.is_dry_run or count == 0:
+    if wish.is_dry_run or (count == 0 and not limits["expected_count"]):
         print_json(counted) if is_json else click.echo(_count_text(count))
         return
-    _confirm(action, count, wish)
-    operation = client.send(bulk.begin_operation(action, where, wish.jobs_max))
+    if limits["expected_count"] in (None, count):  # else the server refuses it
+        _confirm(action, count, wish)
+    operation = client.send(bulk.begin_operation(action, where, **limits))
     if wish.is_detached:
         _say_how_to_follow(operation, err=is_json)
     else:
@@ -90,8 +98,8 @@ def _confirm(action: str, count: int, wish: Wish) -> None:
             f"{_count_text(count)}; without a terminal to ask, give --yes to {action} them,"
             " or --dry-run to count them"
         )
-    note = " This cannot be undone." if action in ("cancel", "delete") else ""
-    click.confirm(f"{_count_text(count)}. {action.capitalize()} {_jobs(count)}?{note}", abort=True)
+    question = f"{_count_text(count)}. {action.capitalize()} {_jobs(count)}?"
+    click.confirm(question + _NOTES.get(action, ""), abort=True)
 
 
 def _can_ask() -> bool:
@@ -183,7 +191,16 @@ def end_with(operation: Record, *, is_json: bool) -> None:
     if not is_json:
         for line in _outcome(operation):
             click.echo(line, err=not is_good)
+        say_how_to_undo(operation)
     click.get_current_context().exit(0 if is_good else 1)
+
+
+def say_how_to_undo(operation: Record) -> None:
+    """Print on stderr how to put back what an operation has changed, if that is possible."""
+    is_undo = "undoes" in operation
+    if operation["done"] and operation["action"] != "delete" and not is_undo:
+        command = f"schedo operations undo {operation['id']}"
+        click.echo(f"schedo: what has not started since can be put back:  {command}", err=True)
 
 
 def _outcome(operation: Record) -> list[str]:

@@ -24,10 +24,15 @@ from schedo.core.states import State
 from schedo.errors import SchedoError
 
 
-def _command(name: str, change: Callable[[str], Operation[Any]], text: str) -> click.Command:
-    """Return a command that changes the jobs with these ids, or all jobs that match filters."""
+def _command(
+    name: str, change: Callable[[str], Operation[Any]], text: str, *others: str
+) -> click.Command:
+    """Return a command that changes the jobs with these ids, or all jobs that match filters.
 
-    @click.command(name, help=text + "\n\n" + _TWO_FORMS)
+    text, others: the paragraphs of its help.
+    """
+
+    @click.command(name, help="\n\n".join((text, _TWO_FORMS, *others)))
     @click.argument("job_ids", nargs=-1, metavar="[ID]...", type=JOB)
     @takes_many
     @as_json
@@ -43,22 +48,51 @@ def _command(name: str, change: Callable[[str], Operation[Any]], text: str) -> c
         if is_many:
             change_many(client, name, options, is_json)
             return
-        unfit = [f"--{each.replace('_', '-')}" for each in _FOR_MANY if options[each]]
-        if unfit:
-            raise click.UsageError(f"{unfit[0]} goes with filters, not with ids")
+        for option in _FOR_MANY:
+            if options[option] is not None and options[option] is not False:
+                flag = option.replace("_", "-")
+                raise click.UsageError(f"--{flag} goes with filters, not with ids")
         _change_each(client, job_ids, change, is_json)
 
     return command
 
 
-_FOR_MANY = ("dry_run", "no_wait", "max_jobs")
-_TWO_FORMS = """Give ids, or filters: then the server changes all jobs that match and were created
-before, in the background. The command counts them first, asks, and shows the progress."""
+_FOR_MANY = ("dry_run", "no_wait", "max_jobs", "expected_count")
+_TWO_FORMS = """Give ids of jobs, or filters. With filters, the server changes all jobs that match
+and that exist by then, in the background: this command counts them, asks, begins the operation and
+shows its progress."""
+_UNDO = "`schedo operations undo ID` puts back what has not started or changed since."
 
-cancel = _command("cancel", operations.cancel_job, "Cancel waiting jobs, and stop running ones.")
-retry = _command("retry", operations.retry_job, "Run failed, cancelled or expired jobs again.")
-run_now = _command("run", operations.run_job_now, "Make waiting jobs due now.")
-delete = _command("delete", operations.delete_job, "Delete ended jobs with their output.")
+cancel = _command(
+    "cancel",
+    operations.cancel_job,
+    "Cancel waiting jobs, and stop running ones.",
+    "\b\nschedo jobs cancel --queue mail --state queued --dry-run"
+    "\nschedo jobs cancel --queue mail --state queued --expected-count 40",
+    f"{_UNDO} Jobs that ran are not started again.",
+)
+retry = _command(
+    "retry",
+    operations.retry_job,
+    "Run failed, cancelled or expired jobs again.",
+    "\b\nschedo jobs retry --task report --error Timeout --ended-after 3h --dry-run"
+    "\nschedo jobs retry --task report --error Timeout --ended-after 3h --yes",
+    _UNDO,
+)
+run_now = _command(
+    "run",
+    operations.run_job_now,
+    "Make waiting jobs due now.",
+    "\b\nschedo jobs run --task report --state retrying",
+    _UNDO,
+)
+delete = _command(
+    "delete",
+    operations.delete_job,
+    "Delete ended jobs with their output.",
+    "\b\nschedo jobs delete --state completed --ended-before 7d --dry-run",
+    "This cannot be undone.",
+)
 
 
 @click.command("set")

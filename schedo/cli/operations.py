@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from schedo.cli.bulk import ACTIVE, end_with, follow_operation, render_progress
+from schedo.cli.bulk import ACTIVE, end_with, follow_operation, render_progress, say_how_to_undo
 from schedo.cli.connection import as_json, connected
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
@@ -17,7 +17,7 @@ from schedo.client.sync import Client
 def operations() -> None:
     """List, show, cancel and undo operations on many jobs.
 
-    `schedo jobs cancel|retry|run|delete` with filters begins one.
+    `schedo jobs cancel|retry|run|delete` with filters begins an operation.
     """
 
 
@@ -66,6 +66,8 @@ def show(client: Client, number: str, is_following: bool, is_json: bool) -> None
     _print(record, is_json)
     if is_following:
         end_with(record, is_json=is_json)
+    elif not is_json and record["state"] not in ACTIVE:
+        say_how_to_undo(record)
 
 
 @operations.command()
@@ -73,8 +75,14 @@ def show(client: Client, number: str, is_following: bool, is_json: bool) -> None
 @as_json
 @connected
 def cancel(client: Client, number: str, is_json: bool) -> None:
-    """Stop an operation; the jobs that it has changed stay changed."""
-    _print(client.send(bulk.cancel_operation(number)), is_json)
+    """Stop an operation; the jobs that it has changed stay changed.
+
+    To put those back, undo the operation afterwards.
+    """
+    record = client.send(bulk.cancel_operation(number))
+    _print(record, is_json)
+    if not is_json:
+        say_how_to_undo(record)
 
 
 @operations.command()
@@ -83,10 +91,11 @@ def cancel(client: Client, number: str, is_json: bool) -> None:
 @as_json
 @connected
 def undo(client: Client, number: str, no_wait: bool, is_json: bool) -> None:
-    """Put back the jobs that an operation has changed.
+    """Put back the jobs that an operation has cancelled, retried or made due.
 
-    Jobs that have started since, or were changed again, stay as they are and count as skipped.
-    Deleted jobs cannot be brought back.
+    The operation must have ended, and it can be undone once. Jobs that have started since, or that
+    were changed again, stay as they are and count as skipped. Running jobs that the operation has
+    stopped, and deleted jobs, cannot be brought back. `schedo operations ls` shows the IDs.
     """
     record = client.send(bulk.undo_operation(number))
     if not no_wait:

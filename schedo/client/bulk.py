@@ -20,14 +20,20 @@ def count_jobs(action: str, where: Mapping[str, Any]) -> Operation[Record]:
 
 
 def begin_operation(
-    action: str, where: Mapping[str, Any], max_jobs: int | None = None
+    action: str,
+    where: Mapping[str, Any],
+    *,
+    max_jobs: int | None = None,
+    expected_count: int | None = None,
 ) -> Operation[Record]:
-    """Begin to change all jobs that match; the server refuses it if there are more than max_jobs.
+    """Begin to change all jobs that match.
 
-    It is not repeatable: each request begins another operation.
+    The server changes none if there are more than max_jobs, or not exactly expected_count. The
+    request is not repeatable: each one begins another operation.
     """
-    limit = {} if max_jobs is None else {"max_jobs": max_jobs}
-    body = encode({"action": action, "where": render_options(where), **limit})
+    limits = {"max_jobs": max_jobs, "expected_count": expected_count}
+    limits = {name: count for name, count in limits.items() if count is not None}
+    body = encode({"action": action, "where": render_options(where), **limits})
     return Operation("POST", _PATH, read_record, body, JSON)
 
 

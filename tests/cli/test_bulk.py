@@ -13,6 +13,7 @@ from tests.client.server import JOB_ID, FakeServer, job_record, problem
 
 PATH = "/v1/operations"
 NUMBER = "0CR5KPDD15T01"
+UNDO = f"schedo: what has not started since can be put back:  schedo operations undo {NUMBER}\n"
 
 
 def operation(**fields: Any) -> dict[str, Any]:
@@ -101,7 +102,9 @@ def test_on_a_terminal_the_user_is_asked(
 
     result = schedo("jobs", "cancel", "--queue", "mail", input=typed)
 
-    assert "1,234 jobs match. Cancel 1,234 jobs? This cannot be undone. [y/N]" in result.output
+    assert (
+        "1,234 jobs match. Cancel 1,234 jobs? Those that run are stopped for good;" in result.output
+    )
     assert result.exit_code == (0 if begins else 1)
     assert len(server.requests) == (3 if begins else 1)
 
@@ -115,7 +118,7 @@ def test_what_could_not_be_changed_is_shown(server: FakeServer, schedo: Call) ->
     assert result.exit_code == 1
     assert result.stderr == (
         "5 jobs queued again, 2 skipped because they had changed, 1 could not be changed:\n"
-        f"  job {JOB_ID} was invoked\\x1b[2J\n"
+        f"  job {JOB_ID} was invoked\\x1b[2J\n{UNDO}"
     )
 
 
@@ -129,6 +132,42 @@ def test_a_refused_operation_is_explained(server: FakeServer, schedo: Call) -> N
     assert server.requests[1].json["max_jobs"] == 10
 
 
+def test_the_server_is_told_how_many_jobs_are_expected(server: FakeServer, schedo: Call) -> None:
+    arrange(server)
+
+    result = schedo("jobs", "cancel", "--queue", "mail", "--expected-count", "1234", "--yes")
+
+    assert result.exit_code == 0
+    assert server.requests[1].json["expected_count"] == 1234
+
+
+@pytest.mark.parametrize("matched", [1_234, 0])
+def test_another_number_of_jobs_than_expected_is_refused_by_the_server(
+    server: FakeServer, schedo: Call, matched: int
+) -> None:
+    refused = operation(state="refused", expected_count=40, total=matched, matched=0, done=0)
+    arrange(server, refused, matched=matched)
+
+    result = schedo("jobs", "cancel", "--queue", "mail", "--expected-count", "40")
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith(", not 40 as expected; none was changed\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [({}, UNDO), ({"done": 0}, ""), ({"action": "delete"}, ""), ({"undoes": JOB_ID}, "")],
+    ids=["cancelled", "none", "deleted", "undone"],
+)
+def test_the_command_says_how_to_undo_what_can_be_undone(
+    server: FakeServer, schedo: Call, fields: dict[str, Any], hint: str
+) -> None:
+    server.on("GET", f"{PATH}/{NUMBER}", 200, operation(**fields))
+
+    assert schedo("operations", "show", NUMBER).stderr == hint
+    assert schedo("operations", "show", NUMBER, "--json").stderr == ""
+
+
 def test_an_operation_that_was_cancelled_says_what_is_done(
     server: FakeServer, schedo: Call
 ) -> None:
@@ -137,7 +176,7 @@ def test_an_operation_that_was_cancelled_says_what_is_done(
     result = schedo("jobs", "cancel", "--queue", "mail", "--yes")
 
     assert result.exit_code == 1
-    assert result.stderr == "the operation was cancelled: 1 job cancelled\n"
+    assert result.stderr == f"the operation was cancelled: 1 job cancelled\n{UNDO}"
 
 
 def test_an_operation_that_failed_says_why_and_what_is_done(
@@ -155,7 +194,7 @@ def test_an_operation_that_failed_says_why_and_what_is_done(
 
     assert result.exit_code == 1
     assert "200 of 1,234 jobs; trying again: ValueError: a bug\n" in result.stderr
-    assert result.stderr.endswith(f"the operation failed: {error}; 200 jobs cancelled\n")
+    assert result.stderr.endswith(f"the operation failed: {error}; 200 jobs cancelled\n{UNDO}")
 
 
 def test_the_command_need_not_wait(server: FakeServer, schedo: Call) -> None:
@@ -202,7 +241,7 @@ def test_progress_is_a_line_now_and_then_without_a_terminal(
 
     result = schedo("jobs", "cancel", "--queue", "mail", "--yes")
 
-    assert result.stderr.splitlines() == [
+    assert result.stderr.removesuffix(UNDO).splitlines() == [
         "counting",
         "600 of 1,234 jobs",
         "1,234 of 1,234 jobs",
@@ -217,7 +256,7 @@ def test_progress_is_a_bar_on_a_terminal(
 
     result = schedo("jobs", "cancel", "--queue", "mail", "--yes")
 
-    lines = result.stderr.replace("\x1b[K", "").split("\r")[1:]
+    lines = result.stderr.removesuffix(UNDO).replace("\x1b[K", "").split("\r")[1:]
     assert lines == [
         "[..............................] counting",
         "[###############...............] 617 of 1,234 jobs",
@@ -233,6 +272,8 @@ def test_progress_is_a_bar_on_a_terminal(
         ((JOB_ID, "--dry-run"), "--dry-run goes with filters, not with ids"),
         ((JOB_ID, "--no-wait"), "--no-wait goes with filters"),
         ((JOB_ID, "--max-jobs", "5"), "--max-jobs goes with filters"),
+        ((JOB_ID, "--expected-count", "0"), "--expected-count goes with filters"),
+        (("--queue", "a", "--expected-count", "-1"), "--expected-count"),
         (("--state", "done"), "'done' is not one of"),
         (("--queue", "a", "--max-jobs", "0"), "--max-jobs"),
         (("--ended-after", "soon"), "--ended-after"),
