@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Generator
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from http.client import (
     HTTPConnection,
     HTTPException,
@@ -59,20 +59,23 @@ class Transport:
 
     def download(self, operation: Operation[T], file: BinaryIO) -> T:
         """Send the operation, write the body of its response to the file, and return its result."""
-        with closing(self._connect()) as connection:
-            try:
-                response = self._request(connection, operation)
-                refusal = _read(response) if response.status >= 400 else None
-            except (OSError, HTTPException) as error:
-                raise self._broken(error) from error
-            if refusal is not None:
-                return operation.read(refusal)
+        with self._open_response(operation) as response:
             while piece := self._read_piece(response):
                 file.write(piece)
             return operation.read(_head(response, b""))
 
     def stream(self, operation: Operation[Any]) -> Generator[bytes, None, None]:
         """Yield the lines of a response as they come; raise the server's error, or Unreachable."""
+        with self._open_response(operation) as response:
+            while line := self._read_line(response):
+                yield line
+
+    @contextmanager
+    def _open_response(self, operation: Operation[Any]) -> Iterator[HTTPResponse]:
+        """Send the operation and yield its response before its body is read.
+
+        Raise the server's error, or Unreachable.
+        """
         with closing(self._connect()) as connection:
             try:
                 response = self._request(connection, operation)
@@ -81,8 +84,7 @@ class Transport:
                 raise self._broken(error) from error
             if refusal is not None:
                 operation.read(refusal)
-            while line := self._read_line(response):
-                yield line
+            yield response
 
     def _read_line(self, response: HTTPResponse) -> bytes:
         try:

@@ -77,7 +77,11 @@ class JobCommands:
             _ACTIONS[type(command)](self, job, command, now)
 
     def put_back(self, job: Job, before: JobBefore, now: int) -> bool:
-        """Put a job back to what it was; return False if something has happened to it since."""
+        """Give the job the state that it had before an operation changed it.
+
+        Return whether that was done. A job that has started, ended or been changed since stays as
+        it is.
+        """
         if not before.is_unchanged(job) or job.kept_until == NOT_KEPT:
             return False
         self._transitions.put_back(self._jobs.track(job), before, now)

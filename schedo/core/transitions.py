@@ -109,7 +109,10 @@ class JobTransitions:
             self._expectations.run_ended(job, now)
 
     def put_back(self, job: Job, before: JobBefore, now: int) -> None:
-        """Put a job back to what it was, as if the operation had not changed it."""
+        """Give the job the state and the due instant that it had before an operation.
+
+        The job is as the operation has left it.
+        """
         if before.had_ended:
             self._end_again(job, before, now)
             return

@@ -365,3 +365,16 @@ def job_in(state: State, server: Server) -> Job:
 def has_pending_work(scheduler: Scheduler) -> bool:
     """Return whether something is to be committed or loaded."""
     return scheduler.has_changes or scheduler.awaits_commit or scheduler.awaits_load
+
+
+def with_suspects() -> tuple[Server, list[Job]]:
+    """Return a server with two poison suspects, of which the worker "far" runs the first."""
+    server = Server(slots=2)
+    jobs = [server.submit(make_spec()) for _ in range(2)]
+    server.run(T0)
+    for job in jobs:
+        server.report(job.id, Lost(blame=Blame.SHARED), T0)
+    server.attach(worker_spec("far", 9, polls=True))
+    server.scheduler._workers.poll("far", 9)
+    server.run(T0)
+    return server, jobs

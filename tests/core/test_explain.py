@@ -11,7 +11,7 @@ from schedo.core.queue_pause import QueuePause
 from schedo.core.requirements import Requirements
 from schedo.core.states import State
 from tests.core.builders import HOUR, T0, make_job, make_spec, worker_spec
-from tests.core.server import Server
+from tests.core.server import Server, with_suspects
 
 
 def why(server: Server, job: Job) -> str:
@@ -156,14 +156,7 @@ def test_a_poison_suspect_without_a_worker_that_isolates_it_is_explained() -> No
 
 
 def test_a_poison_suspect_behind_another_one_is_explained() -> None:
-    server = Server(slots=2)
-    jobs = [server.submit(make_spec()) for _ in range(2)]
-    server.run(T0)
-    for job in jobs:
-        server.report(job.id, Lost(blame=Blame.SHARED), T0)
-    server.attach(worker_spec("far", 9, polls=True))
-    server.scheduler._workers.poll("far", 9)
-    server.run(T0)
+    server, jobs = with_suspects()
 
     assert [why(server, job) for job in jobs] == [
         "attempt 2 is running on far",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from schedo.core.commands import Drain, PollBroken
 from schedo.core.instants import render_instant
-from schedo.core.leases import Blame, Lost
 from schedo.core.model import JobSpec, Options, ReadyKey
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.worker_pool import WorkerSpec
 from tests.core.builders import T0, make_spec, worker_spec
 from tests.core.remote_site import Site
-from tests.core.server import Server
+from tests.core.server import Server, with_suspects
 from tests.core.succession import NEXT, crashed
 
 
@@ -95,14 +94,7 @@ def test_a_worker_that_does_not_isolate_a_suspect_says_so() -> None:
 
 
 def test_a_worker_that_runs_a_suspect_takes_no_second_one() -> None:
-    server = Server(slots=2)
-    jobs = [server.submit(make_spec()) for _ in range(2)]
-    server.run(T0)
-    for job in jobs:
-        server.report(job.id, Lost(blame=Blame.SHARED), T0)
-    server.attach(worker_spec("far", 9, polls=True))
-    server.scheduler._workers.poll("far", 9)
-    server.run(T0)
+    server, jobs = with_suspects()
 
     explanation = server.scheduler.explain(server.job(jobs[1].id))
 
