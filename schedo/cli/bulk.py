@@ -24,7 +24,7 @@ _BAR_CHARACTERS = 30
 _ERROR_CHARACTERS = 40
 _DONE = {"cancel": "cancelled", "retry": "queued again", "run": "made due", "delete": "deleted"}
 _NOTES = {
-    "cancel": " Those that run are stopped for good; the others can be put back.",
+    "cancel": " Those that run are stopped, which cannot be undone.",
     "delete": " This cannot be undone.",
 }
 ACTIVE = ("counting", "running")
@@ -46,7 +46,7 @@ def takes_many(command: F) -> F:
         click.option(
             "--expected-count",
             type=click.IntRange(0),
-            help="Change none unless exactly so many jobs match, as --dry-run has counted.",
+            help="Change none unless this many jobs match, which --dry-run has counted.",
         ),
         click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the end."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),

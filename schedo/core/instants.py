@@ -1,7 +1,7 @@
 """Instants and durations as text.
 
-Responses, commands and the facts of events have instants as RFC 3339 in UTC. Messages for people
-have durations as people write them.
+Responses, commands and the facts of events have instants as RFC 3339 in UTC. Messages
+have durations such as "1 h 30 min".
 """
 
 from __future__ import annotations

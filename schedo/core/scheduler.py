@@ -74,7 +74,7 @@ class Scheduler:
         self._ids = IdSource(last_id)
         self._loads: list[loads.Load] = []
         self._session_table = sessions = SessionTable()
-        self._workers = WorkerPool(sessions.cordoned)
+        self._workers = workers = WorkerPool(sessions.cordoned)
         self._jobs = jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
         self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
         ids, follow_up = self._ids, self._follow_up
@@ -83,7 +83,7 @@ class Scheduler:
         self.expectations = expectations = Expectations(jobs, ids, maker)
         self._transitions = JobTransitions(jobs, self._schedules, maker, expectations, ended)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
-        self._attempts = RunningAttempts(jobs, self._workers, expectations, epoch)
+        self._attempts = attempts = RunningAttempts(jobs, workers, expectations, epoch)
         self.waiting = self._jobs.waiting  # the numbers of waiting jobs, by queue and state
         # Queries of records in memory and of running attempts.
         self.find_job, self.find_schedule = self._jobs.find, table.find
@@ -96,9 +96,7 @@ class Scheduler:
         self.take_leases, self.take_stops = self._attempts.take_leases, self._attempts.take_stops
         of_jobs = JobCommands(self._jobs, self._transitions, self._attempts)
         of_schedules = ScheduleCommands(table, self._schedules, jobs, ids, expectations, follow_up)
-        self._placement = Placement(
-            jobs, maker, self._workers, self._attempts, self._transitions, sessions
-        )
+        self._placement = Placement(jobs, maker, workers, attempts, self._transitions, sessions)
         self._loading = Loading(self._loads, jobs, table, self._schedules, self._expiry, follow_up)
         # The loads that the store must carry out, each once; and what they have found.
         self.take_loads, self.deliver = self._loading.take, self._loading.deliver

@@ -15,6 +15,7 @@ import msgspec
 import orjson
 
 from schedo.core import limits
+from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.parameters import ID_PATTERN, NAME_PATTERN, PARAMETERS
@@ -30,21 +31,36 @@ _STATUS_TEXTS = {
     304: "Not changed.",
     503: "Not ready.",
 }
-_TAGS = ("jobs", "schedules", "queues", "workers", "right now", "short forms", "server")
+_TAGS = (
+    "jobs",
+    "schedules",
+    "expectations",
+    "queues",
+    "workers",
+    "right now",
+    "short forms",
+    "server",
+)
+_PART_EXAMPLES = {"id": "0CR728XJV2WG0", "name": "nightly", "code": "not-found"}
 _IN_PATH = re.compile(r"{([a-z]+)}")
 
 _PATH_PARTS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "pattern": ID_PATTERN},
     "name": {"type": "string", "pattern": NAME_PATTERN},
     "code": {"type": "string"},
-    "file": {"type": "string"},
 }
 
 
 def path_parameters(path: str) -> list[dict[str, Any]]:
     """Return the description of the parts of the path that vary."""
     return [
-        {"name": name, "in": "path", "required": True, "schema": _describe_part(name, path)}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": _describe_part(name, path),
+            "example": _PART_EXAMPLES[name],
+        }
         for name in _IN_PATH.findall(path)
     ]
 
@@ -65,6 +81,7 @@ def build_document() -> dict[str, Any]:
     _dedent_descriptions(components)
     _bound_integers(components)
     _share_durations(components)
+    _drop_null_defaults(components)
     references = dict(zip(types, made, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -138,6 +155,17 @@ def _share_durations(components: dict[str, Any]) -> None:
     components["Duration"] = whole
 
 
+def _drop_null_defaults(schema: Any) -> None:
+    """Remove defaults that are null: generators of clients take a field with one as required."""
+    if isinstance(schema, dict):
+        if schema.get("default", ...) is None:
+            del schema["default"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for inner in schema:
+            _drop_null_defaults(inner)
+
+
 def _describe_raw(kind: type) -> dict[str, Any]:
     """Describe a payload as any JSON; msgspec asks only about types it does not know."""
     assert kind is msgspec.Raw, f"nothing describes {kind}"
@@ -201,12 +229,14 @@ def _describe_response(
 
 
 def _describe_body(operation: Operation, reference: dict[str, Any]) -> dict[str, Any]:
-    content = {JSON_TYPE: {"schema": reference}}
+    content: dict[str, dict[str, Any]] = {JSON_TYPE: {"schema": reference}}
     if operation.is_batch:
         content = {
             JSON_TYPE: {"schema": {"type": "array", "items": reference, "maxItems": 1000}},
             operation.media_types[1]: {"schema": {"type": "string"}},
         }
+    if operation.name in EXAMPLES:
+        content[JSON_TYPE]["example"] = EXAMPLES[operation.name]
     return {"required": not operation.body_is_optional, "content": content}
 
 

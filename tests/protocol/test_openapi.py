@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+import pytest
 from openapi_spec_validator import validate
 
+from schedo.protocol.decode import decode_checked
+from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.openapi import DOCUMENT, build_document, render_document
+from schedo.protocol.operation import Operation
+from schedo.protocol.operations import OPERATIONS
 
 
 def test_the_document_in_the_repository_is_current() -> None:
@@ -32,3 +38,32 @@ def test_a_body_is_required_where_one_of_its_fields_is() -> None:
 
     assert paths["/v1/jobs"]["post"]["requestBody"]["required"] is True
     assert paths["/v1/jobs/{id}:cancel"]["post"]["requestBody"]["required"] is False
+
+
+def test_every_operation_is_in_a_listed_chapter() -> None:
+    document = build_document()
+    chapters = {tag["name"] for tag in document["tags"]}
+
+    used = {
+        tag for item in document["paths"].values() for each in item.values() for tag in each["tags"]
+    }
+
+    assert used == chapters
+
+
+def test_no_optional_field_has_null_as_its_default() -> None:
+    # Generators of clients then take the field for one that is always there.
+    assert '"default": null' not in json.dumps(build_document())
+
+
+@pytest.mark.parametrize(
+    "operation", [each for each in OPERATIONS if each.request], ids=lambda each: each.name
+)
+def test_every_body_that_is_required_has_an_example_of_its_type(operation: Operation) -> None:
+    assert operation.request is not None
+    example = EXAMPLES.get(operation.name)
+    if example is None:
+        assert operation.body_is_optional
+        return
+    for body in example if operation.is_batch else [example]:
+        decode_checked(msgspec.json.encode(body), operation.request)

@@ -1,14 +1,14 @@
 // Shows openapi.json as a page. Every text goes in as text, never as HTML.
-"use strict";
+import { element } from './docs/element.js';
+import { curl, readAccess, showCurl } from './docs/example.js';
+import { search } from './docs/search.js';
 
-const METHODS = ["get", "post", "put", "patch", "delete"];
-
-function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
-}
+const METHODS = ["post", "put", "get", "patch", "delete"]; // what makes something comes first
+const FIRST = [ // the operations of the section at the top, with what each is for
+  ["create_job", "A task of your application, or of a worker, runs it. The answer has its id."],
+  ["get_job", "How it went. Behind its address, /why says what it waits for, and /output what it printed."],
+  ["put_schedule", "A job for each night at 2:30 in Berlin, with up to three attempts."],
+];
 
 function refName(schema) {
   return schema.$ref ? schema.$ref.split("/").pop() : null;
@@ -64,7 +64,7 @@ function showOperation(path, method, operation) {
     element("h3", {},
       element("span", { class: "method " + method }, method.toUpperCase()),
       element("span", { class: "path" }, path)),
-    element("p", {}, operation.summary + access));
+    element("p", {}, operation.summary + access), showCurl(curl(path, method, operation)));
   if (operation.parameters) {
     box.append(element("h4", {}, "Parameters"), table(operation.parameters.map((parameter) =>
       row(parameter.name, parameter.schema, parameter.required, parameter.description))));
@@ -95,17 +95,34 @@ function showType(name, schema) {
     element("h3", {}, name), element("p", {}, schema.description || ""), fields);
 }
 
+function showFirst(api) {
+  const box = document.getElementById("first");
+  for (const [name, text] of FIRST) {
+    for (const [path, item] of Object.entries(api.paths)) {
+      const found = Object.entries(item).find(([, operation]) => operation.operationId === name);
+      if (found) box.append(element("p", {}, text), showCurl(curl(path, ...found)));
+    }
+  }
+  box.hidden = false;
+}
+
+function goToTarget() {
+  document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+}
+
 function show(api) {
   const contents = document.getElementById("contents");
   const operations = document.getElementById("operations");
-  document.getElementById("about").textContent = api.info.description;
+  const about = document.getElementById("about");
+  about.textContent = about.dataset.text = api.info.description;
+  showFirst(api);
   for (const { name } of api.tags) {
     contents.append(element("h2", {}, name));
     operations.append(element("h2", {}, name));
     for (const [path, item] of Object.entries(api.paths)) {
       for (const method of METHODS.filter((each) => item[each] && item[each].tags.includes(name))) {
         const id = item[method].operationId;
-        contents.append(element("a", { href: location.pathname + "#" + id }, method.toUpperCase() + " " + path));
+        contents.append(element("a", { href: location.pathname + "#" + id, "data-for": id }, method.toUpperCase() + " " + path));
         operations.append(showOperation(path, method, item[method]));
       }
     }
@@ -113,9 +130,24 @@ function show(api) {
   document.getElementById("types-title").hidden = false;
   const types = document.getElementById("types");
   for (const [name, schema] of Object.entries(api.components.schemas)) types.append(showType(name, schema));
+  const field = document.getElementById("search");
+  field.addEventListener("input", () => search(field.value));
+  addEventListener("hashchange", () => { // a link may lead to what the search has hidden
+    if (!document.querySelector(":target[hidden]")) return;
+    field.value = "";
+    search("");
+    goToTarget();
+  });
+  goToTarget();
 }
 
-fetch(new URL("openapi.json", document.baseURI))
+const narrow = matchMedia("(max-width: 50rem)");
+const fold = () => { document.getElementById("contents").open = !narrow.matches; };
+narrow.addEventListener("change", fold);
+fold();
+
+readAccess()
+  .then(() => fetch(new URL("openapi.json", document.baseURI)))
   .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error("status " + answer.status))))
   .then(show)
   .catch((error) => {
