@@ -23,9 +23,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean NAME?", or "" if no known name is a synonym of it or similar to it."""
     from difflib import get_close_matches  # imported here, because only a wrong name needs it
 
-    names = list(known)
-    synonym = _SYNONYMS.get(name)
-    similar = (
-        [synonym] if synonym in names else get_close_matches(name[:_CHARACTERS_MAX], names, n=1)
-    )
-    return f"; did you mean {similar[0]}?" if similar else ""
+    names = set(known)
+    meant = {word: field for word, field in _SYNONYMS.items() if field in names}
+    meant |= {each: each for each in names}
+    similar = get_close_matches(name[:_CHARACTERS_MAX], sorted(meant), n=1)
+    return f"; did you mean {meant[similar[0]]}?" if similar else ""

@@ -20,4 +20,5 @@ def test_a_long_name_is_cut_before_it_is_compared() -> None:
 
 def test_the_name_that_another_scheduler_has_for_a_field_counts_before_a_similar_one() -> None:
     assert suggest("timezone", ["timeout", "tz"]) == "; did you mean tz?"
+    assert suggest("timzone", ["timeout", "tz"]) == "; did you mean tz?"
     assert suggest("timezone", ["timeout"]) == "; did you mean timeout?"
