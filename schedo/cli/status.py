@@ -20,6 +20,8 @@ from schedo.errors import Exit, Unavailable
 if TYPE_CHECKING:
     from schedo.handover.messages import LastTakeover, StandbyStatus, Status
 
+_OTHER_WAYS = "--store names another store, and `schedo summary` asks a server by its URL"
+
 
 @click.command()
 @click.option("--store", metavar="FILE", help="The store, instead of the configuration's.")
@@ -58,7 +60,7 @@ def _read(store: str) -> Status:
     except LinkLost as error:
         holder = read_holder(path + ".lock")
         last = "" if holder is None else f"; the last holder of the store was pid {holder}"
-        raise Unavailable(f"{error}{last}") from error
+        raise Unavailable(f"{error}{last}; {_OTHER_WAYS}") from error
 
 
 def _print(found: Status) -> None:

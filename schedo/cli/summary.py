@@ -9,12 +9,14 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.latency import render_us
+from schedo.cli.run_history import warn_of_failing
 from schedo.cli.tables import has_colors, print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
-from schedo.client import monitoring_operations
+from schedo.client import monitoring_operations, schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
+_FAILING_MAX = 100
 _COLORS = {"ok": "green", "warning": "yellow", "critical": "red"}
 _KINDS = {"timer": "timed jobs", "submit": "due at once"}
 
@@ -23,7 +25,10 @@ _KINDS = {"timer": "timed jobs", "submit": "due at once"}
 @as_json
 @connected
 def summary(client: Client, is_json: bool) -> None:
-    """Show in one sentence whether jobs start on time, or what is wrong; and the main figures."""
+    """Show in one sentence whether jobs start on time, or what is wrong; and the main figures.
+
+    Schedules whose last runs have failed are named on stderr.
+    """
     found = client.send(monitoring_operations.get_summary())
     if is_json:
         print_json(found)
@@ -37,6 +42,8 @@ def summary(client: Client, is_json: bool) -> None:
         click.echo(escape(other))
     click.echo()
     print_facts(_list_facts(found))
+    failing = schedule_operations.list_schedules(_FAILING_MAX, failing=True)
+    warn_of_failing(client.send(failing)["items"])
     _print_long_waits(found.get("long_waits", []))
 
 

@@ -6,9 +6,14 @@ import json
 from typing import Any
 
 from tests.cli.conftest import Call
-from tests.client.server import FakeServer
+from tests.client.server import FakeServer, schedule_record
 
 BUDGET = {"starts": 1_000, "within": 1_000, "share": 1.0, "budget_left": 0.75}
+
+
+def arrange(server: FakeServer, found: dict[str, Any], *failing: dict[str, Any]) -> None:
+    server.on("GET", "/v1/summary", 200, found)
+    server.on("GET", "/v1/schedules", 200, {"items": failing})
 
 
 def summary(**fields: Any) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def summary(**fields: Any) -> dict[str, Any]:
 
 
 def test_the_verdict_comes_first(server: FakeServer, schedo: Call) -> None:
-    server.on("GET", "/v1/summary", 200, summary())
+    arrange(server, summary())
 
     lines = schedo("summary").stdout.splitlines()
 
@@ -44,7 +49,7 @@ def test_the_verdict_comes_first(server: FakeServer, schedo: Call) -> None:
 def test_a_budget_that_is_used_up_says_what_was_in_time(server: FakeServer, schedo: Call) -> None:
     found = summary()
     found["lateness"]["timer"]["day"] = BUDGET | {"share": 0.5, "budget_left": -499.0}
-    server.on("GET", "/v1/summary", 200, found)
+    arrange(server, found)
 
     assert "error budget of the day used up, 50.00% in time" in schedo("summary").stdout
 
@@ -52,7 +57,7 @@ def test_a_budget_that_is_used_up_says_what_was_in_time(server: FakeServer, sche
 def test_jobs_that_wait_long_are_listed_with_the_reason(server: FakeServer, schedo: Call) -> None:
     due_at = "2026-11-20T11:00:00.000000Z"
     wait = {"job": "0CR6", "task": "train", "queue": "ml", "due_at": due_at, "why": "no worker"}
-    server.on("GET", "/v1/summary", 200, summary(long_waits=[wait]))
+    arrange(server, summary(long_waits=[wait]))
 
     *_, headers, row = schedo("summary").stdout.splitlines()
 
@@ -62,12 +67,25 @@ def test_jobs_that_wait_long_are_listed_with_the_reason(server: FakeServer, sche
 
 
 def test_jobs_that_are_still_counted_are_no_number(server: FakeServer, schedo: Call) -> None:
-    server.on("GET", "/v1/summary", 200, summary(states=None))
+    arrange(server, summary(states=None))
 
     assert "still counted" in schedo("summary").stdout
 
 
 def test_the_summary_is_printed_as_json(server: FakeServer, schedo: Call) -> None:
-    server.on("GET", "/v1/summary", 200, summary())
+    arrange(server, summary())
 
     assert json.loads(schedo("summary", "--json").stdout) == summary()
+
+
+def test_schedules_that_fail_are_named(server: FakeServer, schedo: Call) -> None:
+    runs = {"failed_in_row": 3, "last": []}
+    arrange(server, summary(), schedule_record(name="ledger", runs=runs))
+
+    result = schedo("summary")
+
+    assert result.stderr == (
+        "schedo: 1 schedule fails: ledger (the last 3 runs failed);"
+        " why: schedo schedules show NAME\n"
+    )
+    assert "failing=true" in server.requests[-1].target

@@ -379,3 +379,4 @@ def test_without_a_server_the_status_says_so(tmp_path: Path) -> None:
 
     assert found.returncode == 1
     assert "no server answers at" in found.stderr
+    assert "`schedo summary` asks a server by its URL" in found.stderr
