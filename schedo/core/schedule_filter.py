@@ -10,7 +10,7 @@ from schedo.core.run_history import RunHistory
 
 
 class Health(StrEnum):
-    """What a person must know of a schedule; each has the first of these that applies."""
+    """Whether a schedule needs attention: the first of these that applies to it."""
 
     OVERDUE = "overdue"  # its expectation is missed
     FAILING = "failing"  # its last completed or failed run has failed

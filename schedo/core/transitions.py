@@ -123,7 +123,10 @@ class JobTransitions:
             self.put_off(job, before.due_at, now, elapsed=before.due_elapsed)
 
     def _end_again(self, job: Job, before: JobBefore, now: int) -> None:
-        """Take a job that was queued again out of its queue; its end has had its effects before."""
+        """End a job again that an operation has queued again.
+
+        Its end had its effects when it came first, so it has none now.
+        """
         self._jobs.move(job, before.state)
         job.failures, job.losses = before.failures, before.losses
         job.ended_at, job.kept_until = before.ended_at, before.kept_until

@@ -197,7 +197,7 @@ class Session:
     # The next response.
 
     def has_response(self, poll: OpenPoll) -> bool:
-        """Whether the response has a new lease or stop request, or revokes what none has revoked.
+        """Whether the response has a new lease, stop request or revocation.
 
         A worker that is slow to stop what was revoked lists it again: its polls must not go round
         without a wait.

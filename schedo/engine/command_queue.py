@@ -54,7 +54,8 @@ class CommandQueue:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()  # from here on, workers may attach
-        # Of no request: what a turn starts must not act as the author of the request that woke it.
+        # The context of no request: what a turn starts must not act as the author of the
+        # request that woke it.
         self._context = copy_context()
         self._is_turn_due = False
         self._must_decide = False  # the next turn: not only attempts have ended

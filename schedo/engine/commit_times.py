@@ -21,7 +21,7 @@ class CommitTimes:
         self._known_after = 0  # the last id of a commit that is not kept, or before the first
 
     def begin(self, last_id: int) -> None:
-        """Know nothing of the jobs up to this id: they are older, or a recovery has read them."""
+        """Forget all commits; the instants of jobs up to this id stay unknown."""
         self._known_after = last_id
         del self._last_ids[:], self._instants[:]
 

@@ -1,4 +1,4 @@
-"""A server on a scratch file, which runs jobs and responds to requests: then that code has run.
+"""A server on a scratch file, by which a process runs the code of jobs and requests once.
 
 The first call of much code costs more than the later ones. Its modules are imported, and it makes
 what it keeps, such as the decoders of bodies, which take up to 4 ms each. After a take-over these
@@ -102,4 +102,4 @@ class _Immediate:
         self._engine.report(AttemptResult(lease.key, Completed(b"null")))
 
     def stop(self, stop: StopRequest) -> None:
-        """Nothing runs."""
+        """Do nothing: its attempts end at once."""

@@ -46,7 +46,10 @@ class _Standbys:
         self._server = server
 
     async def take(self, held_at: float) -> None:
-        """Return also if another process has the locks and does not serve: it decides now."""
+        """Return once a standby serves.
+
+        Return without that, too, if another process has the locks: this one must not serve again.
+        """
         store = self._server.store
         self._server.leave_control()
         await store.close()
@@ -71,4 +74,4 @@ class _Standbys:
         return True
 
     async def give_up(self) -> None:
-        """No other process has the locks: after its release, this one has taken them again."""
+        """Do nothing: this process has the locks again, so no other one can serve."""

@@ -67,7 +67,7 @@ class BuiltInRunner(Runner, Protocol):
     """The runner of a built-in task, with defaults for methods that simple tasks do not need."""
 
     def prepare(self) -> None:
-        """Make what the first attempt would have to wait for."""
+        """Prepare the runner, so that the first attempt does not wait for it."""
         return
 
     def not_ready_reasons(self) -> list[str]:

@@ -163,7 +163,7 @@ def _is_open(scope: Scope, error: SchedoError) -> bool:
     path: str = scope["path"]
     from schedo.web.site import is_page  # a path that is no operation is rare
 
-    if is_page(path):  # under a name that is not allowed, it could read nothing
+    if is_page(path):  # but a page of a host that is not allowed could read nothing
         return scope["method"] in _SAFE_METHODS and not isinstance(error, Misdirected)
     if not (path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES)):
         return False

@@ -28,7 +28,7 @@ class Credentials:
         self.use(settings)
 
     def use(self, settings: WebSettings) -> None:
-        """Use these tokens from now on; the sessions of others are over."""
+        """Use these tokens from now on; the sessions of all other tokens end."""
         self.tokens = settings.tokens
         self.anyone = settings.anyone
         self.has_login = settings.has_login

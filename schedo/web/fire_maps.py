@@ -14,8 +14,8 @@ from schedo.engine.engine import Engine
 from schedo.engine.sharing import in_steps
 from schedo.protocol.fires import FireMapRequest, FireMapResponse
 
-SCHEDULES_MAX = 20_000  # others are not looked at
-_RULES_AT_ONCE = 250  # that the store reads
+SCHEDULES_MAX = 20_000  # the map leaves out the others
+_RULES_AT_ONCE = 250  # in one read of the store
 _KEPT_US = 60 * SECOND
 _KEPT_MAX = 4
 

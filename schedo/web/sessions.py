@@ -19,8 +19,8 @@ from schedo.core.limits import HOUR, MINUTE, SECOND
 COOKIE = "schedo"
 SESSION_US = 12 * HOUR
 LINK_US = MINUTE
-_LINKS_MAX = 64  # the latest ones
-_COOKIES_MAX = 4  # of this name; other paths of the host may have their own
+_LINKS_MAX = 64  # the oldest ones are dropped
+_COOKIES_MAX = 4  # of this name in a request; other paths of the host may have their own
 _ID_CHARACTERS = 16
 
 

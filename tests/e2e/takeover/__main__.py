@@ -16,7 +16,7 @@ from tests.e2e.takeover.clients import Load
 from tests.e2e.takeover.plan import Outcome, Plan
 from tests.e2e.takeover.run import run
 
-LATE_S = 0.05  # which a timer may be in any case
+LATE_S = 0.05  # a timer may always be late by this
 REST_PACE_S = 0.5
 
 
