@@ -27,7 +27,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "create_job",
         "POST /v1/jobs",
         "Submit a job; the response arrives when the job is on disk.",
-        {201: JobResponse, 200: (JobResponse, BatchResponse), 202: JobResponse},
+        {201: JobResponse, 200: JobResponse, 202: JobResponse, 207: BatchResponse},
         request=JobRequest,
         query=("wait",),
         takes_key=True,

@@ -28,6 +28,7 @@ _STATUS_TEXTS = {
     201: "Created.",
     202: "Accepted; it has not ended yet.",
     204: "Gone.",
+    207: "Done for several jobs; each has its own status.",
     304: "Not changed.",
     503: "Not ready.",
 }
@@ -81,7 +82,7 @@ def build_document() -> dict[str, Any]:
     _dedent_descriptions(components)
     _bound_integers(components)
     _share_durations(components)
-    _drop_null_defaults(components)
+    _rename_defaults(components)
     references = dict(zip(types, made, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -155,15 +156,20 @@ def _share_durations(components: dict[str, Any]) -> None:
     components["Duration"] = whole
 
 
-def _drop_null_defaults(schema: Any) -> None:
-    """Remove defaults that are null: generators of clients take a field with one as required."""
+def _rename_defaults(schema: Any) -> None:
+    """Call defaults `x-default`, and remove those that are null.
+
+    Generators of clients for typed languages take a field with a default for one that is always
+    there, which callers must give.
+    """
     if isinstance(schema, dict):
-        if schema.get("default", ...) is None:
-            del schema["default"]
+        default = schema.pop("default", None)
+        if default is not None:
+            schema["x-default"] = default
         schema = list(schema.values())
     if isinstance(schema, list):
         for inner in schema:
-            _drop_null_defaults(inner)
+            _rename_defaults(inner)
 
 
 def _describe_raw(kind: type) -> dict[str, Any]:

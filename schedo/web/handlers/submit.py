@@ -74,13 +74,15 @@ async def _submit(
         if not may_broadcast:
             raise bad_parameter("wait", "a broadcast cannot be combined with wait")
         async with context.batches.taken(1):
-            return await idempotent.perform(
+            response = await idempotent.perform(
                 context,
                 lambda record_of: submit_many(
                     context, broadcast_specs(context.engine.sessions.list(), spec), record_of
                 ),
                 lambda body: replay_many(repeat(spec), body),
             )
+        # A status of its own, because the body has another shape than that of one job.
+        return response._replace(status=207) if response.status == 200 else response
 
     warnings = context.warn_of_unknown(spec)
 

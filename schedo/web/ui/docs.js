@@ -40,7 +40,7 @@ function limits(schema) {
   const found = Object.entries(names)
     .filter(([key]) => find(schema, key) !== undefined)
     .map(([key, words]) => words + find(schema, key));
-  const standard = find(schema, "default");
+  const standard = find(schema, "x-default");
   if (standard !== undefined) found.push("default " + JSON.stringify(standard));
   return found.length ? "(" + found.join(", ") + ")" : "";
 }
