@@ -82,7 +82,7 @@ def build_document() -> dict[str, Any]:
     _dedent_descriptions(components)
     _bound_integers(components)
     _share_durations(components)
-    _rename_defaults(components)
+    _fit_generators(components)
     references = dict(zip(types, made, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -156,20 +156,22 @@ def _share_durations(components: dict[str, Any]) -> None:
     components["Duration"] = whole
 
 
-def _rename_defaults(schema: Any) -> None:
-    """Call defaults `x-default`, and remove those that are null.
+def _fit_generators(schema: Any) -> None:
+    """Say what generators of clients for typed languages would read in another way.
 
-    Generators of clients for typed languages take a field with a default for one that is always
-    there, which callers must give.
+    They take a field with a default for one that callers must give, so defaults are `x-default`;
+    and they take an object without properties for one that must be empty.
     """
     if isinstance(schema, dict):
         default = schema.pop("default", None)
         if default is not None:
             schema["x-default"] = default
+        if schema.get("type") == "object" and "properties" not in schema:
+            schema.setdefault("additionalProperties", True)
         schema = list(schema.values())
     if isinstance(schema, list):
         for inner in schema:
-            _rename_defaults(inner)
+            _fit_generators(inner)
 
 
 def _describe_raw(kind: type) -> dict[str, Any]:
