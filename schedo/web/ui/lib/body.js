@@ -19,7 +19,7 @@ const canonical = (value) => JSON.stringify(value, (_, each) => (isObject(each)
 
 export const isSame = (one, other) => canonical(one) === canonical(other);
 
-// [{field, before, after}] of what differs; the fields of objects are told one by one, as expect.within.
+// [{field, before, after}] of what differs; an object has an entry for each field, such as expect.within.
 export function differences(before, after, prefix = '') {
   return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !isSame(before[name], after[name]))
     .flatMap((name) => (isObject(before[name]) && isObject(after[name])

@@ -24,7 +24,7 @@ async function logOut() {
 function Me() {
   const { access, name, role, queues, tasks, hides_payloads: hidesPayloads } = me.value;
   const only = [queues && `the ${queues.length === 1 ? 'queue' : 'queues'} ${queues.join(', ')}`, tasks && `the ${tasks.length === 1 ? 'task' : 'tasks'} ${tasks.join(', ')}`].filter(Boolean).join(' and ');
-  return html`<section class="muted" aria-label="What you may do"><p>${access === 'open' ? 'This server asks for no token, so everybody may do everything.' : access === 'anonymous' ? html`You are not logged in, and may look. <a href=${link('/login')}>Log in</a>`
+  return html`<section class="muted" aria-label="What you may do"><p>${access === 'open' ? 'This server asks for no token, so everyone may do everything.' : access === 'anonymous' ? html`You are not logged in, and may look. <a href=${link('/login')}>Log in</a>`
       : html`The token is <b>${name}</b>, ${role}. ${access === 'session' && html`<button type="button" class="btn small" onClick=${logOut}>Log out</button>`}`}</p>
     ${(ABOVE[role] ?? []).map((needed) => html`<p>Not shown, because it needs the role ${needed}: ${NEEDED[needed]}.</p>`)}
     ${only && html`<p>The token is only for ${only}. What is done to others is not shown.</p>`}
