@@ -200,17 +200,22 @@ def test_a_second_sigterm_ends_the_grace_time_and_releases_the_attempts(tmp_path
         assert (ended["state"], ended["attempt"], ended["losses"]) == ("completed", 2, 0)
 
 
+def serve_second(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Start a server that cannot serve, and return how it has ended."""
+    return subprocess.run(
+        [sys.executable, "-m", "schedo", "serve", *args],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
 def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         port = server.url.rpartition(":")[2]
-        second = subprocess.run(
-            [sys.executable, "-m", "schedo", "serve", "--port", port, "--store", "other/s.db"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
+        second = serve_second(tmp_path, "--port", port, "--store", "other/s.db")
 
         assert second.returncode == 78
         assert f"port {port} of 127.0.0.1 is in use" in second.stderr
@@ -223,14 +228,7 @@ def test_an_application_is_not_imported_if_the_port_is_in_use(tmp_path: Path) ->
     with serving(tmp_path) as server:
         port = server.url.rpartition(":")[2]
         args = ["touching_app:app", "--store", "other/s.db", "--port"]
-        second = subprocess.run(
-            [sys.executable, "-m", "schedo", "serve", *args, port],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
+        second = serve_second(tmp_path, *args, port)
 
         assert second.returncode == 78
         assert f"port {port} of 127.0.0.1 is in use" in second.stderr
@@ -239,14 +237,7 @@ def test_an_application_is_not_imported_if_the_port_is_in_use(tmp_path: Path) ->
 
 def test_a_second_server_on_the_same_file_names_the_first(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        second = subprocess.run(
-            [sys.executable, "-m", "schedo", "serve", "--port", "0"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
+        second = serve_second(tmp_path, "--port", "0")
 
         assert second.returncode == 73
         assert str(server.pid) in second.stderr
