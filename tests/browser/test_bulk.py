@@ -34,7 +34,7 @@ def spec(queue: str) -> JobSpec:
 
 
 async def fail(shop: Shop, queue: str, jobs: int) -> list[int]:
-    """Let jobs fail for good; return their ids."""
+    """Let jobs fail without a retry; return their ids."""
     made: list[Accepted[Job] | SchedoError] = await shop.engine.submit([spec(queue)] * jobs)
     idents = [each.job.id for each in made if isinstance(each, Accepted)]
     assert len(idents) == jobs

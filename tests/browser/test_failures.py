@@ -14,7 +14,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m order 9781"
 
 
 async def fail(shop: Shop, task: str, jobs: int, error: str) -> None:
-    """Let jobs of a task fail for good, each by one attempt; the worker leaves afterwards."""
+    """Let jobs of a task fail, each by one attempt without a retry; then the worker leaves."""
     shop.engine.attach(WorkerSpec(task, 8, frozenset({task})), Shopkeeper(shop, error, task))
     for _ in range(jobs):
         job = await shop.submit(task=task, retry=1)

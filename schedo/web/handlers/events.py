@@ -58,7 +58,7 @@ def _find_hub(context: AppContext) -> EventHub:
 
 
 class _Seconds:
-    """Reads the data of the event of each second; each figure is told once.
+    """Reads the data of the event of each second; each figure is in one event only.
 
     The seconds of the figures are those of the clock, and the events come by a timer of their own.
     So an event can have the figures of two seconds together, or of none.
