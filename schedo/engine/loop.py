@@ -388,6 +388,7 @@ class EngineLoop(CommandQueue):
             self._apply_result(scheduler, result, self.clock.now())
         self.notes.take(scheduler, self.clock.now())
         await self._committer.round()
+        self._store.note_recovered()
         self.dispatcher.recovered()
         self.notes.progress.keep_only(scheduler.runs)
         scheduler.recovered(self.clock.now())

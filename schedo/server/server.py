@@ -105,6 +105,8 @@ class Server:
 
     async def open(self) -> None:
         """Open the store and start the engine; raise StoreLocked if another server holds it."""
+        if self.takeover is not None:  # the store is held already
+            self.workers.begin_reaping()
         await self.engine.start()
         self._note_step("open")
         if self._predecessor is not None:
@@ -113,7 +115,7 @@ class Server:
     async def attach(self) -> None:
         """Run jobs; raise CannotServe if the application cannot be imported."""
         await self._check_pauses()
-        self.workers.attach()
+        await self.workers.attach()
         if self.takeover is None or not self.takeover.is_warm:
             await self.workers.start_children()
         self._note_step("attach")

@@ -31,6 +31,7 @@ class ServerWorkers:
 
     def __init__(self, config: Config, engine: Engine, start: Start) -> None:
         self._orphans: Orphans | None = None
+        self._reaping: asyncio.Future[int] | None = None
         if config.allow_shell and engine.store.path is not None:
             self._orphans = Orphans(Path(engine.store.path + ".children"))
         permissions = find_permissions(config)
@@ -56,14 +57,24 @@ class ServerWorkers:
         if self._children is not None:
             await self._children.prepare()
 
-    def attach(self) -> None:
-        """Run the built-in tasks from now on.
+    def begin_reaping(self) -> None:
+        """Kill the commands that an earlier server left, in a thread: it reads all of /proc.
 
-        The engine has started: this server holds the store, so another server that wrote the list
-        of commands is dead, and what it left running has no owner.
+        This server holds the store, so another server that wrote the list of commands is dead, and
+        what it left running has no owner.
         """
-        if self._orphans is not None:
-            _log_killed(self._orphans.reap())
+        if self._orphans is not None and self._reaping is None:
+            loop = asyncio.get_running_loop()
+            self._reaping = loop.run_in_executor(None, self._orphans.reap)
+
+    async def attach(self) -> None:
+        """Run the built-in tasks from now on; the engine has started.
+
+        No command starts beside one that an earlier server left.
+        """
+        self.begin_reaping()
+        if self._reaping is not None:
+            _log_killed(await asyncio.shield(self._reaping))
         self._local.attach()
 
     async def start_children(self) -> None:
@@ -80,6 +91,8 @@ class ServerWorkers:
         if self._children is not None:
             stops.append(self._children.stop(grace_s))
         await asyncio.gather(*stops)
+        if self._reaping is not None:
+            await asyncio.wait([self._reaping])  # it may use the list of commands until then
         for runner in self._runners.values():
             runner.close()
         if self._orphans is not None:

@@ -272,6 +272,12 @@ class Store(Reader, Protocol):
     async def check(self) -> None:
         """Raise StoreBroken if the opened files were moved, replaced or removed."""
 
+    def note_recovered(self) -> None:
+        """Count this server, and no longer the one before, as the last: its recovery is durable.
+
+        From then on an orderly close means that nobody was killed, even if nothing was committed.
+        """
+
     def note_leaving(self) -> None:
         """Count the end of this server as an orderly one from now on, even if it is killed."""
 

@@ -29,7 +29,7 @@ def tell() -> int:
 
 @app.task
 async def submit_all_along(until: str) -> list[str]:
-    """Submit jobs without a pause, also while the server is replaced; return their ids."""
+    """Submit one job after the other until the file `until` exists; return the ids of the jobs."""
     made = []
     while not await exists(until):
         job = await tell.enqueue()

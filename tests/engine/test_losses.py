@@ -85,6 +85,15 @@ async def test_an_orderly_shutdown_counts_no_loss(path: Path) -> None:
     assert await states_after_restart(path, [job.id]) == [(State.QUEUED, 0)]
 
 
+async def test_a_server_that_only_recovered_ends_in_order_all_the_same(path: Path) -> None:
+    async with running(path):
+        pass
+    note_kill(path)
+    for was_killed in (True, False):
+        async with running(path) as world:
+            assert world.engine.was_killed is was_killed
+
+
 async def test_poison_suspects_run_one_at_a_time_beside_other_jobs(path: Path) -> None:
     suspects = await kill_servers(path, "embedded", 2, 1)
     async with running(path, worker="embedded") as world:

@@ -68,6 +68,9 @@ class ModelRest:
         ]
         return found[:limit]
 
+    def note_recovered(self) -> None:
+        pass  # the store has no server before this one
+
     def note_leaving(self) -> None:
         pass  # the store ends with its server
 

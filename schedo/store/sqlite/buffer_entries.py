@@ -16,11 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from schedo.core.ids import newest_at
-from schedo.core.keep import NOT_KEPT
 from schedo.store.sqlite import rows
 from schedo.store.sqlite.columns import Row
-from schedo.store.sqlite.queries import DELETE_JOBS, MARK_DECIDED
 
 log = logging.getLogger("schedo.store")
 
@@ -84,13 +81,7 @@ _ENTRIES = "SELECT id, body FROM {} ORDER BY id"
 _READ_LAYOUT = "SELECT kind, columns FROM write_buffer_layout"
 _WRITE_LAYOUT = "INSERT OR REPLACE INTO write_buffer_layout (kind, columns) VALUES (?, ?)"
 
-# The errors of SQLite and its binding for values that a column refuses.
-_UNFIT = (
-    *(sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.DataError),
-    *(OverflowError, ValueError),
-)
 _encode = msgspec.msgpack.Encoder().encode
-_encode_ids = msgspec.json.Encoder().encode
 _Rows = list[tuple[Any, ...]]
 _decode = msgspec.msgpack.Decoder(tuple[_Rows, _Rows]).decode
 _decode_numbered = msgspec.msgpack.Decoder(tuple[int, _Rows, _Rows]).decode
@@ -136,54 +127,40 @@ def write_layout(connection: sqlite3.Connection) -> None:
         connection.execute(_WRITE_LAYOUT, (kind, msgspec.json.encode(names).decode()))
 
 
+class LeftJobs(NamedTuple):
+    """The rows of all entries of a file, by job id; table: the one that has the entries."""
+
+    table: str
+    layout: Layout
+    new: dict[int, Row]
+    known: dict[int, Row]
+
+
 def has_entries(connection: sqlite3.Connection) -> bool:
     """Return whether there is something to replay, in a file of any version."""
     found = connection.execute(_TABLES).fetchall()
     return bool(found) and connection.execute(f"SELECT 1 FROM {found[0][0]}").fetchone() is not None
 
 
-def replay(connection: sqlite3.Connection) -> None:
-    """Write the entries to the job table, in a file of any version; needs a transaction.
+def read_left(connection: sqlite3.Connection) -> LeftJobs | None:
+    """Return what the entries hold, in a file of any version; None if there are no entries.
 
-    An entry that cannot be read or written is logged and skipped, so that it cannot keep the file
-    from opening.
+    An entry that cannot be read is logged and skipped.
     """
     ((table,),) = connection.execute(_TABLES).fetchall()
     bodies = connection.execute(_ENTRIES.format(table)).fetchall()
+    if not bodies:
+        return None
     layout = _find_layout(connection, table, bodies)
+    left = LeftJobs(table, layout, {}, {})
     merge = layout.merger()
-    new: dict[int, Row] = {}
-    known: dict[int, Row] = {}
     for entry, body in bodies:
         try:
             jobs = _read(body, layout, is_numbered=table == "journal")
-            merge_entry(new, known, jobs, merge)
+            merge_entry(left.new, left.known, jobs, merge)
         except ValueError as error:  # msgspec's errors are ValueErrors too
             log.error("entry %d of the write buffer is unreadable and skipped: %s", entry, error)
-    _drop_unkept(connection, layout, new, known)
-    names = layout.new
-    insert = f"INSERT INTO job ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-    update = f"UPDATE job SET {', '.join(f'{n} = ?' for n in layout.known[:-1])} WHERE id = ?"
-    _write(connection, update, known)
-    _write(connection, insert, new)
-    connection.execute(f"DELETE FROM {table}")
-
-
-def _drop_unkept(
-    connection: sqlite3.Connection, layout: Layout, new: dict[int, Row], known: dict[int, Row]
-) -> None:
-    """Drop the jobs that are not kept: see unkept.py."""
-    if "kept_until" not in layout.new:
-        return
-    for jobs, names in ((new, layout.new), (known, layout.known)):
-        at = names.index("kept_until")
-        unkept = [job_id for job_id, row in jobs.items() if row[at] == NOT_KEPT]
-        for job_id in unkept:
-            del jobs[job_id]
-        if unkept:
-            connection.execute(MARK_DECIDED, (newest_at(max(unkept)) + 1,))
-            for statement in DELETE_JOBS:
-                connection.execute(statement, (_encode_ids(unkept).decode(),))
+    return left
 
 
 def find_unreadable(connection: sqlite3.Connection) -> tuple[int, list[int]]:
@@ -226,14 +203,3 @@ def _read(body: bytes, layout: Layout, *, is_numbered: bool) -> BufferableJobs:
     if not all(type(job_id) is int for job_id in (*(r[0] for r in new), *(r[-1] for r in known))):
         raise ValueError("a row has no job id")
     return BufferableJobs(new, known)
-
-
-def _write(connection: sqlite3.Connection, sql: str, by_id: dict[int, Row]) -> None:
-    for job_id, row in by_id.items():
-        try:
-            is_written = connection.execute(sql, row).rowcount == 1
-            reason = None if is_written else "it is not in the store"
-        except _UNFIT as error:
-            reason = str(error)
-        if reason is not None:
-            log.error("a change of job %d in the write buffer is skipped: %s", job_id, reason)

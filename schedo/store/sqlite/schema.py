@@ -102,6 +102,11 @@ def _read_reads_from(connection: sqlite3.Connection, version: int) -> int:
     return version if found is None else int(found[0])
 
 
+def is_old(connection: sqlite3.Connection) -> bool:
+    """Return whether the file lacks migrations that this process knows; a new file lacks all."""
+    return _pragma(connection, "user_version") < newest_schema()
+
+
 def migrate(connection: sqlite3.Connection, directory: Path = DIRECTORY) -> None:
     """Run the migrations that the file does not have yet."""
     version = _pragma(connection, "user_version")

@@ -33,13 +33,14 @@ from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
-from schedo.store.sqlite.buffer_entries import has_entries, replay, write_layout
+from schedo.store.sqlite.buffer_entries import has_entries, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
 from schedo.store.sqlite.lock_passing import PassedLocks
 from schedo.store.sqlite.path_checks import size_bytes
 from schedo.store.sqlite.pruning import prune
-from schedo.store.sqlite.schema import check_file, migrate
+from schedo.store.sqlite.replay import replay
+from schedo.store.sqlite.schema import check_file, is_old, migrate
 from schedo.store.sqlite.session_keys import SessionKeys
 from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_readers import WarmReaders
@@ -71,7 +72,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         self._waiting: WaitingCount | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
         self._warm = WarmReaders()
-        self._is_checkpoint_due = False  # whatever the length of the log
+        self._has_left_log = False  # of a killed server, which is not copied yet
 
     async def prepare(self) -> None:
         assert self._writer is None, "the store is open already"
@@ -101,6 +102,8 @@ class SqliteStore(PassedLocks, SessionKeys):
             if self.path is not None:
                 self._reader = await self._connect_reader(self.path)
             await self._begin_count(snapshot.epoch)
+            if self._has_left_log:
+                self._flush_later()
         except BaseException as error:
             await self.close()
             raise self._translate_opening(error) from error
@@ -122,6 +125,9 @@ class SqliteStore(PassedLocks, SessionKeys):
     async def shorten_log(self) -> None:
         await self.settle()
         await self._run(self._require_open(self._writer), self._checkpoint)
+
+    def note_recovered(self) -> None:
+        self._guard.note_recovered()
 
     def note_leaving(self) -> None:
         self._guard.note_leaving()
@@ -153,7 +159,6 @@ class SqliteStore(PassedLocks, SessionKeys):
     def _commit(self, connection: sqlite3.Connection, commit: Commit) -> int:
         """Make the commit durable, and return the bytes of the log."""
         self._buffer.commit(connection, commit)
-        self._guard.note_recovered()  # the engine commits only after the recovery
         return self._guard.committed(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
@@ -184,7 +189,9 @@ class SqliteStore(PassedLocks, SessionKeys):
         connection = self._require_open(self._writer)
         if self.path is not None:
             connection = await self._connect_reader(self.path)
-        self._waiting = WaitingCount(epoch, connection)
+        # After a kill, the first moments belong to the jobs that became due meanwhile.
+        after_s = FLUSH_PERIOD_S if self._has_left_log else 0.0
+        self._waiting = WaitingCount(epoch, connection, after_s)
         await self._waiting.begin()
 
     async def _connect_reader(self, path: str) -> Connection:
@@ -294,25 +301,26 @@ class SqliteStore(PassedLocks, SessionKeys):
     def _begin(self, connection: sqlite3.Connection) -> Snapshot:
         check_file(connection, self._name)
         connections.prepare_writer(connection)
-        if has_entries(connection):
-            with connections.transaction(connection):
-                replay(connection)
-        migrate(connection)
+        if is_old(connection):
+            if has_entries(connection):
+                with connections.transaction(connection):
+                    replay(connection)  # with the old columns
+            migrate(connection)
         with connections.transaction(connection):
+            replay(connection)
             write_layout(connection)
             writes.raise_epoch(connection)
             self._guard.attach(connection)
         self._guard.begin(connection)
-        # So that the file itself says that it is open. That of a killed server says it already.
-        self._is_checkpoint_due = self._guard.was_killed
-        if self.path is not None and not self._is_checkpoint_due:
+        # So that the file itself says that it is open. That of a killed server says it already, and
+        # its log is copied a moment later, when the jobs that became due meanwhile have started.
+        self._has_left_log = self._guard.was_killed
+        if self.path is not None and not self._has_left_log:
             self._checkpoint(connection)
         return reads.read_snapshot(connection)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
-        is_due = self._is_checkpoint_due or log_bytes > connections.WAL_BYTES_MAX
-        if is_due and not self._is_copied:
-            self._is_checkpoint_due = False
+        if log_bytes > connections.WAL_BYTES_MAX and not self._is_copied:
             self._post(self._checkpoint)
 
     def _flush_later(self) -> None:
@@ -323,7 +331,10 @@ class SqliteStore(PassedLocks, SessionKeys):
         """Flush old entries; most jobs of a fast stream end within a period."""
         self._flush_timer = None
         self._post(self._buffer.flush_old)
-        if self._buffer:
+        if self._has_left_log and not self._is_copied:
+            self._has_left_log = False
+            self._post(self._checkpoint)
+        if self._buffer or self._has_left_log:
             self._flush_later()
 
     async def _shutdown(self, *, keep_log: bool) -> None:

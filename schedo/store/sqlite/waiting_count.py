@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import suppress
 
 from schedo.core.states import State
 from schedo.errors import StoreError
@@ -21,9 +22,12 @@ COUNTED_AT_ONCE = 10_000  # jobs: SQLite sorts them in half a MiB and a few mill
 class WaitingCount:
     """The count for one epoch, on a connection of its own; or at once on that of a memory store."""
 
-    def __init__(self, epoch: int, connection: Connection) -> None:
+    def __init__(self, epoch: int, connection: Connection, after_s: float = 0.0) -> None:
+        """after_s: the count begins so much later, or when somebody waits for it."""
         self._epoch = epoch
         self._connection = connection
+        self._after_s = after_s
+        self._is_awaited = asyncio.Event()
         self._counting: asyncio.Future[Waiting] = asyncio.get_running_loop().create_future()
 
     async def begin(self) -> None:
@@ -37,6 +41,8 @@ class WaitingCount:
 
     async def _count(self) -> Waiting:
         try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_awaited.wait(), self._after_s)
             return await _count(self._connection)
         finally:
             await self._connection.close()
@@ -45,6 +51,7 @@ class WaitingCount:
         """Return the numbers of waiting jobs; raise StoreError if they cannot be counted."""
         try:
             if epoch == self._epoch:
+                self._is_awaited.set()
                 return await asyncio.shield(self._counting)
             reason = "the store has recovered meanwhile"
         except sqlite3.Error as error:

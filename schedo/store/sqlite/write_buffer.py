@@ -38,7 +38,6 @@ from schedo.store.sqlite.buffer_entries import (
     have_ended,
     may_expire,
     merge_entry,
-    replay,
 )
 from schedo.store.sqlite.buffered_keys import BufferedKeys
 from schedo.store.sqlite.buffered_queued import BufferedQueued
@@ -50,6 +49,7 @@ from schedo.store.sqlite.connection import (
     undone,
     unsynced,
 )
+from schedo.store.sqlite.replay import replay
 from schedo.store.sqlite.writes import Commit, Statement
 
 P = ParamSpec("P")

@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What a run showed. times_s: of what else was measured, by what it is."""
+    """What a run showed. times_s: further measured durations in seconds, by name."""
 
     plan: Plan
     findings: Findings

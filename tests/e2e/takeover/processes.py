@@ -24,6 +24,7 @@ from tests.e2e.takeover.evidence import Kill
 from tests.sources import ROOT
 
 DEADLINE_S = 60.0
+RESTART_S = 0.1  # from an end to the next process, as in deploy/schedo.service
 DEATH_S = 2.0  # within which a death at a point of the code is noticed, and the next one is active
 APPLICATION = "tests.e2e.takeover.app:app"
 
@@ -67,6 +68,7 @@ class Servers:
         self.runs.touch()
         self.port = _find_port() if standby else self._supervisor.port
         self._has_standby = standby
+        self._spawn_at = 0.0  # by CLOCK_MONOTONIC
         self._count = 1 + standby + (failpoints is not None)
         self.members: list[subprocess.Popen[str]] = []
         self.kills: list[Kill] = []
@@ -83,7 +85,7 @@ class Servers:
         while not self._is_stopping:
             self._supervisor.read()
             self._remove_ended()
-            while len(self.members) < self._count:
+            while len(self.members) < self._count and time.monotonic() >= self._spawn_at:
                 self.members.append(self._spawn())
             await asyncio.sleep(0.005)
 
@@ -91,6 +93,7 @@ class Servers:
         now = time.monotonic()
         for each in [each for each in self.members if each.poll() is not None]:
             self.members.remove(each)
+            self._spawn_at = now + RESTART_S
             point = self._doomed.pop(each.pid, None)
             if point and each.pid not in [kill.pid for kill in self.kills]:
                 self.kills.append(Kill(point, each.pid, now - DEATH_S, now + DEATH_S))

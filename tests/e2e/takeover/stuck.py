@@ -31,7 +31,10 @@ class StuckServer(NamedTuple):
 
 
 async def stop_and_continue(servers: Servers) -> StuckServer:
-    """Stop the active server until the status says that it is stuck; nobody writes meanwhile."""
+    """Stop the active server, wait until the status reports that it is stuck, and continue it.
+
+    The store must not change while the server is stopped, and the server stays the active one.
+    """
     await servers.wait_standby(warm=True)
     pid = servers.active_pid
     assert pid is not None, "a server is active"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ import pytest
 
 from schedo.core.model import Job
 from schedo.errors import StoreDamaged, StoreLocked, StoreUnsuitable
-from schedo.store.sqlite.store import SqliteStore
+from schedo.store.sqlite.store import FLUSH_PERIOD_S, SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_table
 from tests.store.steps import all_jobs, put
@@ -163,8 +164,9 @@ async def test_a_damaged_file_cannot_be_prepared(path: Path) -> None:
         await SqliteStore(path).prepare()
 
 
-async def test_after_a_kill_the_log_is_copied_behind_the_first_commit(
-    path: Path, store: SqliteStore
+@pytest.mark.parametrize("commits", [0, 1])
+async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
+    path: Path, store: SqliteStore, commits: int
 ) -> None:
     await put(store, make_job(id=1))
     crashed = killed(path)
@@ -172,10 +174,37 @@ async def test_after_a_kill_the_log_is_copied_behind_the_first_commit(
     following = SqliteStore(crashed.path)
 
     await following.open()
+    await put(following, *(make_job(id=2 + n) for n in range(commits)))
 
+    assert len(await all_jobs(following)) == 1 + commits
     assert crashed.path.read_bytes() == before
-    await put(following, make_job(id=2))
-    assert [job.id for job in await all_jobs(following)] == [2, 1]
+    timer = following._flush_timer
+    assert timer is not None
+    assert timer.when() - asyncio.get_running_loop().time() <= FLUSH_PERIOD_S
+    timer.cancel()
+    following._flush_old()
+    await following.check()  # by the thread that copies the log
+    assert crashed.path.read_bytes() != before
+    await following.close()
+
+
+async def test_a_backup_delays_the_copy_of_the_log_that_a_killed_server_has_left(
+    path: Path, store: SqliteStore
+) -> None:
+    await put(store, make_job(id=1))
+    crashed = killed(path)
+    before = crashed.path.read_bytes()
+    following = SqliteStore(crashed.path)
+    await following.open()
+
+    following._is_copied = True
+    following._flush_old()
+    await following.check()
+    assert crashed.path.read_bytes() == before
+    following._is_copied = False
+    following._flush_old()
+    await following.check()
+
     assert crashed.path.read_bytes() != before
     await following.close()
 
