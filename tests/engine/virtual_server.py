@@ -81,6 +81,9 @@ class StoreConnection:
     async def close(self, *, keep_log: bool = False) -> None:
         """Leave the disk open for the next server."""
 
+    def note_recovered(self) -> None:
+        """The disk stays open: no server before this one has ended."""
+
     async def commit(self, changes: Changes) -> None:
         frozen = replace(
             changes,
