@@ -182,6 +182,9 @@ class ServerStore:
             self._is_open = self._disk.was_killed = False
             await self._disk.memory.close()
 
+    def note_recovered(self) -> None:
+        """The disk notes deaths itself."""
+
     async def commit(self, changes: Changes) -> None:
         """Write the changes, unless a fault occurs before or after."""
         frozen = freeze(changes)
