@@ -62,7 +62,8 @@ class Endpoint:
         except TooSlow:
             raise ClientGone from None
         except Moved as moved:
-            await moved.follow(scope, receive, send)
+            response = await moved.follow(scope, receive)
+            await send_response(send, response, scope["schedo.request_id"], claim)
         finally:
             if claim.size:
                 claim.release()

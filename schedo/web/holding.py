@@ -8,12 +8,15 @@ body has been read or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from schedo.core.ids import render_id
 from schedo.errors import SchedoError, Unavailable
-from schedo.web.http import problem_response, send_response
+from schedo.web.http import Header, Response, problem_response, send_response
 
 HELD_S = 1.0  # then a request is refused: the client may try again elsewhere
 _IS_HELD = "schedo.is_held"
@@ -47,6 +50,12 @@ class Holding:
             raise Unavailable("the server is being replaced; try again in a second")
         return self._successor.result()
 
+    def move_wait(self, jobs: Sequence[int], left_s: float, respond: Respond) -> None:
+        """Raise Moved, unless the time of the wait, or that of this process, is up."""
+        left_s = min(left_s, self.waits_s)
+        if left_s > 0:
+            raise Moved(self, jobs, asyncio.get_running_loop().time() + left_s, respond)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             app = await self.wait(scope) or self.app
@@ -56,30 +65,67 @@ class Holding:
             await app(scope, receive, send)
 
 
+class Found(NamedTuple):
+    """What the next server responds to a wait for a job: the job as JSON, or a problem."""
+
+    status: int
+    body: bytes
+    content_type: bytes
+
+
+Respond = Callable[[Sequence[Found]], Response]
+
+
 class Moved(Exception):
-    """A wait is cut short: it goes on with the server that answers next, as another request."""
+    """A wait for jobs is cut short: it goes on with the server that answers next."""
 
-    def __init__(self, holding: Holding, target: str) -> None:
-        """target: path and query of the request."""
-        super().__init__(target)
+    def __init__(
+        self, holding: Holding, jobs: Sequence[int], until: float, respond: Respond
+    ) -> None:
+        """until: when the wait ends, by the clock of the loop.
+
+        respond: makes the response from the jobs, in their order, which have ended or not.
+        """
+        super().__init__(jobs)
         self._holding = holding
-        self._target = target
-        self.headers: Sequence[tuple[bytes, bytes]] = ()  # which the response has as well
+        self._jobs = jobs
+        self._until = until
+        self._respond = respond
+        self.headers: tuple[Header, ...] = ()  # which the response has as well
 
-    async def follow(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response to the other request."""
+    async def follow(self, scope: Scope, receive: Receive) -> Response:
+        """Wait for the jobs one after the other; return the response, or the first problem."""
         app = await self._holding.wait(scope) or self._holding.app
-        path, _, query = self._target.partition("?")
-        headers = [pair for pair in scope["headers"] if pair[0] not in _OF_A_BODY]
-        again = {**scope, "method": "GET", "path": path, "raw_path": path.encode()}
-        again |= {"query_string": query.encode(), "headers": headers}
+        loop = asyncio.get_running_loop()
+        found = []
+        for job in self._jobs:
+            left_s = max(0.0, self._until - loop.time())
+            query = f"timeout={left_s:.6f}"
+            got = await _get(app, scope, receive, f"/v1/jobs/{render_id(job)}/wait", query)
+            if got.status >= HTTPStatus.BAD_REQUEST:
+                return Response(got.status, got.body, content_type=got.content_type)
+            found.append(got)
+        response = self._respond(found)
+        return response.with_headers(*self.headers)
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *self.headers]}
-            await send(message)
 
-        await app(again, replay(b"", receive), send_with_headers)
+async def _get(app: ASGIApp, scope: Scope, receive: Receive, path: str, query: str) -> Found:
+    """Send a request with the same rights as that of the scope, and return the response."""
+    headers = [pair for pair in scope["headers"] if pair[0] not in _OF_A_BODY]
+    again = {**scope, "method": "GET", "path": path, "raw_path": path.encode()}
+    again |= {"query_string": query.encode(), "headers": headers}
+    status, content_type, parts = 0, b"", []
+
+    async def note(message: Message) -> None:
+        nonlocal status, content_type
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            content_type = dict(message["headers"]).get(b"content-type", b"")
+        else:
+            parts.append(message.get("body", b""))
+
+    await app(again, replay(b"", receive), note)
+    return Found(status, b"".join(parts), content_type)
 
 
 def is_held(scope: Scope) -> bool:

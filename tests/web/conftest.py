@@ -39,3 +39,13 @@ async def served(world: World) -> AsyncIterator[Served]:
     port = await server.start(world.app, "127.0.0.1", 0)
     yield world, server, port
     await server.stop(grace_s=0.2)
+
+
+@pytest.fixture
+async def next_served(world: World) -> AsyncIterator[Served]:
+    """The new process: another engine behind a server of its own."""
+    async with World() as made:
+        http = HttpServer()
+        port = await http.start(made.app, "127.0.0.1", 0)
+        yield made, http, port
+        await http.stop(grace_s=0.2)

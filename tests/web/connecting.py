@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from schedo.web.forwarding import Forwarder
 from schedo.web.server import HttpServer
 from tests.web.world import World
 
@@ -42,3 +44,29 @@ async def turn() -> None:
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.001, done.set_result, None)
     await done
+
+
+def post(body: bytes, *, path: bytes = b"/v1/jobs") -> bytes:
+    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path
+    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+async def respond(reader: asyncio.StreamReader) -> tuple[int, bool, bytes]:
+    """Return the status of a response, whether the connection closes, and the body."""
+    async with asyncio.timeout(10):
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
+        body = await reader.readexactly(length)
+    return int(head.split()[1]), b"connection: close" in head, body
+
+
+def forwarder(next_served: Served) -> Forwarder:
+    return Forwarder(partial(asyncio.open_connection, "127.0.0.1", next_served[2]))
+
+
+async def waiting(http: HttpServer) -> None:
+    """Return when a request waits for its job."""
+    while not any(connection.active for connection in http.connections):
+        await turn()
+    for _ in range(20):
+        await turn()

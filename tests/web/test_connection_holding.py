@@ -15,39 +15,10 @@ from schedo.web import holding, server
 from schedo.web.forwarding import Forwarder
 from schedo.web.permissions import TokenPermission
 from schedo.web.server import HttpServer
-from tests.web.connecting import Served, open_connection, turn
-from tests.web.world import World
+from tests.web.connecting import Served, forwarder, open_connection, post, respond, turn
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SUBMIT = b'{"task":"demo","payload":"%b"}' % (b"x" * 2_000)
-
-
-def post(body: bytes, *, path: bytes = b"/v1/jobs") -> bytes:
-    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path
-    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
-
-
-async def respond(reader: asyncio.StreamReader) -> tuple[int, bool, bytes]:
-    """Return the status of a response, whether the connection closes, and the body."""
-    async with asyncio.timeout(10):
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
-        body = await reader.readexactly(length)
-    return int(head.split()[1]), b"connection: close" in head, body
-
-
-@pytest.fixture
-async def next_served(world: World) -> AsyncIterator[Served]:
-    """The new process: another engine behind a server of its own."""
-    async with World() as made:
-        http = HttpServer()
-        port = await http.start(made.app, "127.0.0.1", 0)
-        yield made, http, port
-        await http.stop(grace_s=0.2)
-
-
-def forwarder(next_served: Served) -> Forwarder:
-    return Forwarder(partial(asyncio.open_connection, "127.0.0.1", next_served[2]))
 
 
 HeldServer = tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]
@@ -181,62 +152,6 @@ async def test_a_poll_that_waits_is_ended_before_the_store_passes(served: Served
     writer.close()
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_wait_for_a_job_goes_on_with_the_next_server(
-    served: Served, next_served: Served, method: str
-) -> None:
-    world, http, port = served
-    reader, writer = await open_connection(port)
-    if method == "POST":
-        writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
-    else:
-        job = await world.submit(delay="1h")
-        path = f"/v1/jobs/{job['id']}/wait".encode()
-        writer.write(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
-    await waiting(http)
-    await http.hold(world.engine.freezing.end_waits)
-
-    http.pass_on(forwarder(next_served))
-
-    status, _, body = await respond(reader)  # of another server, which does not know the job
-    assert (status, orjson.loads(body)["code"]) == (404, "not-found")
-    writer.close()
-
-
-async def test_a_wait_that_cannot_go_on_here_ends_with_the_record_of_the_job(
-    served: Served,
-) -> None:
-    """The process that would forward it ends at once."""
-    world, http, port = served
-    reader, writer = await open_connection(port)
-    writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
-    await waiting(http)
-
-    await http.hold(world.engine.freezing.end_waits, waits_s=0.0)
-
-    assert (await respond(reader))[:2] == (202, True)
-    await http.resume()
-    writer.close()
-
-
-async def test_a_wait_for_a_job_goes_on_when_the_server_goes_on(served: Served) -> None:
-    world, http, port = served
-    reader, writer = await open_connection(port)
-    writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
-    await waiting(http)
-    await http.hold(world.engine.freezing.end_waits)
-    await http.resume()
-    [job] = (await world.get("/v1/jobs")).json()["items"]
-    await waiting(http)
-    await world.post(f"/v1/jobs/{job['id']}:cancel")
-
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-
-    assert head.startswith(b"http/1.1 200")
-    assert f"location: /v1/jobs/{job['id'].lower()}".encode() in head
-    writer.close()
-
-
 async def test_a_stream_of_events_ends_and_begins_anew_with_the_next_server(
     served: Served, next_served: Served
 ) -> None:
@@ -253,14 +168,6 @@ async def test_a_stream_of_events_ends_and_begins_anew_with_the_next_server(
     assert b"retry:" in begin + rest
     assert (await respond(reader))[:2] == (200, True)
     writer.close()
-
-
-async def waiting(http: HttpServer) -> None:
-    """Return when a request waits for its job."""
-    while not any(connection.active for connection in http.connections):
-        await turn()
-    for _ in range(20):
-        await turn()
 
 
 async def test_connections_that_send_nothing_more_are_closed(

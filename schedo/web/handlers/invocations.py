@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 import orjson
 from msgspec.structs import replace
 
-from schedo.core.ids import render_id
 from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
-from schedo.core.states import State
+from schedo.core.states import FINAL, State
 from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.workers import spec_of
 from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unavailable
@@ -29,11 +31,13 @@ from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext
 from schedo.web.handlers.jobs import JOB_BYTES
+from schedo.web.holding import Found
 from schedo.web.http import Header, Request, Response, problem_response
 from schedo.web.idempotency import HEADER
 
 NONCE_HEADER = b"schedo-lease-nonce"
 SHORT_WAIT_S = 30.0
+Record = dict[str, Any]  # a job as the API shows it
 
 
 async def invoke(context: AppContext, request: Request) -> Response:
@@ -49,8 +53,8 @@ async def invoke(context: AppContext, request: Request) -> Response:
     placing = context.engine.invoke(spec, count=count, wait_s=wait_s, on_started=started)
     request = request._replace(body=b"")
     del fields, spec  # nothing large is kept during the wait
-    jobs = await _place(context, request, placing, wait_s)
-    return await _respond_placed(context, request, jobs, wait_s, count > 1)
+    respond = partial(_respond_placed, request.id, wait_s)
+    return respond(await _place(context, request, placing, wait_s, respond))
 
 
 async def reserve(context: AppContext, request: Request) -> Response:
@@ -81,8 +85,8 @@ async def commit_reservation(context: AppContext, request: Request) -> Response:
     )
     request = request._replace(body=b"")
     del fields, spec
-    jobs = await _place(context, request, placing, wait_s)
-    return await _respond_placed(context, request, jobs, wait_s, len(jobs) > 1)
+    respond = partial(_respond_placed, request.id, wait_s)
+    return respond(await _place(context, request, placing, wait_s, respond))
 
 
 async def release_reservation(context: AppContext, request: Request) -> Response:
@@ -97,13 +101,18 @@ async def invoke_short(context: AppContext, request: Request, fields: ShortReque
     context.check_work(request, spec)
     spec = _match_label_case(spec, context.engine.sessions.list())
     placing = context.engine.invoke(spec, count=1, wait_s=SHORT_WAIT_S)
-    (job,) = await _place(context, request, placing, SHORT_WAIT_S)
-    if job.state is State.COMPLETED:
-        return Response(200, job.result or b"null")
-    if job.is_final:
-        return await _respond_failed(context, request, [job], False)
-    late = InvocationTimeout(f"job {render_id(job.id)} has not ended within {SHORT_WAIT_S:g} s")
-    return problem_response(late, request.id).with_headers(_location(job))
+    respond = partial(_respond_short, request.id)
+    return respond(await _place(context, request, placing, SHORT_WAIT_S, respond))
+
+
+def _respond_short(request_id: str, records: Sequence[Record]) -> Response:
+    (record,) = records
+    if record["state"] == State.COMPLETED:
+        return Response(200, orjson.dumps(record.get("result")))
+    if record["state"] in FINAL:
+        return _respond_failed(request_id, records)
+    late = InvocationTimeout(f"job {record['id']} has not ended within {SHORT_WAIT_S:g} s")
+    return problem_response(late, request_id).with_headers(_location(record))
 
 
 def _match_label_case(spec: JobSpec, workers: list[WorkerStatus]) -> JobSpec:
@@ -137,12 +146,25 @@ def _match_case_of(requirements: Requirements, worker: WorkerStatus) -> Requirem
 
 
 async def _place(
-    context: AppContext, request: Request, placing: Awaitable[list[Job]], wait_s: float
-) -> list[Job]:
-    """Wait until the jobs are accepted and have ended, or until the time is up."""
+    context: AppContext,
+    request: Request,
+    placing: Awaitable[list[Job]],
+    wait_s: float,
+    respond: Callable[[Sequence[Record]], Response],
+) -> list[Record]:
+    """Wait until the jobs are accepted and have ended, or until the time is up.
+
+    Raise Moved if this server is replaced meanwhile; then `respond` makes the response.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
     jobs = await context.run_until_disconnect(placing, request.gone)
     if jobs is not None:
-        return jobs
+        if context.holding is not None and not all(job.is_final for job in jobs):
+            ids = [job.id for job in jobs]
+            left_s = until - loop.time()
+            context.holding.move_wait(ids, left_s, lambda found: respond(_read_all(found)))
+        return await _show(context, request, jobs)
     if not context.draining.is_set():
         raise ClientGone
     raise Unavailable(
@@ -150,36 +172,34 @@ async def _place(
     )
 
 
-async def _respond_placed(
-    context: AppContext, request: Request, jobs: list[Job], wait_s: float, is_many: bool
-) -> Response:
+def _read_all(found: Sequence[Found]) -> list[Record]:
+    return [orjson.loads(each.body) for each in found]
+
+
+def _respond_placed(request_id: str, wait_s: float, records: Sequence[Record]) -> Response:
     status = 200
     if not wait_s:
         status = 201
-    elif not all(job.is_final for job in jobs):
+    elif not all(record["state"] in FINAL for record in records):
         status = 202
-    elif any(job.state is not State.COMPLETED for job in jobs):
-        return await _respond_failed(context, request, jobs, is_many)
-    shown = await _show(context, request, jobs)
-    if is_many:
-        return Response(status, orjson.dumps({"items": shown}))
-    return Response(status, orjson.dumps(shown[0])).with_headers(_location(jobs[0]))
+    elif any(record["state"] != State.COMPLETED for record in records):
+        return _respond_failed(request_id, records)
+    if len(records) > 1:
+        return Response(status, orjson.dumps({"items": records}))
+    return Response(status, orjson.dumps(records[0])).with_headers(_location(records[0]))
 
 
-async def _respond_failed(
-    context: AppContext, request: Request, jobs: list[Job], is_many: bool
-) -> Response:
+def _respond_failed(request_id: str, records: Sequence[Record]) -> Response:
     """Respond with the failure of the first job that did not succeed."""
-    job = next(job for job in jobs if job.state is not State.COMPLETED)
-    why = f": {job.failure.message}" if job.failure is not None else ""
-    error = InvocationFailed(f"job {render_id(job.id)} is {job.state.value}{why}")
-    shown = await _show(context, request, jobs)
-    problem = msgspec.to_builtins(ProblemResponse.of(error, request.id))
-    body = problem | ({"jobs": shown} if is_many else {"job": shown[0]})
+    record = next(each for each in records if each["state"] != State.COMPLETED)
+    why = f": {record['error']['message']}" if record.get("error") else ""
+    error = InvocationFailed(f"job {record['id']} is {record['state']}{why}")
+    problem = msgspec.to_builtins(ProblemResponse.of(error, request_id))
+    body = problem | ({"jobs": records} if len(records) > 1 else {"job": record})
     return Response(error.status, orjson.dumps(body), content_type=PROBLEM_TYPE)
 
 
-async def _show(context: AppContext, request: Request, jobs: list[Job]) -> list[dict[str, object]]:
+async def _show(context: AppContext, request: Request, jobs: list[Job]) -> list[Record]:
     if any(job.payload is None for job in jobs):
         await request.claim.take(len(jobs) * JOB_BYTES, None)
     for job in jobs:
@@ -188,8 +208,8 @@ async def _show(context: AppContext, request: Request, jobs: list[Job]) -> list[
     return [job_fields(job) for job in jobs]
 
 
-def _location(job: Job) -> Header:
-    return b"location", f"/v1/jobs/{render_id(job.id)}".encode()
+def _location(record: Record) -> Header:
+    return b"location", f"/v1/jobs/{record['id']}".encode()
 
 
 def _read_nonce(request: Request) -> str:

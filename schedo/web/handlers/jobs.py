@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,7 +44,7 @@ from schedo.protocol.query import (
 from schedo.protocol.why import WhyResponse
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import OutputSource, read_output, render_outputs
-from schedo.web.holding import Moved
+from schedo.web.holding import Found
 from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
 from schedo.web.pages import page_response
 
@@ -148,13 +148,15 @@ async def respond_when_ended(
     job = await context.run_until_drain(ending, request.gone())
     left_s = until - loop.time()
     if context.holding is not None and job is not None and not job.is_final:
-        left_s = min(left_s, context.holding.waits_s)
-        if left_s > 0:
-            raise Moved(context.holding, f"/v1/jobs/{render_id(job_id)}/wait?timeout={left_s:.6f}")
+        context.holding.move_wait([job_id], left_s, _respond_moved)
     await request.claim.take(JOB_BYTES, None)
     if job is None:
         job = await context.engine.get(job_id)
     return await _respond_job(context, job, 200 if job.is_final else 202)
+
+
+def _respond_moved(found: Sequence[Found]) -> Response:
+    return Response(found[0].status, found[0].body)
 
 
 async def explain_job(context: AppContext, request: Request) -> Response:
