@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,12 @@ from schedo.config_checks import IN_MEMORY
 from schedo.errors import Exit, Unavailable
 
 if TYPE_CHECKING:
-    from schedo.handover.messages import LastTakeover, StandbyStatus, Status
+    from schedo.handover.link import LinkLost
+    from schedo.handover.messages import Handover, LastTakeover, StandbyStatus, Status
+
+# While the store passes from one process to the next, no server answers for some milliseconds.
+_PASSING_S = 0.5
+_RETRY_S = 0.02
 
 _OTHER_WAYS = "--store names another store, and `schedo summary` asks a server by its URL"
 
@@ -55,12 +61,19 @@ def _read(store: str) -> Status:
     if store in IN_MEMORY:
         raise BadConfiguration("a store in memory has no status; give a file with --store")
     path = os.path.realpath(store.removeprefix("sqlite://"))
-    try:
-        return asyncio.run(read_status(path + SUFFIX))
-    except LinkLost as error:
-        holder = read_holder(path + ".lock")
-        last = "" if holder is None else f"; the last holder of the store was pid {holder}"
-        raise Unavailable(f"{error}{last}; {_OTHER_WAYS}") from error
+    until = time.monotonic() + _PASSING_S * os.path.exists(path + ".lock")
+    while True:
+        try:
+            return asyncio.run(read_status(path + SUFFIX))
+        except LinkLost as error:
+            if time.monotonic() > until:
+                raise Unavailable(_describe_missing(error, read_holder(path + ".lock"))) from error
+        time.sleep(_RETRY_S)
+
+
+def _describe_missing(error: LinkLost, holder: int | None) -> str:
+    last = "" if holder is None else f"; the last holder of the store was pid {holder}"
+    return f"the store has no active server: {error}{last}; {_OTHER_WAYS}"
 
 
 def _print(found: Status) -> None:
@@ -75,6 +88,8 @@ def _print(found: Status) -> None:
     ]
     if found.last_takeover is not None:
         facts.append(("last", _describe_takeover(found.last_takeover, now)))
+    if found.handover is not None:
+        facts.append(("handover", _describe_handover(found.handover)))
     facts += [("standby", _describe_standby(each, now)) for each in found.standbys]
     if not found.standbys:
         facts.append(("standby", "none"))
@@ -92,6 +107,11 @@ def _describe_takeover(takeover: LastTakeover, now: int) -> str:
         f"{render_time(takeover.at, now)}, {takeover.took_ms:.1f} ms from the lock to the first"
         f" request ({steps}); the server before {before}"
     )
+
+
+def _describe_handover(handover: Handover) -> str:
+    to = "a standby" if handover.pid is None else f"process {handover.pid}"
+    return f"the store passes to {to}; the last step of this one: {handover.step}"
 
 
 def _describe_standby(standby: StandbyStatus, now: int) -> str:

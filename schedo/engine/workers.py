@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from schedo.core.commands import Cordon, Drain
+from schedo.core.commands import Cordon, DetachWorker, Drain
 from schedo.core.leases import Lease
 from schedo.core.worker_commands import RUNS_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
@@ -55,6 +55,10 @@ class Workers:
     async def drain(self, name: str) -> WorkerStatus:
         """Cordon the worker and request that it finishes its attempts and shuts down."""
         return await change(self._loop, Drain(name))
+
+    def lose(self, name: str, message: str) -> None:
+        """End the attempts of a worker that has certainly died; they are lost."""
+        self._loop.enqueue(DetachWorker(name, message))
 
     def progress_of(self, job_id: int) -> Sequence[ProgressLine]:
         """Return the recent progress of the job's running attempt, oldest first."""

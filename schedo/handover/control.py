@@ -59,6 +59,12 @@ class Active(Protocol):
     def note_standbys(self, count: int) -> None:
         """Note how many standbys are connected now."""
 
+    def note_predecessor(self, seen_pid: int, own_pid: int) -> None:
+        """Note that an old process is connected.
+
+        seen_pid: its number in this container, or 0; own_pid: that in its own container.
+        """
+
     def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
         """Serve a connection of the old process; is_trusted: its requests need no token."""
 
@@ -106,6 +112,7 @@ class Control:
                 await self._serve_operator(link)
                 return
             if hello.role == "predecessor":
+                self._active.note_predecessor(link.peer.pid, hello.pid)
                 await self._serve_predecessor(link)
                 return
             while True:

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from schedo.errors import SchedoError
+from schedo.handover.steps import Step
 
 PROTOCOL = 1
 MESSAGE_BYTES_MAX = 65_536
@@ -113,6 +114,16 @@ class LastTakeover(msgspec.Struct, frozen=True, kw_only=True):
     steps_ms: dict[str, float]
 
 
+class Handover(msgspec.Struct, frozen=True, kw_only=True):
+    """A passing of the store that is under way; step: the last one that the old process has done.
+
+    pid: of the new process of an upgrade; None: the store passes to a standby.
+    """
+
+    step: Step
+    pid: int | None
+
+
 class GetStatus(_Message, frozen=True):
     """The client asks for the status."""
 
@@ -131,6 +142,7 @@ class Status(_Message, frozen=True, kw_only=True):
     takeovers: int
     last_takeover: LastTakeover | None
     standbys: list[StandbyStatus]
+    handover: Handover | None = None  # None: the store stays with this server
 
 
 # An upgrade: an operator asks for it, and the server passes everything to a new process.

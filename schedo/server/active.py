@@ -59,6 +59,7 @@ class ActiveServer:
             takeovers=server.app.context.tenure.takeovers,
             last_takeover=self._last_takeover(),
             standbys=standbys,
+            handover=server.handover,
         )
 
     def _last_takeover(self) -> LastTakeover | None:
@@ -80,6 +81,9 @@ class ActiveServer:
         if count != self._standbys:
             log.info("standbys connected: %d", count)
             self._standbys = count
+
+    def note_predecessor(self, seen_pid: int, own_pid: int) -> None:
+        self._server.predecessors.watch(seen_pid, own_pid)
 
     def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
         app: ASGIApp = self._server.app

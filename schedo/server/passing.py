@@ -13,8 +13,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from schedo.handover.messages import UpgradeFailed
+from schedo.handover.messages import Handover, UpgradeFailed
 from schedo.handover.steps import Step, log_step
+from schedo.server.predecessors import name_of
 from schedo.server.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ log = logging.getLogger("schedo")
 class Recipient(Protocol):
     """The process that gets the store."""
 
+    @property
+    def pid(self) -> int | None:
+        """Its number, or None if that is not known beforehand."""
+
     async def take(self, held_at: float) -> None:
         """Let the process open the closed store; return once it serves.
 
@@ -36,23 +41,30 @@ class Recipient(Protocol):
         """Make sure that this process alone has the locks of the store."""
 
 
+def note_step(server: Server, step: Step, pid: int | None) -> None:
+    """Log that this process has done the step, and show it in the status; pid: as above."""
+    server.handover = Handover(step=step, pid=pid)
+    log_step(step)
+
+
 async def pass_store(server: Server, recipient: Recipient, waits_s: float = math.inf) -> None:
     """Let the other process have the store, or raise UpgradeFailed and serve on.
 
     waits_s: how long a request that waits for a job may wait on through this process.
     """
     held_at = time.monotonic()
-    worker = f"handover-{os.getpid()}"
+    worker = name_of(os.getpid())
     try:
         await server.http.hold(server.engine.freezing.end_waits, waits_s)
-        log_step(Step.HELD)
+        note_step(server, Step.HELD, recipient.pid)
         frozen = await server.engine.freezing.freeze(worker)
     except Exception as error:
         await recipient.give_up()
         await server.http.resume()
+        server.handover = None
         raise UpgradeFailed(f"the last commit of this process failed: {error}") from error
     server.workers.leave()
-    log_step(Step.FROZEN)
+    note_step(server, Step.FROZEN, recipient.pid)
     try:
         await recipient.take(held_at)
     except UpgradeFailed:
@@ -61,7 +73,7 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     await server.store.close()  # gives the locks away
     server.leave_control()
     server.replaced = Replaced(server, worker, frozen)
-    log_step(Step.REPLACED)
+    note_step(server, Step.REPLACED, recipient.pid)
 
 
 async def _take_back(server: Server, recipient: Recipient) -> None:
@@ -71,3 +83,4 @@ async def _take_back(server: Server, recipient: Recipient) -> None:
     await server.engine.freezing.reopen()
     server.reopen_control()
     await server.http.resume()
+    server.handover = None

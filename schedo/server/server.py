@@ -29,6 +29,7 @@ from schedo.errors import SchedoError, Unavailable
 from schedo.logs import set_level
 from schedo.reload import Reload
 from schedo.server.control import ControlSocket
+from schedo.server.predecessors import Predecessors
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
 from schedo.server.start import Start
@@ -43,6 +44,7 @@ from schedo.web.tenure import Tenure
 
 if TYPE_CHECKING:
     from schedo.handover.control import Control
+    from schedo.handover.messages import Handover
     from schedo.handover.predecessor import Predecessor
     from schedo.server.replaced import Replaced
     from schedo.server.takeover import Takeover
@@ -64,6 +66,7 @@ class Server:
         self._predecessor = predecessor
         self.upgrades = Upgrades(self, start.command, _find_obstacle(start))
         self._watching: asyncio.Task[None] | None = None  # what old processes leave
+        self.handover: Handover | None = None  # an upgrade or a passing that is under way
         self.replaced: Replaced | None = None  # set: another process serves, this one drains
         self._is_resuming = start.is_resuming
         self.shutdown = Shutdown()
@@ -78,6 +81,7 @@ class Server:
         self.app = build_app(self.engine, read_web_settings(config))
         self.http = HttpServer()
         self.reload = Reload(config, read, self._use)
+        self.predecessors = Predecessors(self.engine.sessions, self.workers.reap_left)
         self.takeover: Takeover | None = None  # by which it became active; None: the store was free
         self._control = ControlSocket(self._make_control, self.store.path)
         self._bound: list[socket.socket] = []  # on which it will listen
@@ -164,6 +168,7 @@ class Server:
         if self._predecessor is not None:
             from schedo.server.successor import report_active
 
+            self.predecessors.watch(self._predecessor.pid, self._predecessor.pid)
             report_active(self, self._predecessor)
         self._watching = asyncio.create_task(self.workers.watch_left())
         if takeover.is_warm:  # the children run already, and wait for this
@@ -221,6 +226,7 @@ class Server:
         """Stop what is left at once, and make everything durable."""
         if self._watching is not None:
             self._watching.cancel()
+        self.predecessors.close()
         await self._control.close()
         _close(self._bound)
         # One that was replaced has waited for its clients already.

@@ -42,6 +42,8 @@ async def pass_to_standby(server: Server) -> None:
 class _Standbys:
     """The recipient of the store: one of the processes that wait for its locks."""
 
+    pid = None  # whichever gets them
+
     def __init__(self, server: Server) -> None:
         self._server = server
 

@@ -23,9 +23,9 @@ from schedo.handover.messages import (
     Ready,
     UpgradeFailed,
 )
-from schedo.handover.steps import Step, log_step
+from schedo.handover.steps import Step
 from schedo.handover.successor import Successor
-from schedo.server.passing import pass_store
+from schedo.server.passing import note_step, pass_store
 
 if TYPE_CHECKING:
     from schedo.server.server import Server
@@ -46,18 +46,18 @@ async def upgrade(server: Server, command: Command, timeout_s: float) -> Activat
     except OSError as error:
         raise UpgradeFailed(f"the new process cannot be started: {error}") from error
     log.info("upgrade: process %d starts beside this one", successor.pid)
-    log_step(Step.STARTED)
+    note_step(server, Step.STARTED, successor.pid)
     try:
         async with asyncio.timeout(timeout_s):
             await _wait_until_ready(server, successor)
         successor.send(_locks(server), server.store.lock_descriptors())
     except TimeoutError:
-        await successor.kill()
+        await _give_up(server, successor)
         raise UpgradeFailed(f"the new process was not ready within {timeout_s:g} s") from None
     except BaseException:
-        await successor.kill()
+        await _give_up(server, successor)
         raise
-    log_step(Step.SENT)
+    note_step(server, Step.SENT, successor.pid)
     passing = asyncio.ensure_future(_pass_store(server, successor))
     try:
         activated = await asyncio.shield(passing)
@@ -69,6 +69,11 @@ async def upgrade(server: Server, command: Command, timeout_s: float) -> Activat
         *(activated.pid, activated.version, time.monotonic() - began_at, activated.took_ms),
     )
     return activated
+
+
+async def _give_up(server: Server, successor: Successor) -> None:
+    server.handover = None
+    await successor.kill()
 
 
 async def _wait_until_ready(server: Server, successor: Successor) -> None:
@@ -83,7 +88,7 @@ async def _wait_until_ready(server: Server, successor: Successor) -> None:
     listeners = Listeners(describe_addresses(sockets))
     successor.send(listeners, [sock.fileno() for sock in sockets])
     await successor.expect(Ready)
-    log_step(Step.READY)
+    note_step(server, Step.READY, successor.pid)
     await server.store.shorten_log()
 
 
@@ -97,6 +102,7 @@ class _NewProcess:
     def __init__(self, server: Server, successor: Successor) -> None:
         self._server, self._successor = server, successor
         self.activated: Activated | None = None  # its report
+        self.pid = successor.pid
 
     async def take(self, held_at: float) -> None:
         try:

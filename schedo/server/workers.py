@@ -120,6 +120,11 @@ class ServerWorkers:
         """
         while self._orphans is not None and self._orphans.has_left():
             await asyncio.sleep(WATCH_S)
+            self.reap_left()
+
+    def reap_left(self) -> None:
+        """Kill the commands of old processes that have died before these ended."""
+        if self._orphans is not None:
             _log_killed(self._orphans.reap_left())
 
     def stop_now(self) -> None:

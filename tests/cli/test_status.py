@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from schedo.cli.main import cli
-from schedo.handover.messages import LastTakeover, StandbyStatus, Status
+from schedo.handover.messages import Handover, LastTakeover, StandbyStatus, Status
+from schedo.handover.steps import Step
 
 SINCE = "2026-11-20T11:04:05Z"
 STANDBY = StandbyStatus(pid=43, version="1.1", since=SINCE, is_warm=True, warmed_ms=183.4)
@@ -80,6 +82,25 @@ def test_the_last_take_over_has_its_steps(
     assert found["take-overs"] == ["3"]
     assert "6.8 ms from the lock to the first request (wake 0.2, open 6.6)" in found["last"][0]
     assert found["last"][0].endswith(ending)
+
+
+@pytest.mark.parametrize(("pid", "to"), [(43, "process 43"), (None, "a standby")])
+def test_a_passing_of_the_store_shows_its_last_step(
+    monkeypatch: pytest.MonkeyPatch, pid: int | None, to: str
+) -> None:
+    _, found = show(monkeypatch, make_status(handover=Handover(step=Step.READY, pid=pid)))
+
+    assert found["handover"] == [f"the store passes to {to}; the last step of this one: ready"]
+
+
+def test_a_store_without_a_server_has_none_that_is_active(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db.lock").write_text("pid 42 on host since now")
+
+    result = CliRunner().invoke(cli, ["status", "--store", str(tmp_path / "jobs.db")])
+
+    assert result.exit_code == 1
+    assert "the store has no active server: no server answers at" in result.stderr
+    assert "the last holder of the store was pid 42" in result.stderr
 
 
 def test_the_check_fails_for_a_server_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

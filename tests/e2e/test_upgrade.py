@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,9 +19,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from schedo.handover.client import read_status
+from schedo.handover.messages import Handover
+from schedo.handover.steps import Step
 from schedo.store.sqlite.schema import newest_schema
 from tests.e2e.server import Server, eventually
 from tests.e2e.takeover.dying import PATH_VARIABLE as DEATH_VARIABLE
+from tests.worker.calls import is_running
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.e2e.upgrade_app:app"
@@ -49,6 +54,9 @@ class Upgraded:
         done = self.upgrade("--json")
         assert done.returncode == 0, (done.stderr, self.server.log())
         return dict(json.loads(done.stdout))
+
+    def handover(self) -> Handover | None:
+        return asyncio.run(read_status(f"{self.path}.ctl")).handover
 
     @property
     def active_pid(self) -> int:
@@ -153,9 +161,9 @@ def test_the_tasks_of_the_old_process_use_the_new_server(through: Through) -> No
     assert called["result"] in (through.old, through.new)  # when it began
 
 
-def _all_run(server: Server, *jobs: dict[str, Any]) -> bool:
+def _all_run(server: Server, *jobs: dict[str, Any], attempt: int = 1) -> bool:
     found = [server.ask("GET", f"/v1/jobs/{job['id']}")[1] for job in jobs]
-    return all(job["state"] == "running" for job in found)
+    return all((job["state"], job["attempt"]) == ("running", attempt) for job in found)
 
 
 def _parent_of_commands(pid: int) -> str:
@@ -293,6 +301,22 @@ def test_a_new_version_with_a_migration_that_is_slow_or_has_no_way_back_changes_
         assert store.execute("PRAGMA user_version").fetchone() == (old,)
 
 
+def test_the_status_shows_an_upgrade_while_it_is_under_way(patient: Upgraded) -> None:
+    application = patient.server.directory / "new_app.py"
+    application.write_text("import time; time.sleep(60)")
+    upgrading = threading.Thread(target=patient.upgrade, args=("--timeout", "3s"))
+    upgrading.start()
+
+    eventually(lambda: patient.handover() is not None, "upgrade in the status")
+    seen = patient.handover()
+    upgrading.join()
+    application.write_text(APPLICATION)
+
+    assert seen is not None
+    assert (seen.step, seen.pid is None) == (Step.STARTED, False)
+    assert patient.handover() is None
+
+
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
     """A server of which one process after the other dies."""
@@ -323,6 +347,32 @@ def test_the_new_process_serves_on_if_the_old_one_dies(mortal: Upgraded, step: s
 
     eventually(lambda: mortal.active_pid not in (0, old), "new holder")
     check_served(mortal)
+
+
+def test_what_an_old_process_runs_begins_again_at_once_if_that_process_dies(
+    tmp_path: Path,
+) -> None:
+    """A remote worker that is silent would be lost after 30 s."""
+    end = tmp_path / "end"
+    with upgradable(tmp_path, APP, "--allow-shell") as upgraded:
+        server = upgraded.server
+        command = f"echo $$ >> {tmp_path / 'pids'}; until [ -e {end} ]; do sleep 0.05; done"
+        jobs = [
+            server.submit(task="linger", payload={"until": str(end)}, retry=3),
+            server.submit(task="shell", payload={"command": command}, retry=3),
+        ]
+        eventually(lambda: _all_run(server, *jobs), "running jobs")
+        eventually((tmp_path / "pids").exists, "command")
+        new = upgraded.upgraded()["pid"]
+
+        server.kill()
+
+        eventually(lambda: _all_run(server, *jobs, attempt=2), "second attempts")
+        [first, second] = (tmp_path / "pids").read_text().split()
+        assert [is_running(int(pid)) for pid in (first, second)] == [False, True]
+        end.touch()
+        lingered, _ = [server.ended(job["id"]) for job in jobs]
+        assert (lingered["result"], lingered["attempt"]) == (new, 2)
 
 
 def check_served(upgraded: Upgraded) -> None:

@@ -24,6 +24,7 @@ class FakeActive:
     def __init__(self) -> None:
         self.sockets = [socket.create_server(("127.0.0.1", 0))]
         self.counts: list[int] = []  # of standbys, in the order of the changes
+        self.predecessors: list[tuple[int, int]] = []
 
     def __enter__(self) -> FakeActive:
         return self
@@ -54,6 +55,9 @@ class FakeActive:
 
     def note_standbys(self, count: int) -> None:
         self.counts.append(count)
+
+    def note_predecessor(self, seen_pid: int, own_pid: int) -> None:
+        self.predecessors.append((seen_pid, own_pid))
 
     def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
         with sock:

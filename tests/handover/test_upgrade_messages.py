@@ -54,6 +54,18 @@ async def test_the_way_leads_to_the_server_that_follows(served: Served) -> None:
     way.close()
 
 
+async def test_the_server_hears_of_the_old_process_with_its_number_as_the_kernel_knows_it(
+    served: Served,
+) -> None:
+    way = HttpWay(served.path, SCHEMA)
+
+    _, writer = await way.open(is_trusted=True)
+
+    assert served.active.predecessors == [(os.getpid(), os.getpid())]
+    writer.close()
+    way.close()
+
+
 async def test_only_a_stream_socket_is_taken(served: Served) -> None:
     before = open_descriptors()
     for descriptors in ([], [os.open("/dev/null", os.O_RDONLY)]):

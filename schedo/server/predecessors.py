@@ -1,0 +1,80 @@
+"""The old processes that end their attempts as workers of this server.
+
+A remote worker that falls silent is lost after its session timeout. An old process runs on the same
+machine, so the kernel says at once when it has died (pidfd_open(2)). Its attempts are lost then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+
+from schedo.engine.workers import Workers
+
+log = logging.getLogger("schedo")
+
+# For the results that the process had sent when it died, and this server has not read.
+SETTLE_S = 0.1
+
+
+def name_of(pid: int) -> str:
+    """Return the name of an old process as a worker."""
+    return f"handover-{pid}"
+
+
+class Predecessors:
+    """The old processes of which this server has heard, until they have ended."""
+
+    def __init__(self, workers: Workers, reap: Callable[[], None]) -> None:
+        """reap: kills the commands that dead old processes have left."""
+        self._workers = workers
+        self._reap = reap
+        self._watched: dict[str, int] = {}  # the pidfd by the name of the worker
+
+    def watch(self, seen_pid: int, own_pid: int) -> None:
+        """Notice the death of an old process.
+
+        seen_pid: the number of the process in this container, 0 if it has none; then only the
+        session timeout shows its death. own_pid: its number in its own container.
+        """
+        name = name_of(own_pid)
+        if seen_pid <= 0 or name in self._watched:
+            return
+        try:
+            descriptor = os.pidfd_open(seen_pid)
+        except ProcessLookupError:
+            self._note_end(name)
+            return
+        except OSError as error:
+            log.warning("the death of process %d would be noticed late: %s", own_pid, error)
+            return
+        # If another process has the number by now, the old one has died, and loses nothing here.
+        self._watched[name] = descriptor
+        asyncio.get_running_loop().add_reader(descriptor, partial(self._note_end, name))
+
+    def close(self) -> None:
+        """Watch no more."""
+        for name in list(self._watched):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        descriptor = self._watched.pop(name, None)
+        if descriptor is not None:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+
+    def _note_end(self, name: str) -> None:
+        self._forget(name)
+        asyncio.get_running_loop().call_later(SETTLE_S, self._end_attempts, name)
+
+    def _end_attempts(self, name: str) -> None:
+        """End the attempts that the process has left; their commands go first, they run again."""
+        held = len(self._workers.held_by(name))
+        if not held:
+            return
+        self._reap()
+        log.warning("worker %s is lost with %d attempts: its process has died", name, held)
+        self._workers.lose(name, f"worker {name} is lost: its process has died")
