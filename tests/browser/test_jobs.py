@@ -9,15 +9,18 @@ from playwright.async_api import expect
 
 from schedo.core.limits import HOUR
 from schedo.core.model import JobSpec
+from schedo.core.worker_pool import WorkerSpec
 from schedo.store.sqlite import read_connection
 from tests.browser.conftest import Axe, Open
-from tests.browser.shop import Shop
+from tests.browser.shop import Shop, Shopkeeper
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m</script>"
 
 
 async def test_filters_are_typed_kept_in_the_address_and_taken_away(
     open_page: Open, shop: Shop
 ) -> None:
-    await shop.seed()
+    await shop.seed_jobs()
     page = await open_page("/jobs")
     await expect(page.locator("tbody tr")).to_have_count(31)
 
@@ -126,6 +129,29 @@ async def test_the_count_of_new_jobs_covers_no_row_and_no_head(open_page: Open, 
         assert head
         assert seen["y"] + seen["height"] <= head["y"]
         await page.close()
+
+
+async def test_hostile_rows_a_selection_and_news_are_text_and_no_barrier(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    shop.engine.attach(WorkerSpec("w", 2, frozenset({"fail"})), Shopkeeper(shop, HOSTILE, "fail"))
+    failed = await shop.submit(task="fail", retry=1)
+    await shop.get(f"/v1/jobs/{failed['id']}/wait?timeout=5s")
+    await shop.submit(task="later", delay="1h", payload={HOSTILE: HOSTILE})
+    page = await open_page("/jobs", bypass_csp=True)
+    await expect(page.locator(".connection")).to_have_text("live")
+
+    await page.get_by_role("checkbox", name="Select all rows").check()
+    await shop.submit(task="later", delay="1h")
+    await expect(page.locator(".news")).to_contain_text("1 new job matches")
+
+    await expect(page.locator("tbody")).to_contain_text("<img src=x onerror=alert(1)>red")
+    assert await page.locator("main img, main script").count() == 0
+    await axe(page)
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.emulate_media(color_scheme="dark")
+    await axe(page)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 async def test_all_jobs_that_match_are_changed_after_an_exact_count(
