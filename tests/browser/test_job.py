@@ -104,6 +104,34 @@ async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
     await expect(table).to_contain_text("finished")
 
 
+async def test_who_changed_a_job_by_hand_is_in_its_life(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    ident = await submit_failing(shop)
+    found = (await shop.get(f"/v1/jobs/{ident}/history")).json()
+    [end] = [each["at"] for each in found["items"] if each["what"] == "ended"]
+    changed = {"at": end, "what": "changed", "action": "retry_job", "by": HOSTILE, "via": "page"}
+    found["items"] += [
+        {**changed, "at": "2036-01-01T00:00:00.000000Z", "operation": ident, "via": None},
+        {"at": "2036-01-01T00:00:00.000001Z", "what": "due", "attempt": 2},
+        {"at": "2036-01-01T00:00:01.000001Z", "what": "picked", "attempt": 2},
+        {"at": "2036-01-01T00:00:01.000251Z", "what": "started", "attempt": 2},
+        {**changed, "at": "2036-01-01T00:00:02.000000Z", "action": "cancel_job", "by": "ada"},
+    ]
+    page = await open_page("/login", bypass_csp=True)
+    await page.route("**/history", lambda route: route.fulfill(json=found))
+
+    await page.goto(f"/jobs/{ident}")
+
+    hands = page.locator(".hands li")
+    await expect(hands.first).to_contain_text("ada via page: cancelled")
+    await expect(hands.last).to_contain_text("with others: retried")
+    await expect(hands.last).to_contain_text("<img src=x onerror=alert(1)>")
+    label = await page.locator(".life svg").get_attribute("aria-label") or ""
+    assert "late: 1.00 s; on its way: 250 µs" in label
+    await axe(page)
+
+
 async def test_progress_is_read_only_when_the_stream_tells_of_a_report(
     open_page: Open, shop: Shop
 ) -> None:

@@ -10,7 +10,7 @@ export const endOf = (job) => at(job.completed_at ?? job.failed_at ?? job.cancel
 // Return {steps: [{kind, label, from, to}], marks: [{name, at}]}; there is one mark more than steps.
 // kind: wait, store, late, good, run, bad.
 export function tellLife({ items, state }) {
-  const life = new Life(at(items[0].at));
+  const life = new Life(at(items[0].at), items.filter((each) => each.what === 'changed').map((each) => at(each.at)));
   for (const item of items.slice(1)) if (item.outcome !== 'stale') life.tell(item);
   life.tellPresent(state);
   return life;
@@ -19,21 +19,38 @@ export function tellLife({ items, state }) {
 // What the time until an entry was for, by what the entry is: [kind, label].
 const UNTIL = {
   durable: () => ['store', 'made durable'],
-  due: (life) => ['wait', life.attempts ? 'waits to retry' : 'waits for its time'],
-  started: (life) => ['late', life.isDue ? 'late' : 'waits for its start'],
+  due: (life, item) => ['wait', life.wasChanged(at(item.at)) ? 'until it was changed' : life.attempts ? 'waits to retry' : 'waits for its time'],
+  picked: (life) => ['late', life.isDue ? 'late' : 'waits for its start'],
+  started: (life) => ['late', life.wasPicked ? 'on its way' : life.isDue ? 'late' : 'waits for its start'],
   ended: (life, { attempt, outcome }) => [outcome === 'completed' ? 'good' : 'bad', `attempt ${attempt}: ${outcome}`],
   cancel_requested: (life) => ['run', `attempt ${life.attempts} runs`],
 };
 const WAITED = ['wait', 'waited'];
 const NAMES = { cancel_requested: 'asked to stop' };
+const SAME = 1000; // microseconds between a change by hand and what follows from it, at most
+
+// What somebody did to a job by hand, by the operation of the API.
+const DEEDS = { retry_job: 'retried', cancel_job: 'cancelled', run_job: 'run early', update_job: 'changed', trigger_schedule: 'triggered' };
+export const deedOf = ({ action }) => DEEDS[action] ?? 'changed';
+
+// What an entry is called.
+export const nameOf = (item) => {
+  if (item.what === 'finished') return item.outcome;
+  return item.what === 'changed' ? `${deedOf(item)} by ${item.by}` : NAMES[item.what] ?? item.what;
+};
 
 class Life {
-  constructor(created) {
+  // changes: the instants of the changes by hand.
+  constructor(created, changes) {
+    this.changes = changes;
     this.steps = [];
     this.marks = [{ name: 'created', at: created }];
     this.attempts = 0; // that were started
     this.isDue = false; // whether its time has come, and it has not started since
+    this.wasPicked = false; // whether the last entry was a pick
   }
+
+  wasChanged(instantOf) { return this.changes.some((each) => Math.abs(each - instantOf) < SAME); }
 
   // A step from the last mark to an instant, which gets a mark; what happens in the same instant shares one.
   add([kind, label], name, to) {
@@ -46,12 +63,11 @@ class Life {
   }
 
   tell(item) {
-    const name = item.what === 'finished' ? item.outcome : NAMES[item.what] ?? item.what.replaceAll('_', ' ');
-    const until = UNTIL[item.what]?.(this, item) ?? WAITED;
-    this.add(until, item.by ? `${name} by ${item.by}` : name, at(item.at));
+    this.add(UNTIL[item.what]?.(this, item) ?? WAITED, nameOf(item), at(item.at));
+    this.wasPicked = item.what === 'picked';
     if (item.what === 'started') this.attempts = item.attempt;
     if (item.what === 'due') this.isDue = true;
-    else if (item.what === 'started' || item.what === 'durable') this.isDue = false;
+    else if (['picked', 'started', 'durable'].includes(item.what)) this.isDue = false;
   }
 
   // What goes on now, unless its time is still to come.

@@ -5,7 +5,7 @@ import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { duration, instant, when } from '../lib/format.js';
 import { listActions } from '../lib/job_actions.js';
 import { listStreams, takeProgress } from '../lib/job_output.js';
-import { listAttempts, tellLife } from '../lib/life.js';
+import { listAttempts, nameOf, tellLife } from '../lib/life.js';
 import { useKeys } from '../lib/keys.js';
 import { tick, useEvent, useLive } from '../lib/live.js';
 import { features } from '../lib/me.js';
@@ -19,6 +19,7 @@ import { Payload } from '../parts/payload.js';
 import { Table } from '../parts/table.js';
 import { TableToggle } from '../parts/table_toggle.js';
 import { Facts } from './job/facts.js';
+import { Hands } from './job/hands.js';
 import { Output } from './job/output.js';
 import { Peers } from './job/peers.js';
 import { Why } from './job/why.js';
@@ -65,7 +66,7 @@ function Job({ job, history, output, reload }) {
         <${Card} title="Payload"><${Payload} value=${job.payload} label="The payload"/></${Card}>
         ${job.result !== undefined && html`<${Card} title="Result"><${Json} value=${job.result} label="The result"/></${Card}>`}
         ${attempts.some(({ outcome }) => outcome !== 'completed') && html`<${Attempts} attempts=${attempts}/>`}</div>
-      <div class="c4 stack"><${Facts} job=${job}/><${Peers} job=${job} isEnded=${ENDED.includes(job.state)}/></div></div>`;
+      <div class="c4 stack"><${Facts} job=${job}/><${Hands} items=${history.items}/><${Peers} job=${job} isEnded=${ENDED.includes(job.state)}/></div></div>`;
 }
 
 // The request of each action as a command: {'curl: retry': text}.
@@ -116,17 +117,17 @@ function Present({ job, progress }) {
 function Life({ history }) {
   if (!ENDED.includes(history.state)) tick.value; // what goes on grows each second
   return html`<${Card} title="Its life" about="widths grow with the logarithm of the time, so microseconds and days fit one line"><${LifeLine} life=${tellLife(history)}/>
-    <div class="foot"><span></span><${TableToggle} caption="What happened to the job" head=${['What', 'When', 'Attempt', 'Worker', 'Outcome', 'By']} rows=${() => history.items.map(tellEntry)}/></div></${Card}>`;
+    <div class="foot"><span></span><${TableToggle} caption="What happened to the job" head=${['What', 'When', 'Attempt', 'Worker', 'Outcome', 'Ran', 'By']} rows=${() => history.items.map(tellEntry)}/></div></${Card}>`;
 }
 
-const tellEntry = ({ what, at, attempt, worker, outcome, by, via }) => [
-  what.replaceAll('_', ' '), when(instant(at), 6), String(attempt ?? ''), worker ?? '', outcome ?? '', [by, via && `via ${via}`].filter(Boolean).join(', ')];
+const tellEntry = (item) => [
+  item.what === 'finished' ? item.what : nameOf(item), when(instant(item.at), 6), String(item.attempt ?? ''), item.worker ?? '', item.outcome ?? '', item.ran ?? '', [item.by, item.via && `via ${item.via}`].filter(Boolean).join(', ')];
 
 const COLUMNS = [
   { title: 'No.', number: true, cell: (each) => each.attempt },
   { title: 'Outcome', cell: (each) => each.outcome },
   { title: 'Started', cell: (each) => html`<${Time} at=${each.started_at} digits=${6}/>` },
-  { title: 'Ran', number: true, cell: (each) => (each.started_at ? duration(instant(each.ended_at) - instant(each.started_at)) : '–') },
+  { title: 'Ran', number: true, cell: (each) => each.ran ?? (each.started_at ? duration(instant(each.ended_at) - instant(each.started_at)) : '–') },
   { title: 'Worker', cell: (each) => each.worker ?? '–' },
   { title: 'Error', className: 'cut muted', cell: (each) => each.error && html`<span title=${each.error.message}>${withoutAnsi(each.error.message)}</span>` },
 ];
