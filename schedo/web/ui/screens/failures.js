@@ -61,12 +61,12 @@ const tellHour = (group) => (hourOf(group) ? `${plural(hourOf(group), 'failed at
 
 const COLUMNS = [
   { title: 'Task', cell: (group) => html`<a href=${link('/jobs', queryOf(group))}>${group.task}</a>` },
+  { title: 'Message', className: 'cut wide', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
+  { title: 'Error', cell: (group) => html`${group.type}${group.exit_code !== null && html` <span class="tag">exit code ${group.exit_code}</span>`}` },
   { title: 'Attempts', number: true, sort: 'attempts', cell: (group) => html`<b title=${group.beyond ? `at most ${count(group.beyond)} of them belong to groups that are gone` : undefined}>${group.beyond ? '≤ ' : ''}${count(group.count)}</b>` },
   { title: 'Jobs failed', number: true, sort: 'jobs', cell: (group) => count(group.failed_jobs) },
   { title: 'The last hour', sort: 'hour', cell: (group) => html`<span class="hour"><b class="num">${compact(hourOf(group))}</b>
     <${CountBars} counts=${group.recent} label=${tellHour(group)} color="var(--st-failed)"/></span>` },
-  { title: 'Error', cell: (group) => html`${group.type}${group.exit_code !== null && html` <span class="tag">exit code ${group.exit_code}</span>`}` },
-  { title: 'Message', className: 'cut wide', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
   { title: 'First', cell: (group) => html`<${Time} at=${group.first_at}/>` },
   { title: 'Last', sort: 'last', cell: (group) => html`<a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a>` },
   { title: 'What to do', cell: (group) => (group.failed_jobs > 0 && may('create_operation') ? html`<${Retry} group=${group}/>` : null) },
