@@ -218,22 +218,6 @@ async def test_a_waiting_job_can_be_cancelled_and_retried(world: World) -> None:
     assert (await world.post(f"{url}:retry")).code == "illegal-transition"
 
 
-async def test_an_ended_job_can_wait_for_its_instant_again(world: World) -> None:
-    job = await world.submit(delay=60)
-    url = f"/v1/jobs/{job['id']}"
-    await world.post(f"{url}:cancel")
-
-    wrong = await world.post(f"{url}:retry", {"run_at": "tomorrow"})
-    assert wrong.status == 422
-    assert wrong.json()["errors"][0]["pointer"] == "/run_at"
-    waiting = (await world.post(f"{url}:retry", {"run_at": job["scheduled_at"]})).json()
-
-    assert (waiting["state"], waiting["scheduled_at"]) == ("scheduled", job["scheduled_at"])
-    await world.post(f"{url}:cancel")
-    past = (await world.post(f"{url}:retry", {"run_at": "2020-01-01T00:00:00Z"})).json()
-    assert (past["state"], past["scheduled_at"]) == ("queued", job["created_at"])
-
-
 async def test_a_waiting_job_can_be_rescheduled_and_run_now(world: World) -> None:
     job = await world.submit(delay=60)
     url = f"/v1/jobs/{job['id']}"

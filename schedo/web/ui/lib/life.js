@@ -29,7 +29,7 @@ const WAITED = ['wait', 'waited'];
 const NAMES = { cancel_requested: 'asked to stop' };
 const SAME = 1000; // microseconds between a change by hand and what follows from it, at most
 
-// What somebody did to a job by hand, by the operation of the API.
+// What was done to a job by hand, by the operation of the API.
 const DEEDS = { retry_job: 'retried', cancel_job: 'cancelled', run_job: 'run early', update_job: 'changed', trigger_schedule: 'triggered' };
 export const deedOf = ({ action }) => DEEDS[action] ?? 'changed';
 
