@@ -23,7 +23,7 @@ class WaitingCount:
     """The count for one epoch, on a connection of its own; or at once on that of a memory store."""
 
     def __init__(self, epoch: int, connection: Connection, after_s: float = 0.0) -> None:
-        """after_s: the count begins so much later, or when somebody waits for it."""
+        """after_s: the count begins so much later, or when a request waits for it."""
         self._epoch = epoch
         self._connection = connection
         self._after_s = after_s
