@@ -29,6 +29,11 @@ class Facts(NamedTuple):
 
     name: str
     values: Mapping[str, Any]
+    path: str  # of the screen that shows what it is about
+
+    def linked(self, page_url: str) -> Facts:
+        """Return the facts with the address of their screen; page_url ends without a slash."""
+        return self._replace(values={**self.values, "url": page_url + self.path})
 
 
 def facts_of_failure(job: Job) -> Facts:
@@ -60,7 +65,7 @@ def facts_of_failure(job: Job) -> Facts:
         "tags": job.options.tags or None,
         "meta": job.options.meta,
     }
-    return Facts("failed", _without_nulls(values))
+    return Facts("failed", _without_nulls(values), f"/jobs/{values['id']}")
 
 
 def add_facts(task: str, payload: bytes, facts: Facts) -> bytes:

@@ -364,7 +364,10 @@ class Expectations:
         }
         if job_id is not None:
             values["job"] = render_id(job_id)
-        return self._maker.make_event_job(spec, Facts("expectation", values), trigger, now).id
+        # Named expectations have no screen of their own.
+        path = f"/schedules/{expectation.name}" if expectation.of_schedule else "/expectations"
+        event = Facts("expectation", values, path)
+        return self._maker.make_event_job(spec, event, trigger, now).id
 
     def _decide(  # the fields of the record
         self,

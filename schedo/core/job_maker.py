@@ -23,10 +23,14 @@ _SCHEDULED, _QUEUED = State.SCHEDULED, State.QUEUED
 class JobMaker:
     """Makes jobs with the defaults of their tasks, and adds them to the job table."""
 
-    def __init__(self, jobs: JobTable, ids: IdSource, workers: WorkerPool) -> None:
+    def __init__(
+        self, jobs: JobTable, ids: IdSource, workers: WorkerPool, page_url: str = ""
+    ) -> None:
+        """page_url: of the page, for the links in event jobs; without it they have none."""
         self._jobs = jobs
         self._ids = ids
         self._workers = workers
+        self._page_url = page_url
         # By task: the complete options of jobs that are submitted without any.
         self._plain = workers.plain_options
 
@@ -79,6 +83,8 @@ class JobMaker:
         options = self._fill_options(spec.task, spec.options, TASK_RETRY)
         options = msgspec.structs.replace(options, on_failure=None)
         job = self._fill(spec, options, now, now)
+        if self._page_url:
+            facts = facts.linked(self._page_url)
         job.payload = add_facts(spec.task, spec.payload, facts)
         job.trigger = trigger
         self._jobs.add(job)

@@ -60,7 +60,7 @@ _NOWHERE = Location.NOWHERE
 class Scheduler:
     """The jobs and schedules of one store that must be in memory, and the commands on them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a store and a server say
         self,
         *,
         epoch: int,
@@ -69,16 +69,16 @@ class Scheduler:
         window: Window = DEFAULT_WINDOW,
         ended: dict[State, int] | None = None,
         offset_us: int = 0,
+        page_url: str = "",
     ) -> None:
         self.epoch = epoch
-        self._ids = IdSource(last_id)
+        self._ids = ids = IdSource(last_id)
         self._loads: list[loads.Load] = []
         self._session_table = sessions = SessionTable()
         self._workers = workers = WorkerPool(sessions.cordoned)
         self._jobs = jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
         self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
-        ids, follow_up = self._ids, self._follow_up
-        maker = JobMaker(jobs, ids, self._workers)
+        maker, follow_up = JobMaker(jobs, ids, self._workers, page_url), self._follow_up
         self._schedules = Schedules(table, jobs, ids, maker.make_run, follow_up)
         self.expectations = expectations = Expectations(jobs, ids, maker)
         self._transitions = JobTransitions(jobs, self._schedules, maker, expectations, ended)

@@ -58,7 +58,7 @@ MakeRecord = Callable[[list[Any]], IdempotencyRecord | None]
 class Engine:
     """One store, its scheduler, its clock and its workers, in the running event loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one keyword for each property of a server
         self,
         store: Store,
         clock: Clock,
@@ -67,12 +67,13 @@ class Engine:
         draw: Callable[[], float] = random.random,
         window: Window = Window(WINDOW_ENTRIES, READY_ENTRIES_MAX),  # noqa: B008  # a constant
         on_fatal: Callable[[Exception], None] = log_fatal,
+        page_url: str = "",
     ) -> None:
-        """on_fatal: called with an error after which the process should end."""
+        """on_fatal: called with an error that ends the process. page_url: for links to the page."""
         self.store = store
         self.clock = clock
         self._draw = draw
-        self._window = window
+        self._window, self._page_url = window, page_url
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
         monitor = LoopMonitor(clock, self.metrics)
@@ -112,6 +113,7 @@ class Engine:
             window=self._window,
             ended=self.metrics.ended,
             offset_us=snapshot.clock.offset_us,
+            page_url=self._page_url,
         )
         if old is not None:
             self._scheduler.take_over(old)

@@ -76,6 +76,7 @@ class Server:
             _make_test_clock() if start.has_test_clock else SystemClock(),
             retention=config.retention,
             on_fatal=self.shutdown.fail,
+            page_url=str(config.public_url or ""),
         )
         self.workers = ServerWorkers(config, self.engine, start)
         self.app = build_app(self.engine, read_web_settings(config))

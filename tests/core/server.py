@@ -69,6 +69,8 @@ class CommandCall(NamedTuple):
 class Server:
     """A scheduler on a store; it commits and loads only when the test calls for it."""
 
+    page_url = ""
+
     def __init__(
         self, capacity: int = 100, *, store: FakeStore | None = None, now: int = T0, slots: int = 10
     ) -> None:
@@ -96,6 +98,7 @@ class Server:
             random=lambda: self.random,
             window=Window(self.capacity),
             offset_us=store.offset_us,
+            page_url=self.page_url,
         )
         queues = [queue.changed() for queue in store.queues.values()]
         pauses = [pause for pause in store.pauses.values() if pause is not None]

@@ -19,7 +19,8 @@ from tests.core.server import Server
 
 ALERT = OnFailure("alert", b'{"channel":"ops"}', queue="alerts")
 OOPS = Failure("exit-code", "it broke", exit_code=3, traceback="a long text")
-FACTS = Facts("failed", {"id": "7", "attempt": 2, "error": {"type": "oops"}, "tags": ("a", "b")})
+VALUES = {"id": "7", "attempt": 2, "error": {"type": "oops"}, "tags": ("a", "b")}
+FACTS = Facts("failed", VALUES, "/jobs/7")
 
 
 def event_jobs(server: Server) -> list[Job]:
@@ -248,7 +249,7 @@ def test_each_task_gets_the_facts_where_it_can_use_them(
 
 
 def test_an_object_among_the_facts_is_one_variable_as_json() -> None:
-    facts = Facts("failed", {"meta": {"owner": "ada"}})
+    facts = Facts("failed", {"meta": {"owner": "ada"}}, "/jobs/7")
 
     env = json.loads(add_facts("shell", b'{"command":"mail"}', facts))["env"]
 

@@ -132,7 +132,10 @@ def test_a_failed_job_calls_a_webhook_and_runs_a_command_with_the_facts(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     note = {"task": "shell", "payload": {"command": "echo $SCHEDO_FAILED_ERROR_EXIT_CODE"}}
-    with serving(tmp_path, "--allow-shell", "--webhook-allow", "127.0.0.1") as server:
+    page = "https://ops.example.org/schedo"
+    with serving(
+        tmp_path, "--allow-shell", "--webhook-allow", "127.0.0.1", "--public-url", page
+    ) as server:
         first = server.submit(**FAILING, on_failure=receiver.hook("/failed"))
         server.submit(**FAILING, on_failure=note)
         until(lambda: bool(receiver.events))
@@ -140,6 +143,7 @@ def test_a_failed_job_calls_a_webhook_and_runs_a_command_with_the_facts(
 
     ((path, body),) = receiver.events
     assert (path, body["id"], body["error"]["exit_code"]) == ("/failed", first["id"], 3)
+    assert body["url"] == f"{page}/jobs/{first['id']}"
 
 
 def read_outputs(server: Server) -> list[str]:
