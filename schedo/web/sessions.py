@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from schedo.core.limits import HOUR, MINUTE, SECOND
 
-COOKIE = "schedo"
 SESSION_US = 12 * HOUR
 LINK_US = MINUTE
 _LINKS_MAX = 64  # the oldest ones are dropped
 _COOKIES_MAX = 4  # of this name in a request; other paths of the host may have their own
 _ID_CHARACTERS = 16
+_NAME_CHARACTERS = 8  # of the cookie's name, that tell stores apart
 
 
 class Session(NamedTuple):
@@ -46,6 +46,11 @@ class Sessions:
         if self._key is None:
             self._key = await self._load_key()
 
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Browsers tell no ports apart, so each store has another one."""
+        return "schedo-" + self._derive(b"the name of the cookie").hex()[:_NAME_CHARACTERS]
+
     def begin(self, token: bytes, host: str) -> tuple[str, int]:
         """Return the value of a new cookie for the token on this host, and its expiry."""
         expires_at = (self._now() + SESSION_US) // SECOND * SECOND
@@ -56,7 +61,7 @@ class Sessions:
         """Return the session of a Cookie header, if it is valid. tokens: the SHA-256s by id."""
         if self._key is None:  # the store has not given it
             return None
-        for value in _read_cookies(cookies):
+        for value in _read_cookies(cookies, self.cookie):
             payload, _, signature = value.partition(".")
             name, _, expiry = payload.partition("-")
             token = tokens.get(name)
@@ -84,9 +89,12 @@ class Sessions:
         return found.token if found is not None and found.expires_at > self._now() else None
 
     def _sign(self, payload: str, token: bytes, host: str) -> str:
+        return hmac.digest(self._derive(token), f"{payload}|{host}".encode(), "sha256").hex()
+
+    def _derive(self, text: bytes) -> bytes:
+        """Return a key for one purpose, made from that of the store."""
         assert self._key is not None, "load() has not been called"
-        key = hmac.digest(self._key, token, "sha256")
-        return hmac.digest(key, f"{payload}|{host}".encode(), "sha256").hex()
+        return hmac.digest(self._key, text, "sha256")
 
 
 def token_id(token: bytes) -> str:
@@ -94,15 +102,15 @@ def token_id(token: bytes) -> str:
     return token.hex()[:_ID_CHARACTERS]
 
 
-def render_cookie(value: str, age_us: int, path: str, *, is_secure: bool) -> bytes:
+def render_cookie(name: str, value: str, age_us: int, path: str, *, is_secure: bool) -> bytes:
     """Return a Set-Cookie header; an age of 0 deletes the cookie."""
-    text = f"{COOKIE}={value}; Path={path}; Max-Age={age_us // SECOND}; HttpOnly; SameSite=Strict"
+    text = f"{name}={value}; Path={path}; Max-Age={age_us // SECOND}; HttpOnly; SameSite=Strict"
     return (text + "; Secure" * is_secure).encode()
 
 
-def _read_cookies(header: bytes) -> list[str]:
-    """Return the values of the cookies of sessions, the most specific path first."""
-    prefix = COOKIE + "="
+def _read_cookies(header: bytes, name: str) -> list[str]:
+    """Return the values of the cookies of this name, the most specific path first."""
+    prefix = name + "="
     parts = (part.strip() for part in header.decode("latin-1").split(";"))
     return [part.removeprefix(prefix) for part in parts if part.startswith(prefix)][:_COOKIES_MAX]
 

@@ -40,6 +40,9 @@ async def create_session(context: AppContext, request: Request) -> Response:
 
 
 async def delete_session(context: AppContext, request: Request) -> Response:
+    if not request.find_header(b"cookie"):
+        return Response(204, b"")
+    await context.credentials.sessions.load()  # the cookie's name needs it
     return Response(204, b"").with_headers(_cookie(context, "", 0))
 
 
@@ -106,4 +109,5 @@ def _cookie(context: AppContext, value: str, age_us: int) -> Header:
     url = context.settings.public_url
     is_secure = url is not None and url.is_secure
     path = context.settings.prefix or "/"
-    return b"set-cookie", render_cookie(value, age_us, path, is_secure=is_secure)
+    name = context.credentials.sessions.cookie
+    return b"set-cookie", render_cookie(name, value, age_us, path, is_secure=is_secure)
