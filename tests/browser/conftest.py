@@ -64,14 +64,6 @@ async def shop() -> AsyncIterator[Shop]:
         yield made
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def full_and_empty() -> AsyncIterator[dict[str, Shop]]:
-    """Two servers that no test changes."""
-    async with Shop() as full, Shop() as empty:
-        await full.seed()
-        yield {"full": full, "empty": empty}
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
     """Return a function that opens an address of the page in a context of its own."""
@@ -101,7 +93,7 @@ async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
     assert [line for line in heard if not any(part in line for part in expected)] == []
 
 
-Axe = Callable[[Page], Awaitable[None]]
+Axe = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
@@ -112,9 +104,12 @@ def axe() -> Axe:
     bypass_csp=True.
     """
 
-    async def check(page: Page) -> None:
-        await page.evaluate(_AXE.read_text(encoding="utf-8"))
-        found = await page.evaluate("axe.run({resultTypes: ['violations']})")
+    async def check(page: Page, rules: list[str] | None = None) -> None:
+        """rules: the only ones to look at."""
+        if not await page.evaluate("'axe' in window"):
+            await page.evaluate(_AXE.read_text(encoding="utf-8"))
+        options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+        found = await page.evaluate("options => axe.run(options)", options)
         findings = [
             f"{violation['id']}: {node['target']} {node['failureSummary']}"
             for violation in found["violations"]

@@ -5,25 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
-
-# Each screen by an address that the seeded shop fills; a new screen adds its line.
-SCREENS = [
-    *(
-        "/",
-        "/lateness",
-        "/lateness?window=24h",
-        "/login",
-        "/schedules",
-        "/queues",
-        "/queues/images",
-    ),
-    *("/workers", "/expectations", "/log", "/jobs", "/failures", "/invoke?task=send_email"),
-]
 
 
 async def be_live(page: Page) -> None:
@@ -31,31 +16,6 @@ async def be_live(page: Page) -> None:
     await expect(page.locator("main h1")).to_be_attached()
     if "/login" not in page.url:
         await expect(page.locator(".connection")).to_have_text("live")
-
-
-@pytest.mark.parametrize("server", ["full", "empty"])
-@pytest.mark.parametrize("path", SCREENS)
-async def test_a_screen_has_no_barrier(
-    open_page: Open, full_and_empty: dict[str, Shop], axe: Axe, path: str, server: str
-) -> None:
-    page = await open_page(path, bypass_csp=True, base_url=full_and_empty[server].url)
-    await be_live(page)
-
-    await axe(page)
-    await page.set_viewport_size({"width": 390, "height": 844})
-    await page.emulate_media(color_scheme="dark")
-    await axe(page)
-
-
-@pytest.mark.parametrize("path", SCREENS)
-async def test_a_screen_fits_a_phone_and_says_nothing_on_the_console(
-    open_page: Open, full_and_empty: dict[str, Shop], path: str
-) -> None:
-    page = await open_page(path, width=390, height=844, base_url=full_and_empty["full"].url)
-    await be_live(page)
-
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert await page.locator("h1").count() == 1
 
 
 async def test_the_page_is_live_again_after_the_server_was_away(

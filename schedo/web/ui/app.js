@@ -84,8 +84,10 @@ const skip = (event) => {
   document.getElementById('main').focus();
 };
 
-const App = () => html`<a class="skip" href=${location.pathname + '#main'} onClick=${skip}>Skip to content</a>
-  <${TopBar}/><${Main}/><${Toasts}/><${Question}/><${Later}/>`;
+// Its address follows the view, because a link with # alone would leave the page.
+const Skip = () => place.value && html`<a class="skip" href=${location.pathname + '#main'} onClick=${skip}>Skip to content</a>`;
+
+const App = () => html`<${Skip}/><${TopBar}/><${Main}/><${Toasts}/><${Question}/><${Later}/>`;
 
 bind([
   { keys: 'Mod+k', help: 'find, or do', group: 'Everywhere', run: () => { isPaletteOpen.value = true; } },

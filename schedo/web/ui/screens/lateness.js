@@ -4,7 +4,7 @@ import { html, useEffect } from '../lib/base.js';
 import { count, duration, percent, plural, round } from '../lib/format.js';
 import { loadSummary, summary, useEvent, useLive } from '../lib/live.js';
 import { link, setQuery } from '../lib/router.js';
-import { drawn, loadSeries, read, series } from '../lib/series.js';
+import { drawn, failed, loadSeries, read, series } from '../lib/series.js';
 import { LateMap } from '../charts/late_map.js';
 import { TimeChart } from '../charts/time_chart.js';
 import { Card, Crumbs, Empty, Failure, Loading, useData } from '../parts/basics.js';
@@ -92,6 +92,6 @@ export default function Lateness({ query }) {
       <${Choice} label="Window" names=${WINDOWS} chosen=${window} set=${(key) => setQuery({ window: key === '15m' ? '' : key })}/>
       <${Choice} label="Which starts" names=${NAMES} chosen=${starts} set=${(key) => setQuery({ starts: key === 'all' ? '' : key })}/></div></div>
     <div class="grid"><${Card} title="How late jobs start" about=${isDay ? `a column is ${round(day?.step ?? 3e8)}` : 'a column is 6 s'}>
-      <${Picture} data=${isDay ? day : series.peek()} error=${error} reload=${reload} kinds=${KINDS[starts]} window=${window}/></${Card}>
+      <${Picture} data=${isDay ? day : series.peek()} error=${isDay ? error : failed.value} reload=${isDay ? reload : loadSeries} kinds=${KINDS[starts]} window=${window}/></${Card}>
       <${Kinds}/><${Queue} names=${names} chosen=${names.includes(query.queue) ? query.queue : names[0] ?? ''}/></div>`;
 }

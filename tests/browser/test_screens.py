@@ -1,0 +1,170 @@
+"""Every screen in every state, light and dark, wide and narrow: no barrier, no overflow.
+
+A state has one server and one page, which goes from screen to screen as a user does, so a screen
+costs what it draws and what axe looks at. Where only colours or the width have changed, axe looks
+again only at what depends on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from schedo.protocol.roles import Role
+from schedo.web.permissions import TokenPermission, digest
+from schedo.web.settings import WebSettings
+from tests.browser.conftest import Axe, Open
+from tests.browser.shop import Shop
+from tests.browser.test_frame import be_live
+
+# Each screen by an address that the seeded shop fills; a new screen adds its line.
+SCREENS = [
+    *("/", "/lateness", "/lateness?window=24h", "/jobs", "/jobs?state=failed", "/jobs/ID"),
+    *("/schedules", "/schedules/backup.nightly", "/schedules/backup.nightly/edit"),
+    *("/schedules/-new", "/queues", "/queues/images", "/workers", "/workers/eu-gpu-1"),
+    *("/invoke?task=send_email", "/failures", "/expectations", "/log", "/login"),
+]
+# Those that read nothing at first, so nothing of them can fail or be gone.
+STILL = {"/invoke?task=send_email", "/login", "/schedules/-new"}
+VIEWER = "the-token-of-a-viewer-0123456789"
+COLOURS = ["color-contrast", "link-in-text-block"]
+LAYOUT = [*COLOURS, "scrollable-region-focusable"]
+# Pictures are drawn again for another width in one of the next frames.
+_IS_DRAWN = (
+    "[...document.querySelectorAll('.card > .body')].every(e => e.scrollWidth <= e.clientWidth)"
+)
+View = tuple[int, Literal["light", "dark"], list[str] | None]
+WIDE_LIGHT: View = (1440, "light", None)
+NARROW_DARK: View = (390, "dark", LAYOUT)
+VIEWS = [WIDE_LIGHT, (1440, "dark", COLOURS), NARROW_DARK, (390, "light", COLOURS)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def full() -> AsyncIterator[Shop]:
+    """A full server, with what the others' table does not have."""
+    async with Shop() as made:
+        await made.seed()
+        await made.put("/v1/expectations/nas", {"every": "1d", "within": "1h"})
+        await made.post("/v1/schedules/backup.nightly:trigger", {})
+        await made.engine.flush()
+        yield made
+
+
+async def address(shop: Shop, path: str) -> str:
+    """Return the path with the id of a job of the shop, or of none."""
+    if "ID" not in path:
+        return path
+    jobs = (await shop.get("/v1/jobs?limit=1")).json()
+    items = jobs.get("items") or [{"id": "0CR5KPDD15T00"}]
+    return path.replace("ID", items[0]["id"])
+
+
+async def visit(page: Page, path: str) -> None:
+    """Go to a screen without loading the page anew; return when it shows what it has read."""
+    await page.evaluate(
+        "path => (history.pushState(null, '', path), dispatchEvent(new PopStateEvent('popstate')))",
+        path,
+    )
+    await settle(page)
+
+
+async def settle(page: Page) -> None:
+    await expect(page.locator("main h1")).to_have_count(1)
+    await expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+
+
+async def look(page: Page, axe: Axe, path: str, views: list[View]) -> None:
+    """Check the screen in these themes and widths."""
+    for width, theme, rules in views:
+        await page.set_viewport_size({"width": width, "height": 900})
+        await page.emulate_media(color_scheme=theme)
+        await page.wait_for_function(_IS_DRAWN, timeout=5_000)
+        await axe(page, rules)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+async def test_a_full_screen_has_no_barrier(open_page: Open, full: Shop, axe: Axe) -> None:
+    page = await open_page("/", bypass_csp=True, base_url=full.url)
+    await be_live(page)
+    for path in SCREENS:
+        await visit(page, await address(full, path))
+        await look(page, axe, path, VIEWS)
+
+
+async def test_a_screen_breaks_no_policy(open_page: Open, full: Shop) -> None:
+    """The other pages here bypass the content security policy, for axe."""
+    page = await open_page("/", base_url=full.url)
+    await be_live(page)
+    for path in SCREENS:
+        await visit(page, await address(full, path))
+
+
+async def test_an_empty_screen_has_no_barrier(open_page: Open, shop: Shop, axe: Axe) -> None:
+    shop.expected += ["404"]  # of what is not there
+    page = await open_page("/", bypass_csp=True)
+    await be_live(page)
+    for path in SCREENS:
+        await visit(page, await address(shop, path))
+        await look(page, axe, path, VIEWS)
+
+
+async def test_a_screen_that_cannot_be_read_says_so(
+    open_page: Open, shop: Shop, full: Shop, axe: Axe
+) -> None:
+    shop.expected += ["500"]
+    page = await open_page("/login", bypass_csp=True, base_url=full.url)
+    problem = {"detail": "the disk failed", "code": "internal", "status": 500}
+    await page.route(
+        re.compile(r"/v1/(?!me|events|summary)"),
+        lambda route: route.fulfill(status=500, json=problem),
+    )
+    await page.goto("/failures")
+    for path in SCREENS:
+        await visit(page, await address(full, path))
+        if path not in STILL | {"/"}:
+            await expect(page.locator("main")).to_contain_text("could not be read", timeout=3_000)
+        await look(page, axe, path, VIEWS)
+
+
+async def test_a_viewer_s_screen_has_no_barrier(open_page: Open, axe: Axe) -> None:
+    viewer = TokenPermission(Role.VIEWER, "vera", hides_payloads=True)
+    async with Shop() as guarded:
+        await guarded.seed()
+        job = await address(guarded, "/jobs/ID")
+        guarded.app.use(WebSettings(tokens={digest(VIEWER): viewer}, anyone=None))
+        page = await open_page("/docs", bypass_csp=True, base_url=guarded.url)
+        assert (await page.request.post("/v1/session", data={"token": VIEWER})).ok
+        await page.goto("/")
+        await be_live(page)
+        for path in SCREENS:
+            await visit(page, job if "ID" in path else path)
+            await look(page, axe, path, VIEWS)
+        await page.close()
+
+
+@pytest.mark.timeout(180)  # it opens a tab for each screen
+async def test_a_screen_stays_when_its_server_is_gone(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    await shop.seed()
+    shop.expected += ["net::ERR", "Failed to load resource", "404"]
+    first = await open_page("/", bypass_csp=True)
+    tabs: dict[str, Any] = {"/": first}
+    for path in SCREENS[1:]:
+        tabs[path] = await first.context.new_page()
+        await tabs[path].goto(await address(shop, path))
+        await settle(tabs[path])
+    texts = {path: await tab.locator("main h1").inner_text() for path, tab in tabs.items()}
+
+    await shop.hang_up()
+
+    for path, tab in tabs.items():
+        if path != "/login":
+            await expect(tab.locator(".connection")).to_contain_text("reconnecting")
+        assert await tab.locator("main h1").inner_text() == texts[path]
+        await look(tab, axe, path, [WIDE_LIGHT, NARROW_DARK])
