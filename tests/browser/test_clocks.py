@@ -8,6 +8,7 @@ import zoneinfo
 
 from playwright.async_api import Page, expect
 
+from schedo.core.limits import HOUR
 from schedo.protocol.times import parse_instant
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
@@ -54,8 +55,8 @@ async def test_a_clock_that_is_wrong_is_told_and_countdowns_follow_the_server(
 ) -> None:
     await shop.put("/v1/schedules/soon", {"every": "1h", "task": "sync"})
     page = await open_page("/login")
-    ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=2)
-    await page.clock.set_system_time(ahead)
+    ahead_us = shop.engine.clock.now() + 2 * HOUR
+    await page.clock.set_system_time(ahead_us / 1e6)
 
     await page.goto("/schedules/soon")
 

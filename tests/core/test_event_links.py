@@ -27,7 +27,7 @@ def url_of(job: Job, facts: str) -> str | None:
 
 
 def fail(server: Server) -> Job:
-    """Run a job until it has failed for good."""
+    """Run a job until it has finally failed."""
     options = Options(retry=Retry(max_attempts=1), on_failure=OnFailure("alert"))
     job = server.submit(JobSpec("backup", options=options))
     server.run(T0)
