@@ -59,6 +59,7 @@ async def test_the_keys_reach_the_palette_the_help_and_the_theme(open_page: Open
     await page.keyboard.press("t")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     await page.keyboard.press("/")
+    await expect(page.get_by_role("combobox")).to_be_focused()
     await page.keyboard.type("overv")
     await expect(page.get_by_role("option").first).to_have_text(re.compile("Overview"))
     await page.keyboard.press("Enter")
