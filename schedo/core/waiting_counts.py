@@ -28,14 +28,17 @@ class WaitingCounts:
 
     def update(self, jobs: Iterable[Job]) -> None:
         """Count the jobs of a commit in their new states."""
+        moves: dict[tuple[str, State | None, State], int] = {}  # those of a batch are alike
         for job in jobs:
-            before, now = job.counted, job.state
-            if before is not now:
-                job.counted = now
-                if before in WAITING:
-                    self._add(job.queue, before, -1)
-                if now in WAITING:
-                    self._add(job.queue, now, 1)
+            if job.counted is not job.state:
+                move = job.queue, job.counted, job.state
+                moves[move] = moves.get(move, 0) + 1
+                job.counted = job.state
+        for (queue, before, now), count in moves.items():
+            if before in WAITING:
+                self._add(queue, before, -count)
+            if now in WAITING:
+                self._add(queue, now, count)
 
     def promoted(self, queue: str, before: State) -> None:
         """Count a job that the store itself has queued."""
