@@ -7,6 +7,8 @@ newest version. After that it is recycled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from schedo.core.backlog import Backlog
@@ -27,6 +29,7 @@ from schedo.core.worker_pool import WorkerPool
 
 # Access to an enum member through its class costs as much as a small call, and happens per job.
 _QUEUED = State.QUEUED
+_ready_key = attrgetter("ready_key")
 _NOWHERE, _IN_TIMERS, _IN_READY, _RUNNING, _HELD_BACK = Location
 
 
@@ -230,20 +233,41 @@ class JobTable:
         """
         done, self._committing = self._committing, {}
         again = self.changes.jobs
+        queued: list[Job] = []
         for job in done.values():
             if job.is_new:
                 job.is_new = False
                 if job.payload is not None and len(job.payload) > PAYLOAD_INLINE_BYTES_MAX:
                     job.payload = None  # the store has it
+                if job.state is _QUEUED:
+                    queued.append(job)
+                    continue
                 if job.location is _NOWHERE:
                     self.index(job)
-                if job.location is _IN_READY:
-                    self.ready.add(job.id)
             if job.location is _NOWHERE and job.id not in again:
                 self._recycle(job)
+        self._index_new(queued)
         if self.ready_queues.is_crowded:
             self._evict(self.ready_queues.trim())
         self._recycle_evictable()
+
+    def _index_new(self, jobs: list[Job]) -> None:
+        """Put queued jobs that are durable now into their ready indexes, those of a batch together.
+
+        Records that the indexes do not take are recycled, unless they have changed again.
+        """
+        for ready_key, alike in groupby(jobs, _ready_key):
+            ready, added = self.ready_queues.add_new(ready_key, [*alike])
+            for job in added:
+                job.location = _IN_READY
+            if ready.is_overfull:
+                self._evict(ready.trim())
+        again = self.changes.jobs
+        for job in jobs:
+            if job.location is _IN_READY:
+                self.ready.add(job.id)
+            elif job.id not in again:
+                self._recycle(job)
 
     def _recycle_evictable(self) -> None:
         evictable, self._evictable = self._evictable, set()

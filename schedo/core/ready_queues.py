@@ -140,14 +140,26 @@ class ReadyQueues:
 
     def add(self, job: Job) -> PagedIndex | None:
         """Add the job to its index and return the index; None if only the store keeps the job."""
-        ready_key = job.ready_key
-        ready = self._queue_states[job.queue].indexes.get(ready_key)
-        if ready is None:
-            ready = self._open(ready_key, empty=True)
+        ready = self._find_or_open(job.ready_key)
         if not ready.add(job.rank, job.id):
             return None
         self._refilled.add(ready)
         return ready
+
+    def add_new(self, ready_key: ReadyKey, jobs: list[Job]) -> tuple[PagedIndex, list[Job]]:
+        """Add jobs that are in no index to that of their ready key.
+
+        Return the index, and the jobs that are in it now; only the store keeps the others.
+        """
+        ready = self._find_or_open(ready_key)
+        if ready.horizon is not None:
+            jobs = [job for job in jobs if (job.rank, job.id) <= ready.horizon]
+        self.add_page(ready, [(job.rank, job.id) for job in jobs])
+        return ready, jobs
+
+    def _find_or_open(self, ready_key: ReadyKey) -> ReadyIndex:
+        ready = self._queue_states[ready_key.queue].indexes.get(ready_key)
+        return self._open(ready_key, empty=True) if ready is None else ready
 
     def add_page(self, ready: ReadyIndex, entries: list[Pair]) -> None:
         """Add loaded jobs that are not in memory, as (rank, id), to their index."""

@@ -102,14 +102,20 @@ class Timers:
         due: list[tuple[int, int]] = []
         if not self.live:
             return due
+        live = self.live
         with self._lock:
             while len(due) < limit:
-                entry = self._settle()
-                if entry is None or entry[0] > now:
+                first = self._settle()
+                if first is None or first[0] > now:
                     break
-                heappop(self._heap)
-                del self.live[entry[1]]
-                due.append(entry)
+                heap = self._heap
+                while heap and heap[0][0] <= now and len(due) < limit:
+                    entry = heappop(heap)
+                    if live.get(entry[1]) == entry[0]:
+                        del live[entry[1]]
+                        due.append(entry)
+                    else:
+                        self._stale -= 1
         return due
 
     def keep_first(self, count: int) -> list[tuple[int, int]]:

@@ -359,3 +359,28 @@ def test_a_page_of_a_trimmed_ready_index_is_dropped() -> None:
     assert ready is not None
     assert ready.horizon == (15, 7)
     assert not ready.is_loading
+
+
+def test_new_jobs_enter_their_index_together_as_far_as_it_reaches() -> None:
+    jobs = holding(*(queued(i, rank=i) for i in range(1, 5)), capacity=2)  # it holds 1 and 2
+    for i, rank in ((5, 0), (6, 9)):
+        jobs.add(queued(i, rank=rank))
+
+    assert commit(jobs) == [5, 6]
+
+    assert held(jobs, 5).location is Location.READY
+    assert jobs.find(6) is None
+    assert jobs.ready == {5}
+
+
+def test_a_new_job_that_changes_during_its_commit_is_kept_for_the_next_one() -> None:
+    jobs = holding(*(queued(i, rank=i) for i in range(1, 5)), capacity=2)
+    jobs.add(queued(6, rank=9))
+    jobs.take_changes()
+    jobs.mark_dirty(held(jobs, 6))
+
+    jobs.committed()
+
+    assert held(jobs, 6).location is Location.NOWHERE
+    assert commit(jobs) == [6]
+    assert jobs.find(6) is None
