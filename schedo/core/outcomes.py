@@ -37,7 +37,7 @@ class Transition(msgspec.Struct, frozen=True, gc=False):
     """The next state of a job, and the other fields that change with it."""
 
     state: State
-    evidence: str | None = None  # outcome of the attempt for its record; None: no record
+    evidence: str  # outcome of the attempt, for its record
     failure: Failure | None = None
     result: bytes | None = None
     due_at: int | None = None  # for a job that waits again
@@ -72,15 +72,14 @@ class OutcomeContext(msgspec.Struct, frozen=True, gc=False):
     retry_before: int | None  # the schedule's next fire: no retry at or after it
 
 
-def settle(  # noqa: C901, PLR0912  # one arm for each kind of outcome
+def settle(  # noqa: C901  # one arm for each kind of outcome
     job: Job, outcome: Outcome, context: OutcomeContext
 ) -> Transition:
     """Return the transition of the running job."""
     if job.cancel_requested_at is not None and not isinstance(outcome, Lost):
         return _cancelled(outcome)
+    assert not isinstance(outcome, Completed), "that needs no decision: see Results"
     match outcome:
-        case Completed(result):
-            return Transition(State.COMPLETED, result=result)
         case Failed():
             return _failed(job, outcome, context)
         case Snoozed(delay):

@@ -8,7 +8,7 @@ from schedo.core.changes import AttemptRecord, Output
 from schedo.core.commands import CheckRetry
 from schedo.core.ids import render_id
 from schedo.core.job_table import JobTable
-from schedo.core.leases import AttemptResult, Outcome
+from schedo.core.leases import AttemptResult, Completed, Outcome, StopReason
 from schedo.core.loads import NOTHING_LOADED, Loaded
 from schedo.core.model import Job, Location, Schedule
 from schedo.core.outcomes import OutcomeContext, settle
@@ -61,15 +61,23 @@ class Results:
         for capture in result.output:
             self._jobs.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self._attempts.end(job, key)
+        job.location = _NOWHERE
+        outcome = result.outcome
+        if type(outcome) is Completed and job.cancel_requested_at is None:
+            self._transitions.complete(job, outcome.result, now)
+        else:
+            self._settle(job, outcome, stop, now)
+        self._placement.ended(key, now)
+        return job
+
+    def _settle(self, job: Job, outcome: Outcome, stop: StopReason | None, now: int) -> None:
+        """Find and apply the transition of a job whose attempt has not simply completed."""
         schedule = None if job.schedule_id is None else self._find_schedule(job.schedule_id)
         context = OutcomeContext(now, self._random(), stop, retry_before(schedule))
-        job.location = _NOWHERE
-        self._transitions.apply(job, settle(job, result.outcome, context), now)
+        self._transitions.apply(job, settle(job, outcome, context), now)
         if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
             due = job.due_at - self._jobs.offset_us
             self._follow_up(CheckRetry(job.schedule_id, job.key, due), now)
-        self._placement.ended(key, now)
-        return job
 
     def recover_lost(self, job: Job, outcome: Outcome, now: int) -> None:
         """Apply the outcome to a job that is stored as running but that no worker runs."""

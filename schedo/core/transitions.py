@@ -15,6 +15,9 @@ from schedo.core.run_history import end_run
 from schedo.core.schedules import Schedules
 from schedo.core.states import FINAL, State
 
+# Access to an enum member through its class costs as much as a small call, and happens per job.
+_COMPLETED, _FAILED = State.COMPLETED, State.FAILED
+
 
 class JobTransitions:
     """Moves jobs to their next state and notifies their schedules."""
@@ -41,20 +44,19 @@ class JobTransitions:
 
     def apply(self, job: Job, transition: Transition, now: int) -> None:
         """End the running attempt and move the job as the transition says."""
-        if transition.evidence is not None:
-            self._jobs.changes.attempts.append(
-                AttemptRecord(
-                    job.id,
-                    job.attempt,
-                    job.epoch,
-                    job.worker,
-                    job.started_at,
-                    now,
-                    transition.evidence,
-                    transition.failure,
-                    job.due_at,
-                )
+        self._jobs.changes.attempts.append(
+            AttemptRecord(
+                job.id,
+                job.attempt,
+                job.epoch,
+                job.worker,
+                job.started_at,
+                now,
+                transition.evidence,
+                transition.failure,
+                job.due_at,
             )
+        )
         job.failures += transition.failures
         job.losses += transition.losses
         job.poison_suspect = transition.poison_suspect
@@ -69,6 +71,11 @@ class JobTransitions:
         if transition.failure is not None and transition.state is not State.CANCELLED:
             self._note_failed(job, transition)
 
+    def complete(self, job: Job, result: bytes | None, now: int) -> None:
+        """End a job whose attempt has completed, as most attempts do."""
+        job.result, job.failure, job.poison_suspect = result, None, False
+        self.finish(job, _COMPLETED, now)
+
     def _note_failed(self, job: Job, transition: Transition) -> None:
         retry = job.options.retry or ONCE
         self._failed.append(
@@ -76,7 +83,7 @@ class JobTransitions:
                 job.id,
                 job.task,
                 job.attempt,
-                transition.evidence or "failed",
+                transition.evidence,
                 transition.failure,
                 job.failures,
                 retry.max_attempts,
@@ -100,10 +107,9 @@ class JobTransitions:
             job.kept_until = kept_until(job, keeps.get(job.queue), now, self._jobs.offset_us)
             if job.kept_until == NOT_KEPT:
                 self._jobs.changes.dropped.append(job)
-        on_failure = job.options.on_failure
-        if on_failure is not None and state is State.FAILED:  # in the commit of the failure
+        if state is _FAILED and job.options.on_failure is not None:  # in the commit of the failure
             facts = facts_of_failure(job)
-            self._maker.make_event_job(on_failure, facts, Trigger.ON_FAILURE, now)
+            self._maker.make_event_job(job.options.on_failure, facts, Trigger.ON_FAILURE, now)
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)
             self._expectations.run_ended(job, now)

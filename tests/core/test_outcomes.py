@@ -43,10 +43,6 @@ def settled(
     return settle(job, outcome, OutcomeContext(NOW, random, stop, retry_before))
 
 
-def test_a_completed_attempt_completes_the_job_with_its_result() -> None:
-    assert settled(running(), Completed(b"42")) == Transition(State.COMPLETED, result=b"42")
-
-
 def test_a_failed_attempt_is_retried_after_its_delay() -> None:
     assert settled(running(), Failed(OOPS)) == Transition(
         State.RETRYING, "failed", OOPS, due_at=110 * SECOND, failures=1
@@ -143,10 +139,6 @@ def test_a_timeout_counts_as_a_failure() -> None:
     )
 
 
-def test_a_result_that_came_before_the_stop_counts() -> None:
-    assert settled(running(), Completed(), stop=StopReason.TIMEOUT).state is State.COMPLETED
-
-
 @pytest.mark.parametrize("outcome", [Released(), Stopped()], ids=["released", "stopped"])
 def test_a_released_job_is_requeued_ahead_of_others_and_counts_neither_failure_nor_loss(
     outcome: Outcome,
@@ -216,8 +208,8 @@ def test_a_poison_suspect_whose_attempt_is_lost_or_released_stays_one(outcome: O
     assert settled(running(poison_suspect=True), outcome).poison_suspect
 
 
-@pytest.mark.parametrize("outcome", [Completed(), Failed(OOPS), Snoozed(5)])
-def test_a_poison_suspect_whose_attempt_ends_with_a_result_is_cleared(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Failed(OOPS), Snoozed(5)])
+def test_a_poison_suspect_whose_attempt_fails_or_snoozes_is_cleared(outcome: Outcome) -> None:
     assert not settled(running(poison_suspect=True), outcome).poison_suspect
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.leases import Blame, Lease, Lost, Stopped, StopReason, StopRequest
+from schedo.core.leases import Blame, Completed, Lease, Lost, Stopped, StopReason, StopRequest
 from schedo.core.model import LeaseKey, Options, Retry, Trigger
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, tries, worker_spec
+from tests.core.fake_store import OOPS
 from tests.core.server import Server
 
 LIMITED = make_spec(timeout_us=30 * SECOND, retry=tries(2))
@@ -112,6 +113,29 @@ def test_a_timed_out_attempt_is_a_failure_and_the_next_one_has_its_own_time() ->
 
     assert server.state(job_id) is State.RUNNING
     assert server.scheduler.next_wake_at() == 71 * SECOND
+
+
+def test_a_result_that_comes_after_the_timeout_and_before_the_stop_counts() -> None:
+    server, job_id = started()
+    server.tick(30 * SECOND)
+
+    server.report(job_id, Completed(b"42"), 31 * SECOND)
+
+    job = server.job(job_id)
+    assert (job.state, job.result, job.failure) == (State.COMPLETED, b"42", None)
+
+
+def test_a_completed_attempt_clears_the_failure_and_the_suspicion_of_earlier_ones() -> None:
+    server, job_id = started()
+    server.fail(job_id, SECOND)
+    server.settle(HOUR)
+    server.job(job_id).poison_suspect = True
+    assert server.job(job_id).failure == OOPS
+
+    server.complete(job_id, HOUR)
+
+    job = server.job(job_id)
+    assert (job.state, job.failure, job.poison_suspect) == (State.COMPLETED, None, False)
 
 
 def test_an_attempt_that_ends_in_time_is_not_stopped() -> None:
