@@ -59,9 +59,9 @@ class Histogram:
 
     def observe_many(self, value: int, times: int) -> None:
         """Count the same value several times."""
-        self.observe(value)
-        self.counts[bisect_left(self.bounds, value)] += times - 1
-        self.total += max(value, 0) * (times - 1)
+        value = max(value, 0)
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
 
 class QueueTimes:
@@ -119,32 +119,28 @@ class Metrics:
         now: int,
     ) -> None:
         """Count dispatched attempts; `ready`: jobs that found a slot at once."""
+        self.starts += len(leases)
         find, began_at, offset_us = scheduler.find_job, self.began_at, scheduler.offset_us
-        of_timers, of_submits = self.start_lateness["timer"], self.start_lateness["submit"]
-        queue, delays, seen_us, bucket = "", of_timers, 0, 0
+        # How many jobs of each queue, kind and due instant start, those that found a slot at once
+        # apart: the jobs of a batch are alike.
+        alike: dict[tuple[str, str, int, bool], int] = {}
         for lease in leases:
-            self.starts += 1
             job = find(lease.key.job_id)
             if job is None or job.trigger is _CATCHUP:
                 continue
-            due_at, late = job.due_at, of_timers
+            due_at, kind = job.due_at, "timer"
             # A client may submit a job with a past due time: it is late from its creation. A run
             # of a schedule is late from its instant.
             if due_at <= job.created_at and job.trigger is not _SCHEDULE:
-                due_at, late = job.created_at, of_submits
+                due_at, kind = job.created_at, "submit"
             if due_at < began_at or job.rank == job.due_at - offset_us - REQUEUE_BOOST_US:
                 continue
-            if job.queue != queue:
-                queue, delays = job.queue, self.queue(job.queue).start_delay
-            # Histogram.observe twice, inlined: this runs for every start.
-            delay_us = now - due_at if now > due_at else 0
-            if delay_us != seen_us:  # the jobs of a batch are due together
-                seen_us, bucket = delay_us, bisect_left(DURATION_BOUNDS_US, delay_us)
-            delays.counts[bucket] += 1
-            delays.total += delay_us
-            if job.id in ready:
-                late.counts[bucket] += 1
-                late.total += delay_us
+            start = job.queue, kind, due_at, job.id in ready
+            alike[start] = alike.get(start, 0) + 1
+        for (queue, kind, due_at, is_ready), count in alike.items():
+            self.queue(queue).start_delay.observe_many(now - due_at, count)
+            if is_ready:
+                self.start_lateness[kind].observe_many(now - due_at, count)
 
     def note_commit(self, changes: Changes, time_us: int) -> None:
         """Count the changes of a commit; `time_us`: how long it took."""
