@@ -40,6 +40,8 @@ class Command(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
     # False: the command changes nothing that the store keeps, so its reply waits for no commit.
     is_durable: ClassVar[bool] = True
+    # False: before the next commit, nothing becomes due and no job can start because of it.
+    makes_due: ClassVar[bool] = True
 
 
 # Jobs.
@@ -57,6 +59,8 @@ class Submit(Command[list[Accepted | SchedoError]], frozen=True):
 
     may_replace: whether a job of this queue and task may lose its unique key; None: any may.
     """
+
+    makes_due: ClassVar[bool] = False  # it only makes jobs, which must be durable first
 
     specs: Sequence[JobSpec]
     may_replace: Callable[[str, str], bool] | None = None

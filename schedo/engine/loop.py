@@ -139,9 +139,10 @@ class EngineLoop(CommandQueue):
         must_decide, self._must_decide = self._must_decide, False
         items = self._inbox.drain()
         try:
-            only_ends = self._apply_items(items, now)
+            is_quiet = self._apply_items(items, now)
             # If attempts have ended and no job waits for their slots, nothing is left to decide.
-            must_decide |= not only_ends or self.scheduler.awaits_slots
+            # New jobs are decided about when they are durable: their commit wakes the loop.
+            must_decide |= not is_quiet or self.scheduler.awaits_slots
             if must_decide or step_us or self.monitor.is_turn_due(now):
                 self._decide(now, step_us)
             self.notes.take(self.scheduler, now)
@@ -151,24 +152,27 @@ class EngineLoop(CommandQueue):
             self.fail_and_recover(error)
             return
         self._inbox.put_back(items)
-        self._wake_committer(self.scheduler, has_ended=only_ends)
+        self._wake_committer(self.scheduler, has_ended=is_quiet)
 
     def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
-        """Apply the items and remove them from the list; return whether they only free slots."""
-        scheduler, count, only_ends = self.scheduler, 0, bool(items)
+        """Apply the items and remove them from the list.
+
+        Return whether they make nothing due: they only free slots, and submit jobs.
+        """
+        scheduler, count, is_quiet = self.scheduler, 0, bool(items)
         # Results before timers: a result that has arrived counts, even if its timeout is due now.
         try:
             for count, item in enumerate(items, 1):
                 if isinstance(item, AttemptResult):
-                    only_ends = self._apply_result(scheduler, item, now) and only_ends
+                    is_quiet = self._apply_result(scheduler, item, now) and is_quiet
                     continue
-                only_ends = False
+                is_quiet = is_quiet and not item.command.makes_due
                 self._apply(item, now)
                 if count < len(items) and self.monitor.is_turn_long(now):
                     break  # the other commands run in the next turn, after its timers
         finally:
             del items[:count]
-        return only_ends
+        return is_quiet
 
     def _decide(self, now: int, step_us: int) -> None:
         """Handle what is due, send leases and stops, and set the alarm for the next turn."""
