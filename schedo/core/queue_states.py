@@ -62,6 +62,19 @@ class QueueState:
         return self.free_slots > 0
 
 
+class QueueStates(dict[str, QueueState]):
+    """The queue states by name. A missing one is created with the defaults."""
+
+    def __init__(self, perhaps_idle: set[str]) -> None:
+        """perhaps_idle: gets the names of those that are created."""
+        self._perhaps_idle = perhaps_idle
+
+    def __missing__(self, name: str) -> QueueState:
+        self._perhaps_idle.add(name)
+        queue_state = self[name] = QueueState(Queue(name))
+        return queue_state
+
+
 class ReadyIndex(PagedIndex):
     """The ready jobs of one ready key, by rank. Memory holds the head of this order."""
 

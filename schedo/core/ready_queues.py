@@ -31,21 +31,9 @@ from schedo.core.lazy_heap import LazyHeap
 from schedo.core.limits import READY_PAGED_MAX, READY_PAGES_MAX, SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
-from schedo.core.queue_states import QueueState, ReadyIndex, Section
+from schedo.core.queue_states import QueueState, QueueStates, ReadyIndex, Section
 from schedo.core.shares import Share
 from schedo.core.worker_pool import Worker, WorkerPool, WorkerSpec
-
-
-class _QueueStates(dict[str, QueueState]):
-    """The queue states by name. A missing one is created with the defaults."""
-
-    def __init__(self, perhaps_idle: set[str]) -> None:
-        self._perhaps_idle = perhaps_idle
-
-    def __missing__(self, name: str) -> QueueState:
-        self._perhaps_idle.add(name)
-        queue_state = self[name] = QueueState(Queue(name))
-        return queue_state
 
 
 class ReadyQueues:
@@ -69,7 +57,7 @@ class ReadyQueues:
         self._suspects: set[ReadyKey] = set()
         self.is_crowded = False  # some index may hold more than its share
         self._perhaps_idle: set[str] = set()
-        self._queue_states = _QueueStates(self._perhaps_idle)
+        self._queue_states = QueueStates(self._perhaps_idle)
         # Returns the state of the queue; a missing one is created with the defaults.
         self.queue_state: Callable[[str], QueueState] = self._queue_states.__getitem__
         self._active: dict[str, QueueState] = {}  # the queues that have a ready index
