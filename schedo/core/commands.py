@@ -40,8 +40,7 @@ class Command(msgspec.Struct, Generic[R], frozen=True, gc=False):
 
     # False: the command changes nothing that the store keeps, so its reply waits for no commit.
     is_durable: ClassVar[bool] = True
-    # False: before the next commit, nothing becomes due and no job can start because of it.
-    makes_due: ClassVar[bool] = True
+    makes_due: ClassVar[bool] = True  # False: nothing can start because of it before its commit
 
 
 # Jobs.
@@ -61,7 +60,6 @@ class Submit(Command[list[Accepted | SchedoError]], frozen=True):
     """
 
     makes_due: ClassVar[bool] = False  # it only makes jobs, which must be durable first
-
     specs: Sequence[JobSpec]
     may_replace: Callable[[str, str], bool] | None = None
 

@@ -155,10 +155,7 @@ class EngineLoop(CommandQueue):
         self._wake_committer(self.scheduler, has_ended=is_quiet)
 
     def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
-        """Apply the items and remove them from the list.
-
-        Return whether they make nothing due: they only free slots, and submit jobs.
-        """
+        """Apply the items and remove them from the list; return whether they make nothing due."""
         scheduler, count, is_quiet = self.scheduler, 0, bool(items)
         # Results before timers: a result that has arrived counts, even if its timeout is due now.
         try:
