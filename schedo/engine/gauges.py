@@ -29,6 +29,7 @@ class QueueGauges(NamedTuple):
     running: int
     paused: int  # the number of paused queues
     waiting: dict[State, int]
+    oldest_due_us: int  # how long the first due job has waited; 0: no job waits after it was due
 
 
 class Gauges(NamedTuple):
@@ -120,12 +121,14 @@ def _read_queues(
         label = metrics.name_queue(name)
         if label != OTHER_QUEUES:
             metrics.queue(name)  # it is measured by name from now on
-        queue, running, _ = scheduler.queue(name)
+        queue, running, oldest_due_at = scheduler.queue(name)
+        waited_us = 0 if oldest_due_at is None else max(0, loop.clock.now() - oldest_due_at)
         by_state = waiting.get(name, {})
-        known = queues.get(label) or QueueGauges(0, 0, dict.fromkeys(WAITING_STATES, 0))
+        known = queues.get(label) or QueueGauges(0, 0, dict.fromkeys(WAITING_STATES, 0), 0)
         queues[label] = QueueGauges(
             known.running + running,
             known.paused + queue.paused,
             {state: known.waiting[state] + by_state.get(state, 0) for state in WAITING_STATES},
+            max(known.oldest_due_us, waited_us),
         )
     return queues

@@ -114,6 +114,7 @@ class LoopMonitor:
         """Shift the noted instants by a step of the clock, which would count as lateness."""
         self._turn_due_at += delta_us
         self._late_at += delta_us
+        self.metrics.clock_steps += bool(delta_us)
         self.metrics.began_at += delta_us
         if self._round_began_at is not None:
             self._round_began_at += delta_us

@@ -85,6 +85,7 @@ class Metrics:
         self.commit_time = Histogram()
         self.commit_jobs = Histogram(BATCH_BOUNDS_JOBS)
         self.starts = 0
+        self.clock_steps = 0
         self.ended = dict.fromkeys(sorted(FINAL), 0)  # the scheduler counts here
         self.unsuccessful = dict.fromkeys(_UNSUCCESSFUL, 0)  # attempts by outcome
         self.decisions = {decision.value: 0 for decision in Decision}

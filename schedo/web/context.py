@@ -12,6 +12,7 @@ from schedo.core.limits import SECOND
 from schedo.core.model import Expect, Job, JobSpec, ScheduleSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
+from schedo.engine.run_times import RunTimes
 from schedo.engine.sharing import SharedCall
 from schedo.errors import Invalid, ShellDisabled
 from schedo.protocol.fields import read_under
@@ -63,6 +64,7 @@ class AppContext:
     reported: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(REPORTED_MAX))
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
     metrics: SharedCall[bytes] | None = None  # the text of /metrics
+    run_times: RunTimes = field(default_factory=RunTimes)
     tenure: Tenure = NO_TAKEOVER
     events: EventHub | None = None  # made for the first stream
     fire_maps: FireMaps | None = None  # made for the first request

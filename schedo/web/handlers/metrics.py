@@ -21,6 +21,7 @@ from schedo.core.states import State
 from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import Histogram, Metrics
+from schedo.engine.run_times import RUN_BOUNDS_US, RunTimes
 from schedo.engine.sharing import SharedCall, in_steps
 from schedo.protocol.prometheus import (
     CONTENT_TYPE,
@@ -43,6 +44,7 @@ _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 async def get_metrics(context: AppContext, request: Request) -> Response:
     if context.metrics is None:
         context.metrics = SharedCall(partial(_read_metrics, context))
+        context.engine.metrics.listeners.append(context.run_times.note)
     return Response(200, await context.metrics.result(), content_type=CONTENT_TYPE)
 
 
@@ -59,6 +61,7 @@ def _render(
         *_render_counts(context.engine.metrics),
         *_render_operations(context.engine.bulk),
         *_render_histograms(context.engine.metrics),
+        _render_run_times(context.run_times),
         *_render_objective(context),
     ]
     yield
@@ -131,6 +134,19 @@ def _render_histograms(metrics: Metrics) -> list[Family]:
     ]
 
 
+def _render_run_times(run_times: RunTimes) -> Family:
+    bounds = tuple(bound / SECOND for bound in RUN_BOUNDS_US)
+    samples = [
+        sample
+        for task, times in run_times.by_task.items()
+        for sample in histogram_samples(
+            bounds, times.counts, times.total / SECOND, render_labels(task=task)
+        )
+    ]
+    text = "From handed to a worker to the result, since the first request for the metrics."
+    return Family("schedo_run_seconds", "histogram", text, samples)
+
+
 def _render_objective(context: AppContext) -> list[Family]:
     objective_us = context.settings.lateness_objective_us
     starts = context.engine.series.sums_of_day()
@@ -180,6 +196,11 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "schedo_clock_behind_seconds",
             "How far the clock is behind the newest instant in the store.",
             gauges.clock_behind_us / SECOND,
+        ),
+        _one(
+            "schedo_clock_steps_total",
+            "How often the clock was set by half a second or more.",
+            context.engine.metrics.clock_steps,
         ),
         _each(
             "schedo_index_entries",
@@ -249,10 +270,17 @@ def _render_queues(gauges: Gauges) -> list[Family]:
     ]
     running = {name: queue.running for name, queue in queues.items()}
     paused = {name: queue.paused for name, queue in queues.items()}
+    oldest = {name: queue.oldest_due_us / SECOND for name, queue in queues.items()}
     return [
         Family("schedo_queue_waiting_jobs", "gauge", "Jobs that wait, in the store.", waiting),
         _each("schedo_queue_running_jobs", "Jobs that run.", "queue", running.items()),
         _each("schedo_queue_paused", "Whether the queue is paused.", "queue", paused.items()),
+        _each(
+            "schedo_queue_oldest_due_seconds",
+            "How long the oldest due job that waits has been due; 0: none.",
+            "queue",
+            oldest.items(),
+        ),
     ]
 
 

@@ -11,9 +11,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from schedo.core.changes import Changes
-from schedo.core.leases import AttemptResult, Completed
+from schedo.core.leases import AttemptResult, Completed, Failed
 from schedo.core.limits import SCHEDULES_MEASURED_MAX
-from schedo.core.model import JobSpec
+from schedo.core.model import Failure, JobSpec
 from schedo.core.run_history import EndedRun
 from schedo.core.states import State
 from schedo.engine.engine import Engine
@@ -117,6 +117,45 @@ async def test_due_jobs_that_no_worker_can_run_are_counted_by_task(world: World)
     page = await scrape(world)
 
     assert values(page["schedo_unserved_jobs"]) == {("nosuch",): 1}
+
+
+async def test_run_times_are_measured_by_task_from_the_first_scrape_on(world: World) -> None:
+    world.attach_worker()
+    await world.submit(task="before")
+    first = await world.worker.first()
+    world.engine.report(AttemptResult(first.key, Completed()))
+    await world.engine.flush()
+    await scrape(world)
+
+    for task, outcome in (("resize", Completed()), ("resize", Failed(Failure("Error", "no")))):
+        await world.submit(task=task)
+        await world.engine.flush()
+        world.clock.stall(2 * SECOND)
+        world.engine.report(AttemptResult(world.worker.leases[-1].key, outcome))
+        await world.engine.flush()
+
+    times = (await scrape(world))["schedo_run_seconds"]
+    assert values(times, "_count") == {("resize",): 2}
+    assert values(times, "_sum") == {("resize",): 4}
+
+
+async def test_the_queue_with_the_oldest_due_job_is_known(world: World) -> None:
+    await world.submit(queue="mail")
+    await world.submit(queue="later", delay="1h")
+    world.clock.stall(90 * SECOND)
+
+    page = await scrape(world)
+
+    waited = values(page["schedo_queue_oldest_due_seconds"])
+    assert (waited["mail",], waited["later",]) == (90, 0)
+
+
+async def test_steps_of_the_clock_are_counted(world: World) -> None:
+    world.clock.step(-5 * SECOND)
+    for _ in range(4):
+        await world.engine.flush()
+
+    assert values((await scrape(world))["schedo_clock_steps"], "_total") == {(): 1}
 
 
 async def test_every_metric_has_help_and_type_and_a_unit_in_its_name(world: World) -> None:
