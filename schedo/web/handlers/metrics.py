@@ -230,6 +230,12 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "How many there may be; beyond it, requests wait or are answered 429.",
             context.in_flight.bytes_max,
         ),
+        *_render_amounts(gauges),
+    ]
+
+
+def _render_amounts(gauges: Gauges) -> list[Family]:
+    return [
         _one("schedo_job_records", "Job records in memory.", gauges.records),
         _one("schedo_uncommitted_jobs", "Jobs not yet on their way to disk.", gauges.uncommitted),
         _one("schedo_workers", "Attached workers.", gauges.workers),
