@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,6 +36,10 @@ class CommitQueue(Generic[T]):
         """Note that the changes that were being committed are durable."""
         self._durable += self._committing
         self._committing = []
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the items that were not taken yet."""
+        return chain(self._durable, self._committing, self._new)
 
     def take(self) -> list[T]:
         """Return the items that have become durable since the last call."""

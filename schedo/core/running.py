@@ -41,6 +41,7 @@ class RunningAttempts:
         self.deferred: CommitQueue[Lease] = CommitQueue()
         self.unsent: set[LeaseKey] = set()  # the live ones of these, and those that a gang keeps
         self._stops: list[StopRequest] = []
+        self.cancels: CommitQueue[StopRequest] = CommitQueue()  # the stop requests for cancels
         self._results: list[AttemptResult] = []
 
     def start(self, job: Job, worker: Worker, now: int) -> None:
@@ -75,14 +76,24 @@ class RunningAttempts:
         self._jobs.mark_dirty(job)
         self._workers.hold(lease.worker, lease.key, _amounts(job))
         self._hold(job, now)
-        if job.cancel_requested_at is not None:
-            self.stop(job, StopReason.CANCEL)
+        if job.cancel_requested_at is not None:  # the store has that already
+            self._stops.append(self._note_stop(job, StopReason.CANCEL))
 
     def stop(self, job: Job, reason: StopReason) -> None:
-        """Request the worker to stop the attempt. If it is repeated, the first reason stays."""
+        """Request the worker to stop the attempt. If it is repeated, the first reason stays.
+
+        For a cancel, the request waits until the cancel is durable: a remote worker outlives this
+        server, and it would have ended the attempt for a cancel that the next server has not.
+        """
+        if reason is StopReason.CANCEL:
+            self.cancels.add(self._note_stop(job, reason))
+        else:
+            self._stops.append(self._note_stop(job, reason))
+
+    def _note_stop(self, job: Job, reason: StopReason) -> StopRequest:
         assert job.worker is not None, "a running job has a worker"
         self._stopping.setdefault(job.id, reason)
-        self._stops.append(StopRequest(job.key, job.worker, reason))
+        return StopRequest(job.key, job.worker, reason)
 
     def transfer(self, key: LeaseKey, worker_id: str) -> None:
         """Record another worker for a running attempt, for the server that opens the store next."""
@@ -102,8 +113,11 @@ class RunningAttempts:
         return job is not None and job.state is _RUNNING
 
     def stop_reason(self, job_id: int) -> StopReason | None:
-        """Return the reason of the stop request to the job's attempt, or None."""
-        return self._stopping.get(job_id)
+        """Return the reason of the stop request that the job's worker has got, or None."""
+        reason = self._stopping.get(job_id)
+        if reason is StopReason.CANCEL and any(stop.key.job_id == job_id for stop in self.cancels):
+            return None
+        return reason
 
     def end(self, job: Job, key: LeaseKey) -> StopReason | None:
         """Free the slot and the timeout of an ended attempt; return its stop reason or None."""
@@ -138,6 +152,23 @@ class RunningAttempts:
         jobs = (self._jobs.find(key.job_id) for key in islice(worker.running, limit))
         return [Run(job.id, job.task, job.started_at or 0) for job in jobs if job is not None]
 
+    # Commits.
+
+    def begin_commit(self) -> None:
+        """Note that the starts and the cancels so far are being committed."""
+        self.deferred.begin_commit()
+        self.cancels.begin_commit()
+
+    def committed(self) -> None:
+        """Note that the starts and the cancels that were being committed are durable."""
+        self.deferred.committed()
+        self.cancels.committed()
+
+    @property
+    def needs_commit(self) -> bool:
+        """Whether a lease or a stop request waits for the next commit."""
+        return self.deferred.needs_commit or self.cancels.needs_commit
+
     # Leases, from their start to the worker.
 
     def take_durable(self) -> list[Lease]:
@@ -148,7 +179,7 @@ class RunningAttempts:
         """Send a lease that had to wait, and the stop request that it has got meanwhile."""
         self.unsent.discard(lease.key)
         self._leases.append(lease)
-        reason = self._stopping.get(lease.key.job_id)
+        reason = self.stop_reason(lease.key.job_id)
         if reason is not None:
             self._stops.append(StopRequest(lease.key, lease.worker, reason))
 
@@ -169,9 +200,9 @@ class RunningAttempts:
         return results
 
     def take_stops(self) -> list[StopRequest]:
-        """Return the requests to stop running attempts."""
+        """Return the requests to stop running attempts that may be sent now."""
         stops, self._stops = self._stops, []
-        return stops
+        return stops + [stop for stop in self.cancels.take() if self.is_live(stop.key)]
 
     def _hold(self, job: Job, now: int) -> None:
         job.location = _WITH_WORKER

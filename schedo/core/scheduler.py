@@ -359,7 +359,7 @@ class Scheduler:
 
     def take_changes(self) -> Changes:
         """Return what the store must write; see `JobTable.take_changes`."""
-        self._attempts.deferred.begin_commit()
+        self._attempts.begin_commit()
         self._sessions.uncommitted.begin_commit()
         return self._jobs.take_changes()
 
@@ -372,7 +372,7 @@ class Scheduler:
         """Mark the changes that were taken last as durable."""
         self._jobs.committed()
         self._schedule_table.committed()
-        self._attempts.deferred.committed()
+        self._attempts.committed()
         self._sessions.uncommitted.committed()
 
     @property
@@ -385,7 +385,7 @@ class Scheduler:
         """Whether something goes on after the next commit: a job, a schedule, a lease, a poll."""
         return (
             self._jobs.awaits_commit
-            or self._attempts.deferred.needs_commit
+            or self._attempts.needs_commit
             or self._sessions.uncommitted.needs_commit
         )
 

@@ -70,6 +70,7 @@ def test_a_started_job_has_its_start_and_its_worker() -> None:
 def test_each_lease_and_each_stop_is_taken_once() -> None:
     server, job_id = started()
     server.cancel(job_id, SECOND)
+    server.round(SECOND)
 
     assert len(server.scheduler.take_stops()) == 1
     assert server.scheduler.take_stops() == []
@@ -86,6 +87,33 @@ def test_an_attempt_is_live_until_it_is_reported() -> None:
     assert not attempts.is_live(key._replace(epoch=9))
     server.complete(job_id, T0)
     assert not attempts.is_live(key)
+
+
+def test_a_stop_for_a_cancel_waits_until_the_cancel_is_durable() -> None:
+    server, job_id = started()
+    [key] = server.leases
+    attempts = server.scheduler._attempts
+    server.cancel(job_id, SECOND)
+
+    assert server.scheduler.awaits_commit
+    assert attempts.stop_reason(job_id) is None
+    server.take()
+    assert server.scheduler.take_stops() == []
+    assert attempts.stop_reason(job_id) is None
+    server.commit()
+
+    assert server.scheduler.take_stops() == [StopRequest(key, "w", StopReason.CANCEL)]
+    assert attempts.stop_reason(job_id) is StopReason.CANCEL
+
+
+def test_an_attempt_that_ends_before_its_cancel_is_durable_gets_no_stop() -> None:
+    server, job_id = started()
+    server.cancel(job_id, SECOND)
+    server.complete(job_id, SECOND)
+
+    server.round(SECOND)
+
+    assert server.scheduler.take_stops() == []
 
 
 # Timeouts.
@@ -168,7 +196,9 @@ def test_a_timeout_counts_elapsed_time_when_the_clock_is_set(step: int) -> None:
 def test_a_second_stop_does_not_change_the_reason_of_the_first() -> None:
     server, job_id = started()
     server.cancel(job_id, SECOND)
+    server.round(SECOND)
 
+    server.tick(SECOND)
     server.tick(30 * SECOND)
 
     assert [stop.reason for stop in server.stops] == [StopReason.CANCEL, StopReason.TIMEOUT]
@@ -242,8 +272,6 @@ def test_an_attempt_that_was_stopped_before_its_start_was_durable_gets_the_stop_
     job = server.submit(make_spec(at_most_once=True))
     assert server.tick(T0) == []
     server.cancel(job.id, T0)
-    server.tick(T0)
-    server.stops.clear()
 
     server.round(T0)
     [lease] = server.tick(T0)

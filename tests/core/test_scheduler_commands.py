@@ -38,6 +38,7 @@ def test_a_cancelled_running_job_ends_when_its_worker_reports() -> None:
     job = job_in(State.RUNNING, server)
 
     requested_loads = server.cancel(job.id, MINUTE)
+    server.round(MINUTE)
     server.tick(MINUTE)
 
     assert (requested_loads.state, requested_loads.cancel_requested_at) == (State.RUNNING, MINUTE)
@@ -52,6 +53,7 @@ def test_a_running_job_that_is_cancelled_twice_gets_one_stop() -> None:
     server.cancel(job.id, MINUTE)
 
     again = server.cancel(job.id, HOUR)
+    server.round(HOUR)
     server.tick(HOUR)
 
     assert again.cancel_requested_at == MINUTE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from schedo.core.leases import Lease
+from schedo.core.leases import AttemptResult, Lease, Stopped, StopReason
 from schedo.core.states import State
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
@@ -37,6 +39,53 @@ def test_an_attempt_goes_on_under_the_next_server() -> None:
         job = (await disk.jobs())[lease.key.job_id]
         assert (job.state, job.attempt, job.epoch) == (State.COMPLETED, 1, lease.key.epoch)
         assert list(leftovers(server.engine)) == []
+        await server.engine.stop()
+
+    live(test)
+
+
+def test_a_remote_attempt_is_not_stopped_for_a_cancel_that_is_lost_with_the_server() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        await submitted(server)
+        [lease] = (await server.engine.sessions.work(make_poll(max_leases=1))).leases
+        await server.engine.flush()
+        disk.delay_s = 1.0
+
+        cancelling = asyncio.create_task(server.engine.cancel(lease.key.job_id))
+        await loop.pass_time(0.5)
+        running = make_poll(running=frozenset({lease.key}))
+        assert (await server.engine.sessions.work(running)).stops == []
+        await server.die()
+        cancelling.cancel()
+        disk.delay_s = 0.001
+        server = await Server(loop, disk).start()
+        response = await server.engine.sessions.work(running)
+        assert (response.stops, response.revoked) == ([], [])
+        await server.engine.sessions.work(make_poll(reports=[done(lease)]))
+
+        job = (await disk.jobs())[lease.key.job_id]
+        assert (job.state, job.attempt) == (State.COMPLETED, 1)
+        await server.engine.stop()
+
+    live(test)
+
+
+def test_a_remote_attempt_is_stopped_once_its_cancel_is_durable() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        await submitted(server)
+        [lease] = (await server.engine.sessions.work(make_poll(max_leases=1))).leases
+
+        await server.engine.cancel(lease.key.job_id)
+        running = make_poll(running=frozenset({lease.key}))
+        [stop] = (await server.engine.sessions.work(running)).stops
+
+        assert (stop.key, stop.reason) == (lease.key, StopReason.CANCEL)
+        await server.engine.sessions.work(make_poll(reports=[AttemptResult(lease.key, Stopped())]))
+        assert (await disk.jobs())[lease.key.job_id].state is State.CANCELLED
         await server.engine.stop()
 
     live(test)

@@ -146,8 +146,6 @@ def _check_repeat(
         findings.counts[f"redone, {after.place}"] += 1
     else:
         findings.counts[f"repeated, {after.place}"] += 1
-        if submission is not None and submission.may_be_cancelled:
-            return  # the worker may have stopped it for a cancel that was not yet durable
         if after.place.startswith("remote"):
             findings.fault("remote attempt lost", f"{before}, {after}")
 
