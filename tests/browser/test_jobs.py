@@ -93,7 +93,7 @@ async def test_of_many_new_jobs_the_page_counts_the_first_only(open_page: Open, 
 async def test_a_search_that_ended_early_goes_on_where_it_stopped(
     open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 2_000)
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 250)  # of which the page asks for 8
     wanted = await shop.submit(task="later", payload={"order": "needle"}, delay="1h")
     for _ in range(5):
         await shop.engine.submit([JobSpec(task="later", delay_us=HOUR)] * 1_000)

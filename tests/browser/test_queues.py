@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import expect
 
+from schedo.store.sqlite import job_search, read_connection
 from tests.browser.conftest import Open
 from tests.browser.shop import Shop
 
@@ -39,3 +41,20 @@ async def test_the_note_of_a_pause_is_only_text(open_page: Open, shop: Shop) -> 
     await expect(page.locator("tbody")).not_to_contain_text(HOSTILE)
     await page.get_by_role("button", name="Undo").click()
     await expect(page.locator("tbody")).to_contain_text(HOSTILE)
+
+
+@pytest.mark.parametrize("path", ["/queues/default", "/jobs?state=queued"])
+async def test_due_jobs_are_shown_below_many_newer_ones(
+    open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 2)
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 4)
+    for _ in range(5):
+        await shop.submit(task="unserved")
+    await shop.post("/v1/jobs:batch", [{"task": "later", "delay": "1h"}] * 20)
+    first = (await shop.get("/v1/jobs?state=queued")).json()
+    assert (first["items"], first["partial"]) == ([], True)
+
+    page = await open_page(path)
+
+    await expect(page.locator("tbody .state", has_text="queued")).to_have_count(5)

@@ -1,7 +1,7 @@
 // The list of jobs: filters in the address, 50 a page, and rows that never move by themselves.
-import { get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { count, now, plural } from '../lib/format.js';
+import { listJobs } from '../lib/job_list.js';
 import { filtersOf, matches, toParameters } from '../lib/job_query.js';
 import { loadSummary, summary, useEvent, useLive } from '../lib/live.js';
 import { link, setQuery } from '../lib/router.js';
@@ -26,7 +26,7 @@ export default function Jobs({ query }) {
 }
 
 function List({ query }) {
-  const read = (cursor) => get('/v1/jobs', { query: { ...toParameters(query, now()), fields: FIELDS, limit: PAGE, cursor } });
+  const read = (cursor) => listJobs({ ...toParameters(query, now()), fields: FIELDS, limit: PAGE, cursor });
   const [page, error, reload] = useData(() => read(query.cursor), []);
   const [more, setMore] = useState(null); // what "Go on" has found after a search that ended early
   const [selected, select] = useState(new Set());

@@ -2,6 +2,7 @@
 import { get } from '../lib/api.js';
 import { html } from '../lib/base.js';
 import { count, duration, minuteOf } from '../lib/format.js';
+import { listJobs } from '../lib/job_list.js';
 import { due, later, rateOf, readSeriesIfAny, timeToClear } from '../lib/queues.js';
 import { link } from '../lib/router.js';
 import { TimeChart } from '../charts/time_chart.js';
@@ -19,9 +20,9 @@ const EMPTY = { concurrency: null, paused: false, weight: 1, priority_step: '1m'
 // A queue without jobs and limits is in no list, but it can be paused and limited.
 async function read(name) {
   const [queues, jobs, waiting] = await Promise.all([
-    get('/v1/queues'), get('/v1/jobs', { query: { queue: name, state: 'running', limit: JOBS } }), get('/v1/jobs', { query: { queue: name, state: 'queued', limit: JOBS } }),
+    get('/v1/queues'), listJobs({ queue: name, state: 'running', limit: JOBS }), listJobs({ queue: name, state: 'queued', limit: JOBS }),
   ]);
-  return { queue: queues.items.find((each) => each.name === name) ?? { ...EMPTY, name }, jobs: [...jobs.items, ...waiting.items] };
+  return { queue: queues.items.find((each) => each.name === name) ?? { ...EMPTY, name }, jobs: [...jobs.items, ...waiting.items], isPartial: waiting.partial };
 }
 
 function Facts({ queue, rate, reload }) {
@@ -61,7 +62,7 @@ export default function Queue({ params: { name } }) {
   const [series] = useData(() => readSeriesIfAny(name), [name]);
   if (error && !found) return html`<h1 class="wrap">${name}</h1><${Failure} error=${error} what="The queue" again=${reload}/>`;
   if (!found) return html`<h1 class="wrap">${name}</h1><${Loading}/>`;
-  const { queue, jobs } = found;
+  const { queue, jobs, isPartial } = found;
   const request = { method: 'PATCH', path: pathOf(name), body: { concurrency: queue.concurrency, weight: queue.weight, priority_step: queue.priority_step } };
   return html`<${Crumbs} items=${[{ text: 'Queues', href: link('/queues') }, { text: name }]}/>
     <div class="head"><h1 class="wrap">${name}</h1>${queue.paused ? html`<${Pause} pause=${queue.pause}/>` : html`<span class="mark ok">open</span>`}
@@ -69,5 +70,5 @@ export default function Queue({ params: { name } }) {
     <div class="grid"><section class="card c12" aria-label="Figures"><${Facts} queue=${queue} rate=${series && rateOf(series)} reload=${reload}/></section>
       ${series && series.started.some((value) => value !== null) && html`<${Charts} series=${series}/>`}
       <${Card} title="Running and due" about=${`the newest ${JOBS} of each`} more=${{ href: link('/jobs', { queue: name }), text: 'all jobs' }}><div class="stacked">
-        <${Table} caption="Running and due jobs" columns=${COLUMNS} rows=${jobs} keyOf=${(job) => job.id} empty=${html`<${Empty}>No job of it runs or is due.</${Empty}>`}/></div></${Card}></div>`;
+        <${Table} caption="Running and due jobs" columns=${COLUMNS} rows=${jobs} keyOf=${(job) => job.id} empty=${html`<${Empty}>${isPartial ? 'No job of it runs. Those that are due are older than many other jobs.' : 'No job of it runs or is due.'}</${Empty}>`}/></div></${Card}></div>`;
 }
