@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -14,6 +15,7 @@ from schedo.core.triggers import next_after
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import DurationText, Instant, duration_or_unset, or_unset
+from schedo.protocol.query import LIMIT_MAX
 from schedo.protocol.times import render_duration, render_instant
 
 if TYPE_CHECKING:  # few servers need these modules
@@ -122,10 +124,20 @@ class ClockChangeResponse(Struct, forbid_unknown_fields=True):
     description: str
 
 
+# For a page of schedules, because a screen reads its page again and again.
+_explained = lru_cache(maxsize=LIMIT_MAX)(explain)
+
+
+@lru_cache(maxsize=LIMIT_MAX)
+def list_warnings(text: str, seed: str) -> Sequence[str]:
+    """Return the warnings about a valid expression."""
+    return tuple(parse_cron(text, seed=seed).warnings)
+
+
 def describe_rule(rule: Rule) -> str:
     """Return the rule in words."""
     if rule.cron is not None:
-        return explain(rule.cron)
+        return _explained(rule.cron)
     if rule.every_us is not None:
         return f"Every {render_duration(rule.every_us)}"
     assert rule.at is not None, "a rule has a cron, an interval or an instant"

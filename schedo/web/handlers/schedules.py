@@ -12,7 +12,6 @@ import orjson
 from msgspec import UNSET
 
 from schedo.core.commands import DeclareSchedules, PutEffect
-from schedo.core.cron import parse_cron
 from schedo.core.expectations import ExpectationState
 from schedo.core.ids import render_id
 from schedo.core.model import Rule, Schedule
@@ -20,7 +19,7 @@ from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.schedule_filter import ScheduleFilter, health_of
 from schedo.errors import BadRequest
 from schedo.protocol import fields
-from schedo.protocol.cron import describe_rule, list_fires
+from schedo.protocol.cron import describe_rule, list_fires, list_warnings
 from schedo.protocol.declarations import (
     OWNER_RULE,
     describe_edit,
@@ -218,7 +217,7 @@ def _describe(
     # If the clock was set back, it passes instants again that have a decision already.
     has_ended = schedule.next_fire_at is None
     fires = [] if has_ended else list_fires(schedule.rule, max(now, schedule.evaluated_through))
-    warnings = list(parse_cron(source, seed=schedule.name).warnings) if source else []
+    warnings = [*list_warnings(source, schedule.name)] if source else []
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
     edited = list_edited(schedule)
