@@ -109,8 +109,9 @@ class Visit(NamedTuple):
 
     painted_ms: float  # the first contentful paint of the page
     ready_ms: float  # the first frame in which no part of the screen waits for its data
-    file_bytes: int  # of the shell, the modules and the style sheets, as they were sent
+    file_bytes: int  # the bodies of the shell, the modules and the style sheets, as they were sent
     data_bytes: int
+    requests: int
     calls: tuple[str, ...]  # paths of the API, with their queries
 
 
@@ -145,11 +146,12 @@ async (calm) => {
   while (!(performance.now() - window.readyAt > calm)) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
+  const files = performance.getEntriesByType('resource');
   return {
     painted: performance.getEntriesByName('first-contentful-paint')[0].startTime,
     ready: window.readyAt - (window.clickedAt ?? 0),
-    shell: performance.getEntriesByType('navigation')[0].transferSize,
-    files: performance.getEntriesByType('resource').map((each) => [each.name, each.transferSize]),
+    shell: performance.getEntriesByType('navigation')[0].encodedBodySize,
+    files: files.map((each) => [each.name, each.encodedBodySize]),
   };
 }
 """
@@ -181,5 +183,6 @@ async def _read_visit(page: Page) -> Visit:
         found["ready"],
         found["shell"] + sum(size for each, size in sizes.items() if _API not in each.path),
         sum(sizes[each] for each in calls),
+        len(sizes) + 1,
         tuple(dict.fromkeys(paths)),
     )

@@ -51,6 +51,7 @@ async def _measure(server: Server, arguments: argparse.Namespace, results: Resul
             ("first data", "us", [each.ready_ms * 1000 for each in visits]),
             ("files, as sent", "bytes", [float(each.file_bytes) for each in visits]),
             ("data, as sent", "bytes", [float(each.data_bytes) for each in visits]),
+            ("requests", "count", [float(each.requests) for each in visits]),
         ):
             results.add(f"first visit: {what}", statistics.median(values), unit)
         for what, seconds in (await _time_ticks(browser, server, arguments)).items():
