@@ -21,7 +21,8 @@ from schedo.core.states import State
 from schedo.store.base import JobPage
 from schedo.store.sqlite import queries, rows
 
-LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds, or more if their pages come from the disk
+LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
+LOOKED_AT_FIRST = 500  # the next part has twice as many, unless the pages of this one were on disk
 STEP_S = 0.005  # after which other searches go on
 
 
@@ -219,36 +220,43 @@ def search(
     """
     until = time.perf_counter() + STEP_S
     jobs: list[Job] = []
-    looked_at = 0
+    looked_at, part = 0, min(LOOKED_AT_FIRST, LOOKED_AT_ONCE, looked_max)
     while True:
         left = limit - len(jobs)
-        index, parameters, reached = _next_part(connection, offset_us, which, before, left)
+        index, parameters, reached = _next_part(connection, offset_us, which, before, left, part)
         found = connection.execute(search_query(which, index), parameters)
         jobs += rows.jobs_from_rows(found, offset_us)
         if len(jobs) == limit:
             return JobPage(jobs, jobs[-1].id, looked_at)
         if reached is None:
             return JobPage(jobs, None, looked_at)
-        before, looked_at = reached, looked_at + LOOKED_AT_ONCE
+        before, looked_at = reached, looked_at + part
         if looked_at >= looked_max or time.perf_counter() > until:
             return JobPage(jobs, before, looked_at)
+        part = min(2 * part, LOOKED_AT_ONCE, looked_max - looked_at)
 
 
 def search_ids(
     connection: sqlite3.Connection, offset_us: int, which: JobFilter, before: int | None, limit: int
 ) -> tuple[list[int], int | None]:
     """Look at one part; return the ids of the jobs only, and where the search goes on."""
-    index, parameters, reached = _next_part(connection, offset_us, which, before, limit)
+    index, parameters, reached = _next_part(
+        connection, offset_us, which, before, limit, LOOKED_AT_ONCE
+    )
     found = [job_id for (job_id,) in connection.execute(ids_query(which, index), parameters)]
     return found, found[-1] if len(found) == limit else reached
 
 
 def _next_part(
-    connection: sqlite3.Connection, offset_us: int, which: JobFilter, before: int | None, limit: int
+    connection: sqlite3.Connection,
+    offset_us: int,
+    which: JobFilter,
+    before: int | None,
+    limit: int,
+    looked: int,
 ) -> tuple[Index, dict[str, Any], int | None]:
     """Return the index of the next part, the parameters of its query, and where the part ends."""
-    parameters = _parameters(which, before)
-    parameters["offset_us"] = offset_us
+    parameters = _parameters(which, before) | {"offset_us": offset_us, "looked": looked}
     index, reached = _widest(connection, which, parameters)
     if reached is not None:
         parameters["oldest"] = reached
@@ -263,7 +271,7 @@ def _parameters(which: JobFilter, before: int | None) -> dict[str, Any]:
         oldest = first_id(which.created_after)
     filters = {name: getattr(which, name) for name in which.__struct_fields__}
     filters |= _payload_parameters(which) | _text_parameters(which.text)
-    return {**filters, "newest": newest, "oldest": oldest, "looked": LOOKED_AT_ONCE}
+    return {**filters, "newest": newest, "oldest": oldest}
 
 
 def _text_parameters(text: str | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,24 @@ async def test_a_page_ends_where_its_search_ends(path: Path) -> None:
 
     assert ids(jobs) == [1]
     assert pages == 4  # each of 2 parts of 3 entries, and the entry where a part ends
+
+
+@pytest.mark.parametrize(("step_s", "looked_at"), [(0.0, 2), (60.0, 20)])
+async def test_a_step_begins_with_a_small_part_and_goes_on_only_if_that_was_fast(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float, looked_at: int
+) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, *(make_job(id=n, state=State.FAILED, task="b") for n in range(1, 60)))
+    await store.close()
+    monkeypatch.setattr(job_search, "LOOKED_AT_FIRST", 2)
+    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 8)
+    monkeypatch.setattr(job_search, "STEP_S", step_s)
+
+    with closing(sqlite3.connect(path)) as connection:
+        page = job_search.search(connection, 0, JobFilter(worker="w"), None, 9, looked_max=20)
+
+    assert (page.jobs, page.looked_at) == ([], looked_at)
 
 
 async def test_the_rarest_condition_finds_its_jobs_in_one_part(path: Path) -> None:
