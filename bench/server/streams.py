@@ -16,8 +16,9 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.figures import percentiles
 from bench.server.connection import batch_request, connect, request, run, send_all, until_idle
@@ -80,43 +81,47 @@ async def _idle(server: Server, arguments: argparse.Namespace) -> tuple[float, f
 
 
 def _measure_load(place: Path, arguments: argparse.Namespace, results: Results) -> None:
-    late: dict[bool, list[dict[str, int]]] = {False: [], True: []}
-    rates: dict[bool, list[float]] = {False: [], True: []}
+    found: dict[bool, list[Load]] = {False: [], True: []}
     with Server(place, "--concurrency", "1000", app=NOOP_APP) as server:
         for number in range(2 * arguments.pairs):
             with_streams = number % 2 == 1
             count = arguments.streams if with_streams else 0
-            found, rate = run(_load(server, arguments, number, count))
-            late[with_streams].append(found)
-            rates[with_streams].append(rate)
+            found[with_streams].append(run(_load(server, arguments, number, count)))
         server.restart()  # this flushes the write buffer, so that the tables have all jobs
         count = 2 * arguments.pairs
         for task, each in (("stamp", arguments.rate * arguments.seconds), ("noop", arguments.jobs)):
             results.check(check_completed(server.store, task, count * each))
-    for share in SHOWN:
-        values = {key: [each[share] for each in found] for key, found in late.items()}
-        what = f"{arguments.rate:,} timed jobs/s, {arguments.streams} streams: {share}"
-        _add_pair(what, values, "us", results)
-    _add_pair(f"jobs ended, {arguments.streams} streams", rates, "/s", results)
+    what = f"{arguments.streams} streams"
+    for name, unit, read in (
+        (f"{arguments.rate:,} timed jobs/s, {what}: p50", "us", lambda load: load.late["p50"]),
+        (f"{arguments.rate:,} timed jobs/s, {what}: p99", "us", lambda load: load.late["p99"]),
+        (f"jobs ended, {what}", "/s", lambda load: load.rate),
+        (f"processor time of the server, {what}", "s", lambda load: load.cpu_s),
+    ):
+        _add_pairs(name, [*map(read, found[True])], [*map(read, found[False])], unit, results)
 
 
-def _add_pair(
-    what: str, values: Mapping[bool, Sequence[float]], unit: str, results: Results
+class Load(NamedTuple):
+    """One round of timed jobs and of a stream of submits."""
+
+    late: dict[str, int]  # percentiles of the timed jobs' lateness in microseconds
+    rate: float  # jobs of the stream that end a second
+    cpu_s: float  # of the server's own process, for all of these jobs
+
+
+def _add_pairs(
+    what: str, beside: Sequence[float], alone: Sequence[float], unit: str, results: Results
 ) -> None:
-    """Add the median with streams beside that without, and the median ratio of the pairs."""
-    alone, beside = values[False], values[True]
+    """Add the median with streams beside that without, and note the median ratio of the pairs."""
     results.add(what, statistics.median(beside), unit, statistics.median(alone), ALONE)
-    ratios = [one / other for one, other in zip(beside, alone, strict=True)]
-    results.note(
-        f"{what}: the median of the ratios of the pairs is {statistics.median(ratios):.2f}"
-    )
+    ratio = statistics.median(one / other for one, other in zip(beside, alone, strict=True))
+    results.note(f"{what}: the median of the ratios of the pairs is {ratio:.2f}")
 
 
-async def _load(
-    server: Server, arguments: argparse.Namespace, number: int, count: int
-) -> tuple[dict[str, int], float]:
-    """Return how late timed jobs start, and how many jobs end a second, beside streams."""
+async def _load(server: Server, arguments: argparse.Namespace, number: int, count: int) -> Load:
+    """Return a round beside this number of streams."""
     opened = await follow(server, count, ALL)
+    spent = read_cpu_s(server.pid)
     late = await fire_timed(server, arguments.rate, arguments.seconds, number)
     jobs = [{"task": "noop", "payload": {"n": n}} for n in range(arguments.jobs)]
     batches = [batch_request(jobs[at : at + BATCH]) for at in range(0, len(jobs), BATCH)]
@@ -124,8 +129,9 @@ async def _load(
     await send_all(server, batches, 4)
     await until_idle(server)
     rate = len(jobs) / (time.perf_counter() - began)
+    cpu_s = read_cpu_s(server.pid) - spent
     hang_up(opened)
-    return late, rate
+    return Load(late, rate, cpu_s)
 
 
 def _measure_deaf(place: Path, arguments: argparse.Namespace, results: Results) -> None:
