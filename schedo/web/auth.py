@@ -23,6 +23,7 @@ from schedo.errors import (
     NoCapacity,
     Overloaded,
     SchedoError,
+    StoreError,
     Unauthorized,
     Unavailable,
 )
@@ -86,6 +87,8 @@ class AccessMiddleware:
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
                 log.warning("request %s: %s", request_id, error)
+            if scope["method"] in _SAFE_METHODS and error.code == StoreError.code:
+                error = Unavailable(f"{error}; this request changes nothing, so send it again")
             await send_response(send, problem_response(error, request_id), request_id)
         except ClientGone:
             log.debug("request %s: the client went away", request_id)

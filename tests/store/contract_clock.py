@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 
 from schedo.core.changes import Changes
@@ -26,7 +27,8 @@ from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import ClockMark, Store
 from tests.factories import make_job, make_schedule
-from tests.store.steps import Claims, counted, ids, of_schedules, put
+from tests.store.contract_bulk import PLAIN, of_operations
+from tests.store.steps import Claims, counted, ids, of_jobs, of_schedules, put
 
 AT = 1_000 * HOUR
 STEPS = pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
@@ -210,6 +212,31 @@ class ClockClaims(Claims):
         await put(store, waiting(1, AT, elapsed=True), waiting(2, AT, elapsed=False))
 
         assert await counted(store) == {"default": {"scheduled": 2}}
+
+    @pytest.mark.parametrize(
+        ("made", "deleted"),
+        [
+            (of_jobs(make_job(id=7_000)), Changes(jobs_deleted=[7_000])),
+            (of_schedules(make_schedule(id=7_000)), Changes(schedules_deleted=[7_000])),
+            (
+                Changes(expectations={7_000: expectation(7_000, Rule(every_us=7))}),
+                Changes(expectations={7_000: None}),
+            ),
+            (
+                of_operations(msgspec.structs.replace(PLAIN, id=7_000)),
+                Changes(bulk_operations={7_000: None}),
+            ),
+        ],
+        ids=["job", "schedule", "expectation", "operation"],
+    )
+    async def test_the_id_of_what_is_deleted_is_not_used_again(
+        self, store: Store, made: Changes, deleted: Changes
+    ) -> None:
+        await store.commit(made)
+        await store.commit(deleted)
+        await put(store, make_job(id=6_000))
+
+        assert (await self.reopen(store)).last_id >= 7_000
 
     async def test_the_last_id_is_not_older_than_the_newest_decision(self, store: Store) -> None:
         skipped = DecisionRecord(1, 40, 50, Decision.SKIPPED_OVERLAP, None)

@@ -93,7 +93,7 @@ class ModelStore(ModelRest):
     async def commit(self, changes: Changes) -> None:
         self._check_open()
         for job_id in changes.jobs_deleted:
-            self._delete_job(job_id)
+            self._drop_job(job_id)
         check_jobs(changes, self._jobs)
         check_schedules(changes, self._schedules)
         for job in changes.jobs.values():
@@ -102,6 +102,7 @@ class ModelStore(ModelRest):
             self._schedules.pop(schedule_id, None)
             self._decisions.pop(schedule_id, None)
             self._histories.pop(schedule_id, None)
+            self._protect(schedule_id)
         deleted = set(changes.schedules_deleted)
         for schedule in changes.schedules.values():
             if schedule.id not in deleted:
@@ -110,6 +111,8 @@ class ModelStore(ModelRest):
                 self._schedules[schedule.id] = stored
         put_or_delete(self._pauses, changes.pauses)
         put_or_delete(self._bulk_operations, changes.bulk_operations)
+        for ident, record in (*changes.bulk_operations.items(), *changes.expectations.items()):
+            self._protect(ident if record is None else 0)
         copies = {ident: each and each.copy() for ident, each in changes.expectations.items()}
         put_or_delete(self._expectations, copies)
         for queue in changes.queues.values():
@@ -240,7 +243,11 @@ class ModelStore(ModelRest):
     def _drop_job(self, job_id: int) -> None:
         """Delete the job, whose id is not used again."""
         self._delete_job(job_id)
-        self._decided_at = max(self._decided_at, newest_at(job_id) + 1)
+        self._protect(job_id)
+
+    def _protect(self, ident: int) -> None:
+        """Let no later record have the id."""
+        self._decided_at = max(self._decided_at, newest_at(ident) + 1)
 
     def _delete_job(self, job_id: int) -> None:
         self._jobs.pop(job_id, None)

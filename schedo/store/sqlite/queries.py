@@ -232,8 +232,8 @@ DELETE_JOBS = (
     "DELETE FROM attempt WHERE job_id IN (SELECT value FROM json_each(?))",
     "DELETE FROM output WHERE job_id IN (SELECT value FROM json_each(?))",
 )
-# An instant that made no job leaves no id. This mark keeps a later rule from deciding it
-# again after the clock was set back, even if the decision itself is deleted.
+# An instant that made no job leaves no id, nor does what is deleted. After the clock was set back,
+# this mark keeps a later rule from deciding the instant again, and a new record from the id.
 MARK_DECIDED = """
 INSERT INTO meta (name, value) VALUES ('decided_at', ?)
 ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)"""

@@ -16,11 +16,12 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.changes import Changes
+from schedo.core.ids import newest_at
 from schedo.core.keep import NOT_KEPT
-from schedo.core.model import PLAIN, Job
+from schedo.core.model import PLAIN, DecisionRecord, Job
 from schedo.errors import StoreRefused
 from schedo.store.base import ClockMark
-from schedo.store.sqlite import bulk, bulk_steps, queries, rows
+from schedo.store.sqlite import bulk, bulk_steps, rows
 from schedo.store.sqlite import unkept as unkept_jobs
 from schedo.store.sqlite.action_log import INSERT_LOG_ENTRY
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
@@ -214,8 +215,7 @@ def encode(changes: Changes, offset_us: int = 0) -> Commit:
 def _encode_deletes(job_ids: Sequence[int]) -> list[Statement]:
     if not job_ids:
         return []
-    ids = [(_encode_ids(job_ids).decode(),)]
-    return [Statement(each, ids) for each in queries.DELETE_JOBS]
+    return [Statement(*each) for each in unkept_jobs.drop(job_ids)]
 
 
 def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
@@ -250,11 +250,21 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
             INSERT_DECISION, [*map(rows.decision_row, decisions)], shapes=(INSERT_DECISIONS,)
         ),
         Statement(TRIM_DECISION, [(each,) for each in schedules_decided], shapes=(TRIM_DECISIONS,)),
-        Statement(MARK_DECIDED, [(max(d.decided_at for d in decisions),)] if decisions else []),
+        Statement(MARK_DECIDED, _marks(changes, decisions)),
         Statement(UPSERT_IDEMPOTENCY_RECORD, changes.idempotency_records),
         Statement(INSERT_LOG_ENTRY, changes.log),
     ]
     return [statement for statement in statements if statement.rows]
+
+
+def _marks(changes: Changes, decisions: Sequence[DecisionRecord]) -> list[tuple[int]]:
+    """Return after which instant all new ids must be: after decisions, and after deleted ids."""
+    kept_by_id = (changes.expectations, changes.bulk_operations)
+    deleted = [ident for each in kept_by_id for ident, record in each.items() if record is None]
+    deleted += changes.schedules_deleted
+    marks = [decision.decided_at for decision in decisions]
+    marks += [newest_at(ident) + 1 for ident in deleted]
+    return [(max(marks),)] if marks else []
 
 
 def _encode_evidence(changes: Changes) -> list[Statement]:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from pathlib import Path
 
 import orjson
+import pytest
 
 from schedo.protocol.operations import OPERATIONS
+from schedo.store.base import Waiting
+from schedo.store.sqlite import waiting_count
+from schedo.store.sqlite.connection import Connection
+from schedo.store.sqlite.store import SqliteStore
 from tests.web.world import World
 
 
@@ -68,3 +75,17 @@ async def test_the_openapi_document_lists_every_operation(world: World) -> None:
 
 async def test_a_head_request_is_handled_like_get(world: World) -> None:
     assert (await world.send("HEAD", "/healthz")).status == 200
+
+
+async def test_a_read_that_the_store_fails_has_no_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(connection: Connection) -> Waiting:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(waiting_count, "_count", fail)
+    async with World(store=SqliteStore(tmp_path / "s.db")) as world:
+        reply = await world.get("/v1/queues")
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert "disk I/O error; this request changes nothing" in reply.json()["detail"]
