@@ -33,7 +33,13 @@ def print_history(history: Record) -> None:
 
 
 def _describe(entry: Record) -> str:
-    parts = [entry.get("outcome", "")]
+    parts = [entry.get("action", "").replace("_", " "), entry.get("outcome", "")]
+    if "by" in entry:
+        parts.append(f"by {entry['by']}")
+    if "operation" in entry:
+        parts.append(f"with many others, operation {entry['operation']}")
+    elif "via" in entry:
+        parts.append(f"via {entry['via']}")
     if "worker" in entry:
         parts.append(f"on {entry['worker']}")
     if "error" in entry:

@@ -1,14 +1,16 @@
-"""The history of a job: what happened to it and when, derived from its record and its attempts.
+"""The history of a job: what happened to it and when, derived from what is kept anyway.
 
-Nothing is stored for it: a job that completes at once has only its own record. So an instant that a
-later change overwrites is missing, such as the due instant before a change by hand.
+That is its record, its attempts, the log of changes by hand, and what operations on many jobs
+remember for their undo. Nothing is stored for it: a job that completes at once has only its own
+record. So an instant that a later change overwrites is missing, such as the due instant before a
+change by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -21,11 +23,30 @@ from schedo.protocol.jobs import FailureResponse
 from schedo.protocol.times import render_instant
 
 ENTRIES_MAX = 200
-What = Literal["created", "durable", "due", "started", "ended", "cancel_requested", "finished"]
+What = Literal[
+    "created", "durable", "due", "started", "ended", "changed", "cancel_requested", "finished"
+]
+
+
+class Change(NamedTuple):
+    """A change by hand: of the job, or of the schedule that made it, or by an operation.
+
+    action: the name of the API operation. via: None if an operation on many jobs made the change.
+    """
+
+    at: int
+    action: str
+    by: str
+    via: str | None = None
+    operation: int | None = None
 
 
 class HistoryEntry(Struct, forbid_unknown_fields=True):
-    """One thing that happened to a job, or is due to happen."""
+    """One thing that happened to a job, or is due to happen.
+
+    A change by hand has its `action`, the name of an operation of this document, `by` whom and
+    `via` what (page, cli, api); or the `operation` on many jobs that made it.
+    """
 
     at: Instant
     what: What
@@ -33,6 +54,22 @@ class HistoryEntry(Struct, forbid_unknown_fields=True):
     worker: str | UnsetType = UNSET
     outcome: str | UnsetType = UNSET
     error: FailureResponse | UnsetType = UNSET
+    action: str | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+    via: str | UnsetType = UNSET
+    operation: Id | UnsetType = UNSET
+
+    @classmethod
+    def of_change(cls, change: Change) -> Self:
+        number = change.operation
+        return cls(
+            render_instant(change.at),
+            "changed",
+            action=change.action,
+            by=change.by,
+            via=or_unset(change.via),
+            operation=UNSET if number is None else render_id(number),
+        )
 
 
 class HistoryResponse(Struct, forbid_unknown_fields=True):
@@ -49,9 +86,17 @@ class HistoryResponse(Struct, forbid_unknown_fields=True):
     durable_at: Instant | UnsetType = UNSET
 
     @classmethod
-    def of(cls, job: Job, attempts: Sequence[AttemptRecord], durable_at: int | None) -> Self:
+    def of(
+        cls,
+        job: Job,
+        attempts: Sequence[AttemptRecord],
+        durable_at: int | None,
+        changes: Iterable[Change] = (),
+    ) -> Self:
         """attempts: the stored ones, oldest first; durable_at: None if it is not known."""
-        first, *rest = sorted(_list_entries(job, attempts, durable_at), key=attrgetter("at"))
+        entries = [*_list_entries(job, attempts, durable_at)]
+        entries += map(HistoryEntry.of_change, changes)
+        first, *rest = sorted(entries, key=attrgetter("at"))
         dues = (each.due_at for each in attempts if each.due_at is not None)
         return cls(
             render_id(job.id),

@@ -15,9 +15,10 @@ _OPERATIONS: dict[str, str] = {
     "schedo.web.handlers.submit": "create_job short_schedule",
     "schedo.web.handlers.batches": "create_jobs",
     "schedo.web.handlers.jobs": """
-        list_jobs get_job update_job list_attempts get_history get_output wait_for_job
+        list_jobs get_job update_job list_attempts get_output wait_for_job
         explain_job cancel_job retry_job run_job delete_job short_status
         """,
+    "schedo.web.handlers.job_history": "get_history",
     "schedo.web.handlers.bulk": """
         create_operation list_operations get_operation cancel_operation undo_operation
         """,

@@ -149,6 +149,25 @@ class BulkClaims(Claims):
         await store.commit(Changes(bulk_operations={PLAIN.id: None}))
         assert await store.load_bulk_step(PLAIN.id, 257) is None
 
+    async def test_the_operations_that_changed_a_job_are_found(self, store: Store) -> None:
+        def job(number: int, at: int) -> JobBefore:
+            return JobBefore(number, at, State.QUEUED, 0, 5)
+
+        other = msgspec.structs.replace(PLAIN, id=512)
+        steps = [
+            BulkStep(PLAIN.id, 256, (job(50, 7), job(5, 7), job(4, 7))),
+            BulkStep(PLAIN.id, 4, (job(1, 8),)),
+            BulkStep(other.id, 512, (job(5, 9), job(1, 9))),
+        ]
+        await store.commit(
+            Changes(bulk_operations={each.id: each for each in (PLAIN, other)}, steps=steps)
+        )
+
+        assert await store.list_bulk_changes(50) == [(PLAIN.id, 7)]
+        assert await store.list_bulk_changes(5) == [(PLAIN.id, 7), (other.id, 9)]
+        assert await store.list_bulk_changes(1) == [(PLAIN.id, 8), (other.id, 9)]
+        assert await store.list_bulk_changes(3) == []
+
     async def test_the_snapshot_has_the_undo_of_an_operation(self, store: Store) -> None:
         undo = msgspec.structs.replace(PLAIN, id=512, undoes=PLAIN.id)
         await store.commit(of_operations(undo, PLAIN))

@@ -38,6 +38,14 @@ class ModelRest:
         found = [key for key in self._steps if key[0] == operation and key[1] < before]
         return self._steps[max(found)] if found else None
 
+    async def list_bulk_changes(self, job_id: int) -> list[tuple[int, int]]:
+        return sorted(
+            (step.operation, job.changed_at)
+            for step in self._steps.values()
+            for job in step.jobs
+            if job.id == job_id
+        )
+
     async def list_log(
         self, which: LogFilter, before: int | None, limit: int
     ) -> list[NumberedEntry]:

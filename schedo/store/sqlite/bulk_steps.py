@@ -28,6 +28,16 @@ SELECT operation, number, jobs FROM bulk_step WHERE operation = ? AND number < ?
 ORDER BY number DESC LIMIT 1
 """
 
+# A step has jobs with smaller ids than its number, and the next step goes on below them. So each
+# operation has one step in which the job can be; the text is the begin of its record.
+STEPS_OF_JOB = """
+SELECT step.operation, step.jobs
+FROM bulk_operation CROSS JOIN bulk_step AS step ON step.operation = bulk_operation.id
+AND step.number = (
+    SELECT min(number) FROM bulk_step WHERE operation = bulk_operation.id AND number > :job
+)
+WHERE bulk_operation.id > :job AND instr(step.jobs, :text) > 0"""
+
 _encode = msgspec.json.Encoder().encode
 _decode_jobs = msgspec.json.Decoder(tuple[JobBefore, ...]).decode
 
@@ -49,3 +59,14 @@ def next_step(connection: sqlite3.Connection, operation: int, before: int) -> Bu
     """Return the step of the operation with the largest number below `before`."""
     found = connection.execute(NEXT_STEP, (operation, before)).fetchone()
     return BulkStep(found[0], found[1], _decode_jobs(found[2])) if found is not None else None
+
+
+def changes_of(connection: sqlite3.Connection, job_id: int) -> list[tuple[int, int]]:
+    """Return the operations that have changed the job, and when."""
+    found = connection.execute(STEPS_OF_JOB, {"job": job_id, "text": f"[{job_id},"})
+    return [
+        (operation, each.changed_at)
+        for operation, jobs in found
+        for each in _decode_jobs(jobs)
+        if each.id == job_id
+    ]

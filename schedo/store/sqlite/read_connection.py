@@ -176,6 +176,9 @@ class ConcurrentReads(StoreCalls):
     async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
         return await self._read(bulk_steps.next_step, operation, before)
 
+    async def list_bulk_changes(self, job_id: int) -> list[tuple[int, int]]:
+        return await self._read(bulk_steps.changes_of, job_id)
+
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return await self._read(reads.fetch_all, queries.MINUTES, (after,))
 

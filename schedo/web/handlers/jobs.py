@@ -16,7 +16,6 @@ from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
-from schedo.protocol.history import HistoryResponse
 from schedo.protocol.invocations import ShortResponse
 from schedo.protocol.job_filters import read_filter
 from schedo.protocol.jobs import (
@@ -169,13 +168,6 @@ async def list_attempts(context: AppContext, request: Request) -> Response:
     job = await _load_job(context, request)
     attempts = await context.engine.store.list_attempts(job.id)
     return await page_response(AttemptResponse.of, attempts)
-
-
-async def get_history(context: AppContext, request: Request) -> Response:
-    job = await _load_job(context, request)
-    attempts = await context.engine.store.list_attempts(job.id)
-    response = HistoryResponse.of(job, attempts, context.engine.durable_at(job.id))
-    return Response(200, msgspec.json.encode(response))
 
 
 async def get_output(context: AppContext, request: Request) -> Response:

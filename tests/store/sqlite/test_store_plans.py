@@ -11,7 +11,15 @@ import pytest
 from schedo.core.job_filter import JobFilter
 from schedo.core.schedule_filter import ANY_SCHEDULE, Health, ScheduleFilter
 from schedo.core.states import State
-from schedo.store.sqlite import decisions, evidence, queries, schedule_search, write_buffer, writes
+from schedo.store.sqlite import (
+    bulk_steps,
+    decisions,
+    evidence,
+    queries,
+    schedule_search,
+    write_buffer,
+    writes,
+)
 from schedo.store.sqlite.job_search import search_query, usable_indexes
 from schedo.store.sqlite.schema import migrate
 
@@ -98,6 +106,7 @@ PLANS = {
     "load_payload": (queries.PAYLOAD, KEY),
     "load_payload, large": (queries.LARGE_PAYLOAD, KEY),
     "list_decisions": (queries.DECISIONS, "PRIMARY KEY (schedule_id=?)"),
+    "list_bulk_changes": (bulk_steps.STEPS_OF_JOB, "PRIMARY KEY (operation=? AND number=?)"),
     "list_attempts": (queries.ATTEMPTS, "PRIMARY KEY (job_id=?)"),
     "list_output_sizes": (queries.OUTPUT_SIZES, "INDEX sqlite_autoindex_output_1 (job_id=?)"),
     "read_output": (queries.OUTPUT_PARTS["head"], "INDEX sqlite_autoindex_output_1 (job_id=?"),

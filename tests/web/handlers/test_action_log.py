@@ -12,7 +12,8 @@ from schedo.protocol.roles import LOGGED, Role
 from schedo.store.sqlite.store import SqliteStore
 from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
-from tests.web.world import Headers, World
+from tests.web.handlers.test_bulk import ended
+from tests.web.world import SECOND, Headers, World
 
 TOKENS = {name: f"{name}-token-0123456789abcdef" for name in ("ada", "bob", "eve")}
 ROLES = {"ada": Role.ADMIN, "bob": Role.OPERATOR, "eve": Role.VIEWER}
@@ -192,3 +193,44 @@ async def test_no_token_is_in_the_log() -> None:
         text = orjson.dumps(await read_log(world, headers=bearer("ada")))
 
     assert TOKENS["ada"].encode() not in text
+
+
+def changes_in(history: Any) -> list[tuple[str, ...]]:
+    """Return what a job's history says of changes by hand, oldest first."""
+    names = ("action", "by", "via", "operation")
+    changed = [item for item in history["items"] if item["what"] == "changed"]
+    return [tuple(item[name] for name in names if name in item) for item in changed]
+
+
+async def test_the_history_of_a_job_tells_who_changed_it() -> None:
+    async with World(SETTINGS) as world:
+        job = (await world.post("/v1/jobs", {"task": "x", "delay": 60}, bearer("ada"))).json()
+        address = f"/v1/jobs/{job['id']}"
+        page = [*bearer("bob"), ("sec-fetch-site", "same-origin")]
+        await world.post(f"{address}:run", None, page)
+        world.clock.stall(SECOND)
+        where = {"action": "cancel", "where": {"task": "x"}}
+        bulk = (await world.post("/v1/operations", where, bearer("ada"))).json()
+        await ended(world, bulk["id"], bearer("ada"))
+        world.clock.stall(SECOND)
+        await world.post(f"{address}:retry", None, bearer("bob"))
+
+        history = (await world.get(f"{address}/history", bearer("eve"))).json()
+
+    assert changes_in(history) == [
+        ("run_job", "bob", "page"),
+        ("cancel_job", "ada", bulk["id"]),
+        ("retry_job", "bob", "api"),
+    ]
+
+
+async def test_the_history_of_a_run_tells_who_triggered_it(world: World) -> None:
+    await world.put("/v1/schedules/s", {"task": "x", "every": 60, "overlap": "allow"})
+    runs = [(await world.post("/v1/schedules/s:trigger", {})).json()["job"] for _ in range(2)]
+    submitted = await world.submit()
+
+    for run in runs:
+        history = (await world.get(f"/v1/jobs/{run['id']}/history")).json()
+        assert changes_in(history) == [("trigger_schedule", "local", "api")]
+    history = (await world.get(f"/v1/jobs/{submitted['id']}/history")).json()
+    assert changes_in(history) == []
