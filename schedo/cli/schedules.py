@@ -34,6 +34,7 @@ from schedo.core.schedule_filter import Health
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
 
 _DECISIONS_SHOWN = 10
+_DECISIONS_MAX = 500
 EXPECT_FIELDS = ("within", "max_duration", "on_miss", "on_back")
 # What `show --json` prints besides the fields of a request, so that `put --file` can read it.
 _READ_ONLY = {*ScheduleResponse.__struct_fields__, "decisions"} - {
@@ -105,12 +106,20 @@ def render_rule(schedule: Mapping[str, Any]) -> str:
 
 @schedules.command()
 @click.argument("name", type=SCHEDULE)
+@click.option(
+    "--decisions",
+    "decisions_shown",
+    type=click.IntRange(1, _DECISIONS_MAX),
+    default=_DECISIONS_SHOWN,
+    show_default=True,
+    help="How many of its latest decisions to show.",
+)
 @as_json
 @connected
-def show(client: Client, name: str, is_json: bool) -> None:
+def show(client: Client, name: str, decisions_shown: int, is_json: bool) -> None:
     """Show all fields of a schedule, with how its last runs ended and its latest decisions."""
     record = client.get_schedule(name)
-    decisions = client.send(schedule_operations.list_decisions(name))[:_DECISIONS_SHOWN]
+    decisions = client.decisions(name, decisions_shown)
     if is_json:
         print_json({**record, "decisions": decisions})
         return

@@ -36,7 +36,7 @@ from schedo.client.options import (
 )
 from schedo.client.records import is_final
 from schedo.client.rest import Page
-from schedo.client.schedule_operations import CronOptions, ScheduleFilters
+from schedo.client.schedule_operations import DECISIONS_LISTED, CronOptions, ScheduleFilters
 from schedo.errors import SchedoError, Unavailable
 
 
@@ -241,9 +241,10 @@ class AsyncClient:
             if cursor is None:
                 return
 
-    async def decisions(self, name: str) -> list[Record]:
-        """Return what the schedule decided about its latest due instants, newest first."""
-        return await self.send(schedule_operations.list_decisions(name))
+    async def decisions(self, name: str, limit: int = DECISIONS_LISTED) -> list[Record]:
+        """Return what the schedule decided about its latest instants, newest first: up to 500."""
+        page = await self.send(schedule_operations.list_decisions(name, limit))
+        return page["items"]
 
     async def explain_cron(self, cron: str, **options: Unpack[CronOptions]) -> Record:
         """Return the expression in words, with its next fires."""

@@ -15,12 +15,13 @@ from schedo.client.rest import (
     get,
     post,
     quote_part,
-    read_items,
     read_nothing,
     read_page,
     read_record,
     render_query,
 )
+
+DECISIONS_LISTED = 50
 
 
 def _schedule(name: str) -> str:
@@ -97,9 +98,12 @@ def list_schedules(
     return get(f"/v1/schedules{render_query(query)}", read_page)
 
 
-def list_decisions(name: str) -> Operation[list[Record]]:
-    """Return the decisions on the latest due instants."""
-    return get(f"{_schedule(name)}/decisions", read_items)
+def list_decisions(
+    name: str, limit: int = DECISIONS_LISTED, cursor: str | None = None
+) -> Operation[Page]:
+    """Return one page of the decisions about the instants, newest first."""
+    query = {"limit": limit, "cursor": cursor}
+    return get(f"{_schedule(name)}/decisions{render_query(query)}", read_page)
 
 
 def list_fires(

@@ -32,7 +32,7 @@ from schedo.client.options import (
 )
 from schedo.client.records import is_final
 from schedo.client.rest import Page
-from schedo.client.schedule_operations import CronOptions, ScheduleFilters
+from schedo.client.schedule_operations import DECISIONS_LISTED, CronOptions, ScheduleFilters
 from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
 from schedo.client.transport import Transport
 from schedo.errors import SchedoError, Unavailable
@@ -239,9 +239,10 @@ class Client:
             if cursor is None:
                 return
 
-    def decisions(self, name: str) -> list[Record]:
-        """Return what the schedule decided about its latest due instants, newest first."""
-        return self.send(schedule_operations.list_decisions(name))
+    def decisions(self, name: str, limit: int = DECISIONS_LISTED) -> list[Record]:
+        """Return what the schedule decided about its latest instants, newest first: up to 500."""
+        page = self.send(schedule_operations.list_decisions(name, limit))
+        return page["items"]
 
     def explain_cron(self, cron: str, **options: Unpack[CronOptions]) -> Record:
         """Return the expression in words, with its next fires."""

@@ -47,7 +47,10 @@ OUTPUTS_BYTES_MAX = 8_388_608  # per job, over all attempts
 CATCHUP_RUNS_MAX = 1_000
 MISSED_COUNT_MAX = 10_000
 ACTIVE_RUNS_KNOWN_MAX = 1_000  # per schedule; with `overlap: allow` there can be more
-DECISIONS_KEPT = 100  # Dkron's number
+# Decisions of a schedule: the latest ones, and more of them if they are not older than that.
+DECISIONS_KEPT_MIN = 100  # Dkron's number
+DECISIONS_KEPT = 1_000
+DECISIONS_KEPT_US = 30 * DAY
 RUNS_KEPT_MAX = 10_000  # ended runs of a schedule that stay whatever their age is
 LAST_RUNS_MAX = 20  # per schedule: how each of them ended, and how long it took
 LAST_FAILURE_TYPE_CHARACTERS_MAX = 100  # of a schedule's last failure

@@ -170,7 +170,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET /v1/schedules/{name}/decisions",
         "List the decisions on the latest instants, newest first.",
         {200: DecisionPage},
-        query=("limit",),
+        query=_PAGE,
     ),
     Operation(
         "declare",

@@ -280,9 +280,10 @@ class DecisionResponse(Struct, forbid_unknown_fields=True):
 
 
 class DecisionPage(Struct, forbid_unknown_fields=True):
-    """The latest decisions of a schedule."""
+    """A page of the decisions of a schedule, newest first; without next_cursor it is the last."""
 
     items: list[DecisionResponse]
+    next_cursor: str | UnsetType = UNSET
 
 
 class TriggerResponse(Struct, forbid_unknown_fields=True):

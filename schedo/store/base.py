@@ -91,6 +91,13 @@ class SchedulePage(NamedTuple):
     looked_at: int = 0
 
 
+class DecisionPage(NamedTuple):
+    """The next decisions of a schedule; `before`: the list continues below this number, if any."""
+
+    decisions: list[DecisionRecord]
+    before: int | None
+
+
 class IdPage(NamedTuple):
     """The ids of the next jobs that were found; `before`: as for JobPage."""
 
@@ -213,8 +220,14 @@ class Reader(Protocol):
     async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
         """Return the first names of schedules, and the first tags of jobs."""
 
-    async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
-        """Return the schedule's latest decisions, newest first."""
+    async def list_decisions(
+        self, schedule_id: int, limit: int, before: int | None = None
+    ) -> DecisionPage:
+        """Return the schedule's decisions with a number below `before`, newest first.
+
+        The store keeps the latest DECISIONS_KEPT_MIN decisions, and up to DECISIONS_KEPT of which
+        none is older than the latest one by DECISIONS_KEPT_US; some older ones may still be there.
+        """
 
     async def list_log(
         self, which: LogFilter, before: int | None, limit: int

@@ -70,7 +70,7 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
         "decisions",
         schedule_operations.list_decisions("n"),
         "GET",
-        "/v1/schedules/n/decisions",
+        "/v1/schedules/n/decisions?limit=50",
         None,
         True,
     ),

@@ -6,7 +6,12 @@ import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation, ExpectationState
-from schedo.core.limits import SCHEDULE_PAGE_PAYLOADS_BYTES_MAX
+from schedo.core.limits import (
+    DECISIONS_KEPT,
+    DECISIONS_KEPT_MIN,
+    DECISIONS_KEPT_US,
+    SCHEDULE_PAGE_PAYLOADS_BYTES_MAX,
+)
 from schedo.core.loads import LoadBlocked, LoadSchedule, LoadSchedules
 from schedo.core.model import (
     Catchup,
@@ -69,6 +74,12 @@ def make_decision(number: int, schedule_id: int = 1) -> DecisionRecord:
     return DecisionRecord(schedule_id, number, number + 1, Decision.FIRED, number + 2)
 
 
+async def decided(store: Store) -> list[int]:
+    """Return the instants of all decisions of schedule 1, newest first."""
+    page = await store.list_decisions(1, 2 * DECISIONS_KEPT)
+    return [decision.scheduled_for for decision in page.decisions]
+
+
 FINGERPRINT = b"\x00\xff"
 
 
@@ -127,7 +138,7 @@ class ScheduleClaims(Claims):
         await store.commit(Changes(schedules={2: make_schedule(id=2)}, schedules_deleted=[1]))
 
         assert ids((await store.list_schedules(None, 9)).schedules) == [2]
-        assert await store.list_decisions(1, 9) == []
+        assert await decided(store) == []
         assert await store.get_job(5) is not None
 
     async def test_a_delete_wins_over_a_change_in_the_same_commit(self, store: Store) -> None:
@@ -140,7 +151,7 @@ class ScheduleClaims(Claims):
         )
 
         assert await store.load(LoadSchedule(1)) is None
-        assert await store.list_decisions(1, 9) == []
+        assert await decided(store) == []
 
     async def test_schedules_load_in_order_of_their_next_fire(self, store: Store) -> None:
         await store.commit(
@@ -248,17 +259,45 @@ class ScheduleClaims(Claims):
         await store.commit(Changes(decisions=[make_decision(1), make_decision(1, schedule_id=2)]))
         await store.commit(Changes(decisions=[skipped, make_decision(9)]))
 
-        assert await store.list_decisions(1, 9) == [make_decision(9), skipped, make_decision(1)]
-        assert await store.list_decisions(1, 1) == [make_decision(9)]
-        assert await store.list_decisions(2, 9) == [make_decision(1, schedule_id=2)]
+        newest_first = [make_decision(9), skipped, make_decision(1)]
+        assert await store.list_decisions(1, 9) == (newest_first, None)
+        assert await store.list_decisions(1, 3) == (newest_first, None)
+        assert await store.list_decisions(2, 9) == ([make_decision(1, schedule_id=2)], None)
+        first = await store.list_decisions(1, 1)
+        second = await store.list_decisions(1, 9, first.before)
+        assert (first.decisions, second) == (newest_first[:1], (newest_first[1:], None))
 
-    async def test_a_schedule_keeps_its_last_hundred_decisions(self, store: Store) -> None:
-        for first in (1, 81):
-            decisions = [make_decision(number) for number in range(first, first + 80)]
+    async def test_a_schedule_keeps_its_last_thousand_decisions(self, store: Store) -> None:
+        for first in range(1, 2_000, 400):
+            decisions = [make_decision(number) for number in range(first, first + 400)]
             await store.commit(Changes(decisions=decisions))
 
-        kept = await store.list_decisions(1, 999)
-        assert [decision.scheduled_for for decision in kept] == list(range(160, 60, -1))
+        kept = await decided(store)
+        assert kept == [*range(2_000, 2_000 - DECISIONS_KEPT, -1)]
+
+    async def test_old_decisions_go_two_with_each_commit_down_to_a_hundred(
+        self, store: Store
+    ) -> None:
+        old = [make_decision(number) for number in range(1, 106)]
+        await store.commit(Changes(decisions=old))
+        new = DECISIONS_KEPT_US + 200
+
+        for extra in range(3):
+            await store.commit(Changes(decisions=[make_decision(new + extra)]))
+        assert await decided(store) == [new + 2, new + 1, new, *range(105, 6, -1)]
+        for extra in range(3, 9):
+            await store.commit(Changes(decisions=[make_decision(new + extra)]))
+
+        kept = await decided(store)
+        assert len(kept) == DECISIONS_KEPT_MIN
+        assert kept[0] == new + 8
+
+    async def test_decisions_that_are_not_old_stay(self, store: Store) -> None:
+        for number in range(150):
+            at = number * (DECISIONS_KEPT_US // 149)
+            await store.commit(Changes(decisions=[make_decision(at)]))
+
+        assert len(await decided(store)) == 150
 
     async def test_queues_are_listed_by_name_as_last_set(self, store: Store) -> None:
         pause = QueuePause(7, "moving", 9)

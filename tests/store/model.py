@@ -19,13 +19,14 @@ from schedo.core.ids import first_id, newest_at
 from schedo.core.job_filter import JobFilter
 from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import CapturedOutput
-from schedo.core.model import DecisionRecord, Job, Location, Pause, PauseScope, Queue, Schedule
+from schedo.core.model import Job, Location, Pause, PauseScope, Queue, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import TIMED, State
 from schedo.errors import NotFound, StoreError
 from schedo.store.base import (
     ClockMark,
+    DecisionPage,
     IdPage,
     JobPage,
     OutputPiece,
@@ -48,7 +49,7 @@ from tests.store.model_records import (
     with_active,
 )
 from tests.store.model_rest import ModelRest
-from tests.store.model_schedules import count_schedules, list_schedules
+from tests.store.model_schedules import Decisions, count_schedules, list_schedules
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _ID, _EXPIRY = attrgetter("id", "attempt"), attrgetter("expires_at", "id")
@@ -74,7 +75,7 @@ class ModelStore(ModelRest):
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
         self._decided_at = 0
-        self._decisions: dict[int, list[DecisionRecord]] = {}
+        self._decisions: dict[int, Decisions] = {}
         self._idempotency_records: dict[str, IdempotencyRecord] = {}
         self._clock = ClockMark()
         self._waiting: Waiting = {}
@@ -329,9 +330,11 @@ class ModelStore(ModelRest):
         self._check_open()
         return sorted(each.name for each in self._schedules.values() if each.owner == owner)
 
-    async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
+    async def list_decisions(
+        self, schedule_id: int, limit: int, before: int | None = None
+    ) -> DecisionPage:
         self._check_open()
-        return list(reversed(self._decisions.get(schedule_id, ())))[:limit]
+        return self._decisions.get(schedule_id, Decisions()).list(limit, before)
 
     async def count_waiting(self, epoch: int) -> Waiting:
         self._check_open()
@@ -366,6 +369,14 @@ class ModelStore(ModelRest):
         assert stored.payload is not None, "a new job has its payload"
         self._jobs[job.id] = stored
 
+    def _put_decisions(self, changes: Changes, deleted: set[int]) -> None:
+        for decision in changes.decisions:
+            if decision.schedule_id not in deleted:
+                self._decided_at = max(self._decided_at, decision.decided_at)
+                self._decisions.setdefault(decision.schedule_id, Decisions()).add(decision)
+        for schedule_id in {each.schedule_id for each in changes.decisions} - deleted:
+            self._decisions[schedule_id].trim()
+
     def _put_evidence(self, changes: Changes, deleted: set[int]) -> None:
         for attempt in changes.attempts:
             if attempt.job_id in self._jobs:
@@ -378,12 +389,7 @@ class ModelStore(ModelRest):
                 key = (output.attempt, output.capture.stream)
                 outputs[key] = output.capture
                 trim(outputs)
-        for decision in changes.decisions:
-            if decision.schedule_id not in deleted:
-                self._decided_at = max(self._decided_at, decision.decided_at)
-                decisions = self._decisions.setdefault(decision.schedule_id, [])
-                decisions.append(decision)
-                del decisions[: -limits.DECISIONS_KEPT]
+        self._put_decisions(changes, deleted)
         self._commit_rest(changes)
         for answer in changes.idempotency_records:
             self._idempotency_records[answer.scope] = answer

@@ -1,15 +1,16 @@
-"""The lists of schedules of the naive store."""
+"""The lists of schedules of the naive store, and their decisions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from schedo.core import limits
 from schedo.core.job_filter import lower
-from schedo.core.model import Schedule
+from schedo.core.model import DecisionRecord, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter, health_of
-from schedo.store.base import SchedulePage
+from schedo.store.base import DecisionPage, SchedulePage
 
 Schedules = Mapping[int, Schedule]
 Histories = Mapping[int, RunHistory]
@@ -48,3 +49,27 @@ def count_schedules(
 def _health_of(schedule: Schedule, histories: Histories, overdue: Collection[int]) -> Health:
     history = histories.get(schedule.id, NO_RUNS)
     return health_of(schedule, history, is_overdue=schedule.id in overdue)
+
+
+class Decisions:
+    """The decisions of a schedule, oldest first, each with its number."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[int, DecisionRecord]] = []
+
+    def add(self, decision: DecisionRecord) -> None:
+        last = self._items[-1][0] if self._items else 0
+        self._items.append((last + 1, decision))
+
+    def trim(self) -> None:
+        """Drop what is too much, and two old ones at most."""
+        items = self._items
+        oldest = items[-1][1].decided_at - limits.DECISIONS_KEPT_US
+        if len(items) > 1 and items[1][1].decided_at < oldest:
+            del items[: max(0, min(2, len(items) - limits.DECISIONS_KEPT_MIN))]
+        del items[: -limits.DECISIONS_KEPT]
+
+    def list(self, limit: int, before: int | None) -> DecisionPage:
+        found = [item for item in reversed(self._items) if before is None or item[0] < before]
+        page = found[:limit]
+        return DecisionPage([each for _, each in page], page[-1][0] if len(found) > limit else None)

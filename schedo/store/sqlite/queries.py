@@ -156,8 +156,8 @@ SELECT max(id) FROM (
     ORDER BY id DESC LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) WHERE state = 'blocked'"""
 DECISIONS = f"""
-SELECT {", ".join(rows.DECISION.names)} FROM decision
-WHERE schedule_id = ? ORDER BY number DESC LIMIT ?"""
+SELECT number, {", ".join(rows.DECISION.names)} FROM decision
+WHERE schedule_id = ? AND number < ? ORDER BY number DESC LIMIT ?"""
 
 ATTEMPTS = f"""
 SELECT {", ".join(rows.ATTEMPT.names)} FROM attempt WHERE job_id = ? ORDER BY number"""

@@ -15,10 +15,12 @@ from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter
-from schedo.core.model import DecisionRecord, Job, Schedule
+from schedo.core.limits import INTEGER_MAX
+from schedo.core.model import Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.store.base import (
+    DecisionPage,
     IdPage,
     JobPage,
     OutputPiece,
@@ -164,9 +166,13 @@ class ConcurrentReads(StoreCalls):
         tags = await self._read_jobs(reads.fetch_all, queries.TAGS, (tags_max,))
         return StoredNames([name for (name,) in schedules], [tag for (tag,) in tags])
 
-    async def list_decisions(self, schedule_id: int, limit: int) -> list[DecisionRecord]:
-        found = await self._read(reads.fetch_all, queries.DECISIONS, (schedule_id, limit))
-        return [rows.decision_from_row(row) for row in found]
+    async def list_decisions(
+        self, schedule_id: int, limit: int, before: int | None = None
+    ) -> DecisionPage:
+        parameters = (schedule_id, INTEGER_MAX if before is None else before, limit + 1)
+        found = await self._read(reads.fetch_all, queries.DECISIONS, parameters)
+        page = [rows.decision_from_row(row[1:]) for row in found[:limit]]
+        return DecisionPage(page, found[limit - 1][0] if len(found) > limit else None)
 
     async def list_log(
         self, which: LogFilter, before: int | None, limit: int

@@ -32,6 +32,7 @@ from schedo.store.sqlite.decisions import (
     INSERT_DECISIONS,
     TRIM_DECISION,
     TRIM_DECISIONS,
+    trimmed,
 )
 from schedo.store.sqlite.evidence import (
     INSERT_ATTEMPT,
@@ -226,7 +227,6 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         if schedule.id not in deleted
     ]
     decisions = [d for d in changes.decisions if d.schedule_id not in deleted]
-    schedules_decided = dict.fromkeys(decision.schedule_id for decision in decisions)
     statements = [
         Statement(DELETE_SCHEDULE, [(each,) for each in deleted]),
         Statement(DELETE_DECISIONS, [(each,) for each in deleted]),
@@ -249,7 +249,7 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(
             INSERT_DECISION, [*map(rows.decision_row, decisions)], shapes=(INSERT_DECISIONS,)
         ),
-        Statement(TRIM_DECISION, [(each,) for each in schedules_decided], shapes=(TRIM_DECISIONS,)),
+        Statement(TRIM_DECISION, trimmed(decisions), shapes=(TRIM_DECISIONS,)),
         Statement(MARK_DECIDED, _marks(changes, decisions)),
         Statement(UPSERT_IDEMPOTENCY_RECORD, changes.idempotency_records),
         Statement(INSERT_LOG_ENTRY, changes.log),

@@ -34,6 +34,7 @@ from schedo.protocol.masking import has_mask, reuse_schedule
 from schedo.protocol.query import (
     bad_parameter,
     parse_name_cursor,
+    parse_number_cursor,
     read_limit,
     render_cursor,
 )
@@ -153,10 +154,15 @@ async def delete_schedule(context: AppContext, request: Request) -> Response:
 
 async def list_decisions(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
+    before = parse_number_cursor("decisions", request.query)
     await request.claim.take(_SCHEDULE_BYTES)
     schedule = await context.engine.get_schedule(_name(request))
-    decisions = await context.engine.store.list_decisions(schedule.id, limit)
-    return await page_response(DecisionResponse.of, decisions)
+    page = await context.engine.store.list_decisions(schedule.id, limit, before)
+    if page.before is None:
+        return await page_response(DecisionResponse.of, page.decisions)
+    cursor = render_cursor("decisions", request.query, str(page.before))
+    headers = (request.next_link(cursor),)
+    return await page_response(DecisionResponse.of, page.decisions, cursor, headers)
 
 
 async def pause_schedule(context: AppContext, request: Request) -> Response:

@@ -105,7 +105,7 @@ PLANS = {
     "get_job": (queries.WHOLE_JOB, KEY),
     "load_payload": (queries.PAYLOAD, KEY),
     "load_payload, large": (queries.LARGE_PAYLOAD, KEY),
-    "list_decisions": (queries.DECISIONS, "PRIMARY KEY (schedule_id=?)"),
+    "list_decisions": (queries.DECISIONS, "PRIMARY KEY (schedule_id=? AND number<?)"),
     "list_bulk_changes": (bulk_steps.STEPS_OF_JOB, "PRIMARY KEY (operation=? AND number=?)"),
     "list_attempts": (queries.ATTEMPTS, "PRIMARY KEY (job_id=?)"),
     "list_output_sizes": (queries.OUTPUT_SIZES, "INDEX sqlite_autoindex_output_1 (job_id=?)"),

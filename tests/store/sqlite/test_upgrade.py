@@ -81,7 +81,7 @@ async def test_every_record_of_an_old_file_is_found(old: Path) -> None:
     completed, failed, kept = [await store.get_job(n * 256) for n in (21, 7, 22)]
     _, pulse = (await store.list_schedules(None, 9)).schedules
     nightly = await store.load(LoadSchedule("nightly"))
-    decisions = await store.list_decisions(900 * 256, 9)
+    decisions = (await store.list_decisions(900 * 256, 9)).decisions
     attempts = await store.list_attempts(5 * 256)
     output = await store.read_output(6 * 256, OutputPiece(1, "stdout", "head", 0, 9))
     record = await store.find_idempotency_record("t POST /v1/jobs k", b"\1\1\1\1")

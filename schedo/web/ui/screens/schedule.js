@@ -19,7 +19,9 @@ import { Facts } from './schedule/facts.js';
 
 const YEAR_US = 365 * 86_400 * 1e6;
 const DAY_US = 86_400 * 1e6;
-const KEPT = 100; // decisions that the server keeps of a schedule, at least
+const KEPT = 1_000; // decisions that the server keeps of a schedule, if they are not too old
+const PAGE = 500;
+const LISTED = 100;
 const RUNS = 100;
 const BARS = 60;
 const MARKS = 4;
@@ -27,9 +29,21 @@ const MARKS = 4;
 async function read(name) {
   const part = pathOf(name);
   const [schedule, decisions, jobs] = await Promise.all([
-    get(part), get(`${part}/decisions`, { query: { limit: 500 } }), get('/v1/jobs', { query: { schedule: name, limit: RUNS } }),
+    get(part), readDecisions(part), get('/v1/jobs', { query: { schedule: name, limit: RUNS } }),
   ]);
-  return { schedule, decisions: decisions.items, jobs: jobs.items };
+  return { schedule, decisions, jobs: jobs.items };
+}
+
+// All decisions, newest first.
+async function readDecisions(part) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await get(`${part}/decisions`, { query: { limit: PAGE, cursor } });
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor);
+  return items;
 }
 
 // The fires of a year, as far as the server lists them, for the ledger's next day and the marks of clock changes.
@@ -112,7 +126,7 @@ export default function Schedule({ params: { name } }) {
       <${Ledger} schedule=${schedule} decisions=${decisions} isCut=${decisions.length >= KEPT} fires=${coming} failedJobs=${failedJobs}/></${Card}>
       <${Card} title="Run times" about="a bar is a run, the newest at the right; heights are logarithmic">${times.length ? html`<${RunBars} runs=${times} what="Run time"/>` : html`<${Empty}>No run has ended yet.</${Empty}>`}</${Card}>
       <${Card} title="Lateness" about="how long after its instant each run was made">${late.length ? html`<${RunBars} runs=${late} what="Lateness"/>` : html`<${Empty}>It has not fired yet.</${Empty}>`}</${Card}>
-      <${Card} title="Decisions" about="newest first">${decisions.length ? html`<${Decisions} items=${decisions}/>` : html`<${Empty}>Nothing was decided yet.</${Empty}>`}</${Card}></div>
+      <${Card} title="Decisions" about="newest first">${decisions.length ? html`<${Decisions} items=${decisions.slice(0, LISTED)}/>` : html`<${Empty}>Nothing was decided yet.</${Empty}>`}</${Card}></div>
     <div class="c4 stack flat first"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
       <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
       <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}>
