@@ -40,6 +40,8 @@ def _describe(entry: Record) -> str:
         parts.append(f"with many others, operation {entry['operation']}")
     elif "via" in entry:
         parts.append(f"via {entry['via']}")
+    if "ran" in entry:
+        parts.append(f"after it ran {entry['ran']}")
     if "worker" in entry:
         parts.append(f"on {entry['worker']}")
     if "error" in entry:

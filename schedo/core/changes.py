@@ -26,6 +26,7 @@ class AttemptRecord(NamedTuple):
     outcome: str  # failed, timeout, snoozed, released, lost, stale
     failure: Failure | None
     due_at: int | None = None  # when the attempt was due; a retry moves the job's own due_at
+    picked_at: int | None = None  # when a worker got it, if that knows better when it started
 
 
 class Output(NamedTuple):

@@ -106,11 +106,15 @@ class CapturedOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A worker's report of an ended attempt."""
+    """A worker's report of an ended attempt.
+
+    ran_us: how long the worker ran it; None if the worker does not say so, or has not begun it.
+    """
 
     key: LeaseKey
     outcome: Outcome
     output: tuple[CapturedOutput, ...] = ()
+    ran_us: int | None = None
 
 
 class StopReason(StrEnum):

@@ -55,6 +55,7 @@ class JobTransitions:
                 transition.evidence,
                 transition.failure,
                 job.due_at,
+                None if job.picked_at == job.started_at else job.picked_at,
             )
         )
         job.failures += transition.failures

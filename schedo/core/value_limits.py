@@ -68,7 +68,8 @@ def fit_report(result: AttemptResult) -> AttemptResult:
         if type(value) is bytes and len(value) <= _SHORT_BYTES and _can_be_kept(value):
             return result
     try:
-        return AttemptResult(result.key, _fit_outcome(outcome), _fit_captures(result.output))
+        fitted, output = _fit_outcome(outcome), _fit_captures(result.output)
+        return AttemptResult(result.key, fitted, output, result.ran_us)
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         return refused(result, f"it holds a value of another type ({error})")
 
@@ -82,7 +83,8 @@ def _can_be_kept(value: bytes) -> bool:
 def refused(result: AttemptResult, reason: str) -> AttemptResult:
     """Return a result in place of one that cannot be stored: it fails the job without a retry."""
     message = fit_text(f"the worker's report cannot be stored: {reason}", MESSAGE_CHARACTERS_MAX)
-    return AttemptResult(result.key, Failed(Failure(UNFIT, message), retryable=False))
+    outcome = Failed(Failure(UNFIT, message), retryable=False)
+    return AttemptResult(result.key, outcome, ran_us=result.ran_us)
 
 
 def is_refused(result: AttemptResult) -> bool:

@@ -18,13 +18,21 @@ from schedo.core.changes import AttemptRecord
 from schedo.core.ids import render_id
 from schedo.core.model import Job
 from schedo.core.states import State
-from schedo.protocol.fields import Id, Instant, or_unset
+from schedo.protocol.fields import DurationText, Id, Instant, or_unset
 from schedo.protocol.jobs import FailureResponse
-from schedo.protocol.times import render_instant
+from schedo.protocol.times import render_duration, render_instant
 
 ENTRIES_MAX = 200
 What = Literal[
-    "created", "durable", "due", "started", "ended", "changed", "cancel_requested", "finished"
+    "created",
+    "durable",
+    "due",
+    "picked",
+    "started",
+    "ended",
+    "changed",
+    "cancel_requested",
+    "finished",
 ]
 
 
@@ -44,8 +52,9 @@ class Change(NamedTuple):
 class HistoryEntry(Struct, forbid_unknown_fields=True):
     """One thing that happened to a job, or is due to happen.
 
-    A change by hand has its `action`, the name of an operation of this document, `by` whom and
-    `via` what (page, cli, api); or the `operation` on many jobs that made it.
+    ran: how long the worker ran the attempt, by its own measure. A change by hand has its `action`,
+    the name of an operation of this document, `by` whom and `via` what (page, cli, api); or the
+    `operation` on many jobs that made it.
     """
 
     at: Instant
@@ -54,6 +63,7 @@ class HistoryEntry(Struct, forbid_unknown_fields=True):
     worker: str | UnsetType = UNSET
     outcome: str | UnsetType = UNSET
     error: FailureResponse | UnsetType = UNSET
+    ran: DurationText | UnsetType = UNSET
     action: str | UnsetType = UNSET
     by: str | UnsetType = UNSET
     via: str | UnsetType = UNSET
@@ -131,7 +141,7 @@ def _list_attempt(record: AttemptRecord) -> Iterator[HistoryEntry]:
     if record.due_at is not None:
         yield _due(record.due_at, record.attempt)
     if record.started_at is not None:
-        yield _started(record.started_at, record.attempt, record.worker)
+        yield from _start(record.picked_at, record.started_at, record.attempt, record.worker)
     yield HistoryEntry(
         render_instant(record.ended_at),
         "ended",
@@ -139,6 +149,7 @@ def _list_attempt(record: AttemptRecord) -> Iterator[HistoryEntry]:
         or_unset(record.worker),
         record.outcome,
         UNSET if record.failure is None else FailureResponse.of(record.failure),
+        _ran(record.picked_at, record.started_at, record.ended_at),
     )
 
 
@@ -148,15 +159,27 @@ def _list_latest(job: Job) -> Iterator[HistoryEntry]:
         yield _due(job.due_at, max(job.attempt, 1))
     if not job.attempt or job.started_at is None:
         return
-    yield _started(job.started_at, job.attempt, job.worker)
+    yield from _start(job.picked_at, job.started_at, job.attempt, job.worker)
     if job.ended_at is not None:
         at, worker = render_instant(job.ended_at), or_unset(job.worker)
-        yield HistoryEntry(at, "ended", job.attempt, worker, job.state.value)
+        ran = _ran(job.picked_at, job.started_at, job.ended_at)
+        yield HistoryEntry(at, "ended", job.attempt, worker, job.state.value, ran=ran)
 
 
 def _due(at: int, attempt: int) -> HistoryEntry:
     return HistoryEntry(render_instant(at), "due", attempt)
 
 
-def _started(at: int, attempt: int, worker: str | None) -> HistoryEntry:
-    return HistoryEntry(render_instant(at), "started", attempt, or_unset(worker))
+def _start(
+    picked_at: int | None, started_at: int, attempt: int, worker: str | None
+) -> Iterator[HistoryEntry]:
+    if picked_at is not None and picked_at != started_at:
+        yield HistoryEntry(render_instant(picked_at), "picked", attempt, or_unset(worker))
+    yield HistoryEntry(render_instant(started_at), "started", attempt, or_unset(worker))
+
+
+def _ran(picked_at: int | None, started_at: int | None, ended_at: int) -> str | UnsetType:
+    """Return how long the worker ran it; unset unless the worker has said so."""
+    if picked_at is None or started_at is None or picked_at == started_at:
+        return UNSET
+    return render_duration(ended_at - started_at)

@@ -264,6 +264,7 @@ class AttemptResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     outcome: str
     ended_at: Instant
     worker: str | UnsetType = UNSET
+    picked_at: Instant | UnsetType = UNSET
     started_at: Instant | UnsetType = UNSET
     error: FailureResponse | UnsetType = UNSET
 
@@ -273,6 +274,7 @@ class AttemptResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             attempt=attempt.attempt,
             outcome=attempt.outcome,
             worker=or_unset(attempt.worker),
+            picked_at=instant_or_unset(attempt.picked_at or attempt.started_at),
             started_at=instant_or_unset(attempt.started_at),
             ended_at=render_instant(attempt.ended_at),
             error=UNSET if attempt.failure is None else FailureResponse.of(attempt.failure),

@@ -114,6 +114,7 @@ class ResultRequest(Struct, omit_defaults=True):
     retry_in: Duration | None = None
     delay: Duration | None = None
     output: Annotated[list[OutputRequest], Meta(max_length=_STREAMS_MAX)] | None = None
+    ran: Duration | None = None  # how long the worker itself ran it
 
     @classmethod
     def of(cls, lease: str, result: AttemptResult) -> Self:
@@ -121,6 +122,8 @@ class ResultRequest(Struct, omit_defaults=True):
         entry._set_outcome(result.outcome)
         if result.output:
             entry.output = [OutputRequest.of(capture) for capture in result.output]
+        if result.ran_us is not None:
+            entry.ran = result.ran_us / limits.SECOND
         return entry
 
     def _set_outcome(self, outcome: Outcome) -> None:
@@ -142,6 +145,7 @@ class ResultRequest(Struct, omit_defaults=True):
             parse_lease(self.lease, f"{pointer}/lease"),
             self._read_outcome(pointer),
             self._read_output(pointer),
+            fields.read_duration_or_none(f"{pointer}/ran", self.ran),
         )
 
     def _read_output(self, pointer: str) -> tuple[CapturedOutput, ...]:

@@ -16,6 +16,7 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,6 +144,7 @@ class _Attempt(msgspec.Struct, eq=False):
                 return Released()
             arguments = task.arguments.read(lease.payload or b"null")
             enter(self._context)
+            self._context.began_s = perf_counter()
             if self._runner.hooks is not None:
                 return await self._run_with_hooks(self._runner.hooks, arguments)
             if self._runner.is_async:
@@ -206,6 +208,7 @@ class _Attempt(msgspec.Struct, eq=False):
         def run() -> Any:
             if self._context.stop.reason is not None:  # it waited for a free thread until its stop
                 return _DONE
+            self._context.began_s = perf_counter()  # a thread was free
             # A future cannot carry every exception, so the thread converts it.
             try:
                 return read_value(task.function(**arguments))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.leases import Blame, Completed, Lease, Lost, Stopped, StopReason, StopRequest
+from schedo.core.leases import (
+    AttemptResult,
+    Blame,
+    Completed,
+    Failed,
+    Lease,
+    Lost,
+    Stopped,
+    StopReason,
+    StopRequest,
+)
 from schedo.core.model import LeaseKey, Options, Retry, Trigger
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, tries, worker_spec
@@ -65,6 +75,32 @@ def test_a_started_job_has_its_start_and_its_worker() -> None:
     assert running.state is State.RUNNING
     assert (running.picked_at, running.started_at) == (2 * SECOND, 2 * SECOND)
     assert (running.attempt, running.epoch, running.worker) == (1, 1, "w")
+
+
+@pytest.mark.parametrize(
+    ("ran_us", "started_at"),
+    [(None, 2 * SECOND), (SECOND, 4 * SECOND), (3 * SECOND, 2 * SECOND), (HOUR, 2 * SECOND)],
+)
+@pytest.mark.parametrize("outcome", [Completed(), Failed(OOPS)])
+def test_a_worker_that_says_how_long_it_ran_knows_when_it_began(
+    outcome: Completed | Failed, ran_us: int | None, started_at: int
+) -> None:
+    server = Server()
+    job = server.submit(make_spec(run_at=2 * SECOND), T0)
+    server.settle(2 * SECOND)
+    [key] = server.leases
+
+    ended = server.scheduler.apply(AttemptResult(key, outcome, (), ran_us), 5 * SECOND)
+
+    assert (ended.picked_at, ended.started_at) == (2 * SECOND, started_at)
+    server.settle(5 * SECOND)
+    for record in server.store.attempts:
+        picked_at = None if started_at == 2 * SECOND else 2 * SECOND
+        assert (record.job_id, record.started_at, record.picked_at) == (
+            job.id,
+            started_at,
+            picked_at,
+        )
 
 
 def test_each_lease_and_each_stop_is_taken_once() -> None:

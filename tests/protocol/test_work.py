@@ -76,6 +76,15 @@ def test_an_outcome_of_each_kind_is_rendered(outcome: Outcome, expected: dict[st
     assert rendered(outcome) == expected
 
 
+def test_how_long_an_attempt_ran_is_sent_in_seconds_and_read_back() -> None:
+    result = AttemptResult(KEY, Completed(), (), 1_250_000)
+
+    entry = ResultRequest.of(LEASE, result)
+
+    assert json.loads(msgspec.json.encode(entry))["ran"] == 1.25
+    assert entry.to_result("/results/0") == result
+
+
 def test_output_is_base64_only_if_it_cannot_be_text() -> None:
     result = rendered(
         Completed(),

@@ -19,7 +19,7 @@ MEBIBYTE = 1_048_576
 
 def make_attempt(job_id: int, attempt: int) -> AttemptRecord:
     failure = Failure("exit-code", "it said no", exit_code=attempt)
-    return AttemptRecord(job_id, attempt, 1, "local", attempt, attempt + 1, "failed", failure, 9)
+    return AttemptRecord(job_id, attempt, 1, "local", attempt, attempt + 1, "failed", failure, 9, 7)
 
 
 def make_output(job_id: int, attempt: int, head: bytes = b"", stream: str = "stdout") -> Output:

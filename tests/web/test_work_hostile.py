@@ -87,6 +87,8 @@ BAD: list[tuple[dict[str, Any], str | None]] = [
     ({"results": [STOPPED, {}]}, "/results/1/lease"),
     ({"results": [{"lease": LEASE_TEXT}]}, "/results/0/outcome"),
     ({"results": [{"lease": LEASE_TEXT, "outcome": "gone"}]}, "/results/0/outcome"),
+    ({"results": [{"lease": LEASE_TEXT, "outcome": "stopped", "ran": -1}]}, "/results/0/ran"),
+    ({"results": [{"lease": LEASE_TEXT, "outcome": "stopped", "ran": "soon"}]}, "/results/0/ran"),
     ({"results": [{"lease": LEASE_TEXT, "outcome": "lost", "blame": "me"}]}, "/results/0/blame"),
     ({"isolated_tasks": ["shell", ""]}, "/isolated_tasks/1"),
     ({"results": [{"lease": "0000000000007.1", "outcome": "stopped"}]}, "/results/0/lease"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,11 +14,13 @@ from schedo import report_progress
 from schedo.core.leases import AttemptResult, Completed, Lease, Stopped, StopReason
 from schedo.core.model import LeaseKey, Options
 from schedo.core.progress import ProgressUpdate
+from schedo.tasks import python as python_tasks
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import enter
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext, Runner
+from schedo.worker import executor as executor_module
 from schedo.worker.executor import BEGINS_MAX, Executor
 from tests.worker.calls import failure_of, make_context
 
@@ -28,12 +31,14 @@ class Notes:
     """A connection to a server that accepts everything."""
 
     def __init__(self) -> None:
-        self.results: list[AttemptResult] = []
+        self.results: list[AttemptResult] = []  # without how long they ran
+        self.ran_us: list[int | None] = []
         self.updates: list[tuple[LeaseKey, ProgressUpdate]] = []
         self.has_result = asyncio.Event()
 
     def send_result(self, result: AttemptResult) -> None:
-        self.results.append(result)
+        self.ran_us.append(result.ran_us)
+        self.results.append(msgspec.structs.replace(result, ran_us=None))
         self.has_result.set()
 
     def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
@@ -82,12 +87,14 @@ def work() -> Work:
 
 @pytest.fixture
 async def executor(notes: Notes, work: Work) -> AsyncIterator[Executor]:
-    """Two slots for `run`, a coroutine, and `handle`, a handler of an application."""
+    """Slots for `run`, a coroutine, and `handle` and `compute`, handlers of an application."""
     spec = TaskSpec("handle", work.handle, Arguments("handle", work.handle))
+    plain = TaskSpec("compute", int, Arguments("compute", lambda: 0))
     with ThreadPoolExecutor(1) as threads:
         runners: dict[str, Runner | TaskRunner] = {
             "run": work.run,
             "handle": TaskRunner(spec, threads),
+            "compute": TaskRunner(plain, threads),
         }
         executor = Executor(runners, notes, watches_timeouts=True)
         yield executor
@@ -113,6 +120,32 @@ async def test_an_attempt_runs_and_its_result_is_sent_once(
     await executor.close()
 
     assert notes.results == [AttemptResult(LeaseKey(1, 1, 1), Completed())]
+
+
+@pytest.mark.parametrize("task", ["run", "handle", "compute"])
+async def test_a_result_says_how_long_the_worker_ran_the_attempt(
+    executor: Executor,
+    notes: Notes,
+    work: Work,
+    task: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began_s = itertools.chain([50.0, 60.0] if task == "compute" else [60.0])
+    for module in (executor_module, python_tasks):
+        monkeypatch.setattr(module, "perf_counter", lambda: next(began_s, 60.25))
+    work.ends.set()
+
+    executor.start(lease(task))
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    assert notes.ran_us == [250_000]
+
+
+async def test_an_attempt_that_was_refused_did_not_run(executor: Executor, notes: Notes) -> None:
+    executor.start(lease("unknown"))
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    assert notes.ran_us == [None]
 
 
 @both

@@ -194,7 +194,7 @@ class ChildSupervisor:
         checked = result
         with contextlib.suppress(BadJson):  # the engine refuses it
             outcome = Completed(await check_json(value))
-            checked = AttemptResult(result.key, outcome, result.output)
+            checked = msgspec.structs.replace(result, outcome=outcome)
         if self._unchecked.pop(result.key, None) is not None:
             self._end_attempt(checked)
 

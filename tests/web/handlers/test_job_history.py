@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from schedo.core.leases import AttemptResult, Failed
+from schedo.core.leases import AttemptResult, Completed, Failed
 from schedo.core.model import Failure
-from tests.web.world import World
+from schedo.protocol.times import render_instant
+from tests.web.world import SECOND, World
 
 
 async def test_the_history_of_a_retried_job_has_its_first_due_instant(world: World) -> None:
@@ -24,3 +25,45 @@ async def test_the_history_of_a_retried_job_has_its_first_due_instant(world: Wor
     ]
     assert history["items"][-1] == {"at": record["scheduled_at"], "what": "due", "attempt": 2}
     assert (await world.get("/v1/jobs/0000000000001/history")).code == "not-found"
+
+
+async def test_the_history_tells_when_the_worker_began_and_how_long_it_ran(world: World) -> None:
+    world.attach_worker()
+    job = await world.submit(retry={"max_attempts": 2, "backoff": "fixed", "initial": "1ms"})
+    await end_after(world, SECOND, Failed(Failure("Error", "it broke")), 400_000)
+    await world.clock.run_until(world.engine, world.clock.now() + 1_000)
+    picked = world.clock.now()
+    await end_after(world, SECOND, Completed(), 250_000)
+
+    history = (await world.get(f"/v1/jobs/{job['id']}/history")).json()["items"]
+    record = (await world.get(f"/v1/jobs/{job['id']}")).json()
+    [failed] = (await world.get(f"/v1/jobs/{job['id']}/attempts")).json()["items"]
+
+    steps = [item["what"] for item in history if item["what"] in ("picked", "started", "ended")]
+    assert steps == ["picked", "started", "ended"] * 2
+    assert [item["ran"] for item in history if "ran" in item] == ["400ms", "250ms"]
+    assert record["picked_at"] == render_instant(picked)
+    assert record["started_at"] == render_instant(picked + 750_000)
+    assert record["completed_at"] == render_instant(picked + SECOND)
+    assert failed["started_at"] > failed["picked_at"]
+
+
+async def test_an_attempt_did_not_begin_before_the_server_gave_it_out(world: World) -> None:
+    world.attach_worker()
+    job = await world.submit()
+    await end_after(world, SECOND, Completed(), 90 * SECOND)
+
+    history = (await world.get(f"/v1/jobs/{job['id']}/history")).json()["items"]
+    record = (await world.get(f"/v1/jobs/{job['id']}")).json()
+
+    assert record["started_at"] == record["picked_at"]
+    assert not [item for item in history if item["what"] == "picked" or "ran" in item]
+
+
+async def end_after(world: World, delay_us: int, outcome: Completed | Failed, ran_us: int) -> None:
+    """End the newest attempt, as a worker does that has run it for `ran_us`."""
+    await world.engine.flush()
+    world.clock.stall(delay_us)
+    key = world.worker.leases[-1].key
+    world.engine.report(AttemptResult(key, outcome, (), ran_us))
+    await world.engine.flush()
