@@ -30,6 +30,7 @@ from schedo.client import operations
 from schedo.client.messages import Record
 from schedo.client.records import is_final
 from schedo.client.sync import Client
+from schedo.core.job_filter import Order
 from schedo.core.states import State
 from schedo.protocol.times import render_instant
 
@@ -49,19 +50,24 @@ for _command in CHANGES:
 @jobs.command("ls")
 @takes_filters
 @click.option(
+    "--order",
+    type=click.Choice([each.value for each in Order]),
+    help="Which jobs come first.  [default: newest]",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1),
     default=20,
     show_default=True,
     help="Maximum number of jobs to list.",
 )
-@click.option("--all", "is_whole", is_flag=True, help="Search to the oldest job, however long.")
+@click.option("--all", "is_whole", is_flag=True, help="Search through all jobs, however long.")
 @as_json
 @connected
 def list_(client: Client, limit: int, is_whole: bool, is_json: bool, **filters: Any) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first unless --order says otherwise.
 
-    A search for conditions that few jobs meet looks through the last 50,000 jobs, unless --all.
+    A search for conditions that few jobs meet looks through 50,000 jobs, unless --all.
     """
     records = find_jobs(client, filters, limit, is_whole=is_whole)
     if is_json:
@@ -78,7 +84,7 @@ def list_(client: Client, limit: int, is_whole: bool, is_json: bool, **filters: 
 def find_jobs(
     client: Client, filters: Mapping[str, Any], limit: int, *, is_whole: bool
 ) -> list[Record]:
-    """Return the newest jobs of the filter; say on stderr how far an unfinished search came."""
+    """Return the first jobs of the filter; say on stderr how far an unfinished search came."""
     found: list[Record] = []
     looked_at, cursor = 0, None
     while True:
@@ -89,8 +95,9 @@ def find_jobs(
         if cursor is None or len(found) == limit:
             return found
         if looked_at >= _LOOKED_AT_MAX and not is_whole:
-            back_to = render_time(page.get("searched_to"), read_now())
-            text = f"looked through {looked_at:,} jobs back to {back_to}; --all looks further"
+            to = render_time(page.get("searched_to"), read_now())
+            way = "up" if filters.get("order") == Order.OLDEST else "back"
+            text = f"looked through {looked_at:,} jobs {way} to {to}; --all looks further"
             click.echo(f"schedo: {text}", err=True)
             return found
 

@@ -120,7 +120,7 @@ class AsyncClient:
     async def list_jobs(
         self, *, limit: int | None = None, **filters: Unpack[JobFilters]
     ) -> AsyncIterator[AsyncJobHandle]:
-        """Yield at most `limit` jobs, newest first; pages are requested as needed."""
+        """Yield at most `limit` jobs, newest first by default; pages are requested as needed."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:

@@ -44,7 +44,8 @@ class JobFilters(TypedDict, total=False):
     """The filter of a list of jobs.
 
     state: one, or several with commas. q: a text in the task, payload, error or a tag. payload:
-    values by their paths, as in {"order.id": 9781}. late_over: it started later than this.
+    values by their paths, as in {"order.id": 9781}. late_over: it started later than this. order:
+    "newest" or "oldest" first.
     """
 
     state: str | None
@@ -62,6 +63,7 @@ class JobFilters(TypedDict, total=False):
     q: str | None
     payload: Mapping[str, str | float | bool | None] | None
     late_over: Duration | None
+    order: str | None
 
 
 def render_job(task: str, payload: object, options: Mapping[str, Any]) -> Record:

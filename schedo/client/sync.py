@@ -126,7 +126,7 @@ class Client:
     def list_jobs(
         self, *, limit: int | None = None, **filters: Unpack[JobFilters]
     ) -> Iterator[SyncJobHandle]:
-        """Yield at most `limit` jobs, newest first; pages are requested as needed."""
+        """Yield at most `limit` jobs, newest first by default; pages are requested as needed."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,13 @@ from schedo.core.states import State
 _LOWER = str.maketrans({letter: letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"})
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 _CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+class Order(StrEnum):
+    """The order of a list of jobs, by their creation. It is no condition."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
 
 
 class PayloadCondition(msgspec.Struct, frozen=True):

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from schedo.core.job_filter import JobFilter, PayloadCondition
+from schedo.core.job_filter import JobFilter, Order, PayloadCondition
 from schedo.core.states import State
 from schedo.protocol.query import (
     Values,
     bad_parameter,
+    read_choice,
     read_duration,
     read_instant,
     read_name,
@@ -68,6 +69,11 @@ def read_filter(values: Values, schedule_id: int | None, now: int) -> JobFilter:
         late_over_us=read_duration(values, "late_over"),
         late_at=now,
     )
+
+
+def read_order(values: Values) -> Order:
+    """Return the order of the list; raise BadRequest."""
+    return Order(read_choice(values, "order", [each.value for each in Order]) or Order.NEWEST)
 
 
 def _read_states(values: Values) -> tuple[State, ...]:

@@ -46,7 +46,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "GET /v1/jobs",
         "List jobs, newest first, after a bounded search; large payloads and results are left out.",
         {200: (JobPage, LightJobPage)},
-        query=(*JOB_FILTERS, "fields", *_PAGE),
+        query=(*JOB_FILTERS, "order", "fields", *_PAGE),
     ),
     Operation("get_job", "GET /v1/jobs/{id}", "Read a job.", {200: JobResponse}),
     Operation(

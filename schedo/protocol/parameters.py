@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schedo.core import limits
+from schedo.core.job_filter import Order
 from schedo.core.leases import STREAMS
 from schedo.core.schedule_filter import Health
 from schedo.core.states import State
@@ -124,6 +125,12 @@ PARAMETERS = _by_name(
     ),
     _query("worker", "Only jobs of this worker.", type="string", pattern=NAME_PATTERN),
     _query("late_over", "Only jobs that started later than this, or are due for longer.", **_WAIT),
+    _query(
+        "order",
+        "By creation: the newest or the oldest job first.",
+        enum=[each.value for each in Order],
+        default=Order.NEWEST.value,
+    ),
     _query("fields", "The fields of each job, with commas between them; default all."),
     _query(
         "limit",

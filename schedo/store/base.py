@@ -19,7 +19,7 @@ from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.loads import Load
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Rule, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
@@ -70,13 +70,13 @@ class Retention:
 
 
 class JobPage(NamedTuple):
-    """The next jobs of a list, newest first; `before`: the list continues below this id, if any.
+    """The next jobs of a list; `after`: the list continues after this id, if at all.
 
-    looked_at: how many jobs the search has looked at, up to `before`; 0 if it was not limited.
+    looked_at: how many jobs the search has looked at, up to `after`; 0 if it was not limited.
     """
 
     jobs: list[Job]
-    before: int | None
+    after: int | None
     looked_at: int = 0
 
 
@@ -150,8 +150,10 @@ class Reader(Protocol):
     async def get_job(self, job_id: int) -> Job | None:
         """Return the job with its whole payload, or None."""
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
-        """Return up to `limit` jobs with an id below `before`, newest first.
+    async def list_jobs(
+        self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
+    ) -> JobPage:
+        """Return up to `limit` jobs that come after the id in this order.
 
         The page may have fewer jobs, or none, although the list continues: a store looks at a
         bounded number of jobs. Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None.

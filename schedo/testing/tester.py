@@ -128,8 +128,8 @@ class AsyncTester:
         which = JobFilter(task=name)
         page = await engine.store.list_jobs(which, None, _PAGE_JOBS)
         found = page.jobs
-        while page.before is not None:
-            page = await engine.store.list_jobs(which, page.before, _PAGE_JOBS)
+        while page.after is not None:
+            page = await engine.store.list_jobs(which, page.after, _PAGE_JOBS)
             found += page.jobs
         backend = self._server.backend
         return [await backend.get(render_id(job.id)) for job in reversed(found)]

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job, LeaseKey
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
 from schedo.store.base import ClockMark, JobPage, Retention, Snapshot
@@ -52,10 +52,12 @@ class Rows(ModelStore):
         super().__init__()
         self._unfinished: dict[int, Job] = {}
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
+    async def list_jobs(
+        self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
+    ) -> JobPage:
         unfinished, self._unfinished = self._unfinished, self._jobs
         try:
-            return await super().list_jobs(which, before, limit)
+            return await super().list_jobs(which, after, limit, order)
         finally:
             self._unfinished = unfinished
 

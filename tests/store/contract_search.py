@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.ids import render_id
-from schedo.core.job_filter import PayloadCondition
+from schedo.core.job_filter import JobFilter, Order, PayloadCondition
 from schedo.core.model import Failure, Options
 from schedo.core.states import State
 from schedo.store.base import ClockMark, Store
@@ -136,3 +136,35 @@ class SearchClaims:
 
         assert await listed(store, late_over_us=5, late_at=115) == []
         assert await listed(store, late_over_us=5, late_at=116) == [1]
+
+    async def test_the_oldest_jobs_may_come_first(self, store: Store) -> None:
+        await put(
+            store,
+            *(
+                make_job(
+                    id=n,
+                    state=State.FAILED if n % 3 == 0 else State.QUEUED,
+                    queue="a" * (n % 2 + 1),
+                )
+                for n in range(1, 31)
+            ),
+        )
+
+        for which in (
+            JobFilter(),
+            JobFilter(state="failed"),
+            JobFilter(state="queued", queue="a"),
+            JobFilter(states=(State.FAILED, State.CANCELLED), queue="aa"),
+            JobFilter(created_after=0, task="email.send"),
+        ):
+            newest = await store.list_jobs(which, None, 99)
+            expected = [job.id for job in reversed(newest.jobs)]
+            found: list[int] = []
+            after: int | None = None
+            while True:
+                page = await store.list_jobs(which, after, 4, Order.OLDEST)
+                found += [job.id for job in page.jobs]
+                after = page.after
+                if after is None:
+                    break
+            assert found == expected

@@ -16,7 +16,7 @@ from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
 from schedo.core.ids import first_id, newest_at
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import Job, Location, Pause, PauseScope, Queue, Schedule
@@ -262,11 +262,15 @@ class ModelStore(ModelRest):
         job = self._jobs.get(job_id)
         return None if job is None else job.copy()
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
-        def fits(job: Job) -> bool:
-            return (before is None or job.id < before) and which.matches(job)
+    async def list_jobs(
+        self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
+    ) -> JobPage:
+        sign = -1 if order is Order.NEWEST else 1
 
-        jobs = self._page(fits, lambda job: (-job.id, 0), None, limit)
+        def fits(job: Job) -> bool:
+            return (after is None or sign * job.id > sign * after) and which.matches(job)
+
+        jobs = self._page(fits, lambda job: (sign * job.id, 0), None, limit)
         for job in jobs:
             if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
                 job.result = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from schedo.core.changes import Changes
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job, Schedule
 from schedo.core.states import State
 from schedo.store.base import Reader, Snapshot, Store, Waiting
@@ -53,14 +53,14 @@ async def counted(store: Store) -> Waiting:
     return await store.count_waiting((await store.snapshot()).epoch)
 
 
-async def all_jobs(store: Reader, **which: Any) -> list[Job]:
+async def all_jobs(store: Reader, order: Order = Order.NEWEST, **which: Any) -> list[Job]:
     """Return all jobs that the filter lists, from all pages."""
     jobs: list[Job] = []
-    before: int | None = None
+    after: int | None = None
     while True:
-        page, before, _ = await store.list_jobs(JobFilter(**which), before, 1_000_000)
+        page, after, _ = await store.list_jobs(JobFilter(**which), after, 1_000_000, order)
         jobs += page
-        if before is None:
+        if after is None:
             return jobs
 
 

@@ -1,4 +1,4 @@
-"""The search for the jobs of a list: newest first, in parts of at most LOOKED_AT_ONCE jobs each.
+"""The search for the jobs of a list, newest or oldest first, in parts of LOOKED_AT_ONCE jobs.
 
 Each condition of a filter has an index, but a combination of conditions has none: the jobs in the
 state `failed` may be in any other queue. So a part looks at the next jobs of one index, and tells
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from schedo.core import limits
 from schedo.core.ids import ID_MAX, first_id, prefix_range
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.store.base import JobPage
@@ -24,6 +24,7 @@ from schedo.store.sqlite import queries, rows
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
 LOOKED_AT_FIRST = 500  # the next part has twice as many, unless the pages of this one were on disk
 STEP_S = 0.005  # after which other searches go on
+_WAYS = {Order.NEWEST: "DESC", Order.OLDEST: "ASC"}
 
 
 class Index(NamedTuple):
@@ -40,22 +41,23 @@ class Index(NamedTuple):
     is_sorted: bool = True
     runs: tuple[str, ...] = ()
 
-    @property
-    def probe(self) -> str:
-        """The statement that returns the entry after the first :looked ones of the range.
+    def probe(self, order: Order = Order.NEWEST) -> str:
+        """Return the statement that finds the entry after the first :looked ones of the range.
 
         Of several runs each gets its share, and the first of them to end ends the part.
         """
         if not self.runs:
-            return self._find_end(self.condition, ":looked")
+            return self._find_end(self.condition, ":looked", order)
         share = f":looked / {len(self.runs)}"
-        ends = (f"SELECT * FROM ({self._find_end(run, share)})" for run in self.runs)
-        return f"SELECT {self.key} FROM ({' UNION ALL '.join(ends)}) ORDER BY 1 DESC LIMIT 1"
+        ends = (f"SELECT * FROM ({self._find_end(run, share, order)})" for run in self.runs)
+        way = _WAYS[order]
+        return f"SELECT {self.key} FROM ({' UNION ALL '.join(ends)}) ORDER BY 1 {way} LIMIT 1"
 
-    def _find_end(self, condition: str, looked: str) -> str:
+    def _find_end(self, condition: str, looked: str, order: Order) -> str:
         select = f"SELECT {self.key} FROM {self.tables} WHERE {condition}"
         if self.is_sorted:
-            select += f" AND {self.key} BETWEEN :oldest AND :newest ORDER BY {self.key} DESC"
+            way = f"ORDER BY {self.key} {_WAYS[order]}"
+            select += f" AND {self.key} BETWEEN :oldest AND :newest {way}"
         return f"{select} LIMIT 1 OFFSET {looked}"
 
 
@@ -124,14 +126,14 @@ def _one_of(states: Sequence[State]) -> str:
     return "state IN (" + ", ".join(f"'{state}'" for state in states) + ")"
 
 
-def search_query(which: JobFilter, index: Index) -> str:
-    """Return the statement for the newest :limit jobs of the filter in a range of ids."""
-    ids = ids_query(which, index)
-    return f"SELECT {queries.LISTED_JOB} FROM job WHERE id IN ({ids}) ORDER BY id DESC"
+def search_query(which: JobFilter, index: Index, order: Order = Order.NEWEST) -> str:
+    """Return the statement for the first :limit jobs of the filter in a range of ids."""
+    ids = ids_query(which, index, order)
+    return f"SELECT {queries.LISTED_JOB} FROM job WHERE id IN ({ids}) ORDER BY id {_WAYS[order]}"
 
 
-def ids_query(which: JobFilter, index: Index) -> str:
-    """Return the statement for the ids of the jobs that search_query finds, newest first."""
+def ids_query(which: JobFilter, index: Index, order: Order = Order.NEWEST) -> str:
+    """Return the statement for the ids of the jobs that search_query finds, in their order."""
     tables = index.tables
     if index is _BY_TAG:
         tables += " CROSS JOIN job ON job.id = job_id"
@@ -142,8 +144,8 @@ def ids_query(which: JobFilter, index: Index) -> str:
     if which.states:
         terms.append(_one_of(which.states))
     terms += [index.condition, f"{index.key} BETWEEN :oldest AND :newest"]
-    where = " AND ".join(dict.fromkeys(terms))
-    return f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {index.key} DESC LIMIT :limit"
+    where, way = " AND ".join(dict.fromkeys(terms)), f"{index.key} {_WAYS[order]}"
+    return f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {way} LIMIT :limit"
 
 
 _PAYLOAD = "CAST(payload AS TEXT)"
@@ -206,15 +208,22 @@ _STATE_TERMS: dict[str | None, str] = {
 }
 
 
+class Position(NamedTuple):
+    """Where a list goes on: after this id, in this order; None: at its begin."""
+
+    after: int | None
+    order: Order = Order.NEWEST
+
+
 def search(
     connection: sqlite3.Connection,
     offset_us: int,
     which: JobFilter,
-    before: int | None,
+    position: Position,
     limit: int,
     looked_max: int = LOOKED_AT_ONCE,
 ) -> JobPage:
-    """Look at the next jobs with an id below `before`; return up to `limit` jobs of the filter.
+    """Look at the next jobs; return up to `limit` of the filter.
 
     Look at one part at least, and at others for STEP_S, up to `looked_max` jobs.
     """
@@ -223,16 +232,16 @@ def search(
     looked_at, part = 0, min(LOOKED_AT_FIRST, LOOKED_AT_ONCE, looked_max)
     while True:
         left = limit - len(jobs)
-        index, parameters, reached = _next_part(connection, offset_us, which, before, left, part)
-        found = connection.execute(search_query(which, index), parameters)
+        index, parameters, reached = _next_part(connection, offset_us, which, position, left, part)
+        found = connection.execute(search_query(which, index, position.order), parameters)
         jobs += rows.jobs_from_rows(found, offset_us)
         if len(jobs) == limit:
             return JobPage(jobs, jobs[-1].id, looked_at)
         if reached is None:
             return JobPage(jobs, None, looked_at)
-        before, looked_at = reached, looked_at + part
+        position, looked_at = position._replace(after=reached), looked_at + part
         if looked_at >= looked_max or time.perf_counter() > until:
-            return JobPage(jobs, before, looked_at)
+            return JobPage(jobs, reached, looked_at)
         part = min(2 * part, LOOKED_AT_ONCE, looked_max - looked_at)
 
 
@@ -241,7 +250,7 @@ def search_ids(
 ) -> tuple[list[int], int | None]:
     """Look at one part; return the ids of the jobs only, and where the search goes on."""
     index, parameters, reached = _next_part(
-        connection, offset_us, which, before, limit, LOOKED_AT_ONCE
+        connection, offset_us, which, Position(before), limit, LOOKED_AT_ONCE
     )
     found = [job_id for (job_id,) in connection.execute(ids_query(which, index), parameters)]
     return found, found[-1] if len(found) == limit else reached
@@ -251,20 +260,25 @@ def _next_part(
     connection: sqlite3.Connection,
     offset_us: int,
     which: JobFilter,
-    before: int | None,
+    position: Position,
     limit: int,
     looked: int,
 ) -> tuple[Index, dict[str, Any], int | None]:
     """Return the index of the next part, the parameters of its query, and where the part ends."""
-    parameters = _parameters(which, before) | {"offset_us": offset_us, "looked": looked}
-    index, reached = _widest(connection, which, parameters)
+    parameters, (after, order) = _parameters(which), position
+    if after is not None and order is Order.NEWEST:
+        parameters["newest"] = min(parameters["newest"], after - 1)
+    elif after is not None:
+        parameters["oldest"] = max(parameters["oldest"], after + 1)
+    parameters |= {"offset_us": offset_us, "looked": looked}
+    index, reached = _widest(connection, which, parameters, order)
     if reached is not None:
-        parameters["oldest"] = reached
+        parameters["oldest" if order is Order.NEWEST else "newest"] = reached
     return index, {**parameters, "limit": limit}, reached
 
 
-def _parameters(which: JobFilter, before: int | None) -> dict[str, Any]:
-    newest, oldest = ID_MAX if before is None else before - 1, 0
+def _parameters(which: JobFilter) -> dict[str, Any]:
+    newest, oldest = ID_MAX, 0
     if which.created_before is not None:
         newest = min(newest, first_id(which.created_before) - 1)
     if which.created_after is not None:
@@ -288,18 +302,18 @@ def like_pattern(text: str) -> str:
 
 
 def _widest(
-    connection: sqlite3.Connection, which: JobFilter, parameters: dict[str, Any]
+    connection: sqlite3.Connection, which: JobFilter, parameters: dict[str, Any], order: Order
 ) -> tuple[Index, int | None]:
-    """Return the index whose next entries reach furthest back, and where they end.
+    """Return the index whose next entries reach furthest, and where they end.
 
     None: the part looks at all of the index.
     """
-    widest: tuple[Index, int] | None = None
+    ends: dict[int, Index] = {}
     for index in usable_indexes(which):
-        end = connection.execute(index.probe, parameters).fetchone()
+        end = connection.execute(index.probe(order), parameters).fetchone()
         if end is None:
             return index, None
-        if index.is_sorted and (widest is None or end[0] < widest[1]):
-            widest = index, end[0]
-    assert widest is not None, "the table itself is in order"
-    return widest
+        if index.is_sorted:
+            ends.setdefault(end[0], index)
+    furthest = min(ends) if order is Order.NEWEST else max(ends)
+    return ends[furthest], furthest

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.limits import INTEGER_MAX
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
@@ -32,7 +32,7 @@ from schedo.store.base import (
 from schedo.store.sqlite import action_log, bulk_steps, queries, reads, rows, schedule_search
 from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
 from schedo.store.sqlite.file_guard import DatabaseGuard
-from schedo.store.sqlite.job_search import search, search_ids
+from schedo.store.sqlite.job_search import Position, search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
 
 P = ParamSpec("P")
@@ -104,20 +104,24 @@ class ConcurrentReads(StoreCalls):
         read = self._read_jobs if self._is_buffered(job_id) else self._read
         return await read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)
 
-    async def list_jobs(self, which: JobFilter, before: int | None, limit: int) -> JobPage:
+    async def list_jobs(
+        self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
+    ) -> JobPage:
         until = time.perf_counter() + SEARCH_S
         jobs: list[Job] = []
         looked_at = 0
         read = self._search if await self._flush_all() else self._read_unflushed
         while True:  # other searches run between two steps
             left, looked_max = limit - len(jobs), LOOKED_AT_MAX - looked_at
-            page = await read(search, self._offset_us, which, before, left, looked_max)
+            page = await read(
+                search, self._offset_us, which, Position(after, order), left, looked_max
+            )
             jobs += page.jobs
-            before, looked_at = page.before, looked_at + page.looked_at
-            if before is None or len(jobs) == limit:
-                return JobPage(jobs, before, looked_at)
+            after, looked_at = page.after, looked_at + page.looked_at
+            if after is None or len(jobs) == limit:
+                return JobPage(jobs, after, looked_at)
             if looked_at >= LOOKED_AT_MAX or time.perf_counter() > until:
-                return JobPage(jobs, before, looked_at)
+                return JobPage(jobs, after, looked_at)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         return IdPage(*await self._search(search_ids, self._offset_us, which, before, limit))

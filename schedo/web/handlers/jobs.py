@@ -17,7 +17,7 @@ from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
 from schedo.errors import NotFound
 from schedo.protocol.invocations import ShortResponse
-from schedo.protocol.job_filters import read_filter
+from schedo.protocol.job_filters import read_filter, read_order
 from schedo.protocol.jobs import (
     AttemptResponse,
     JobPatch,
@@ -60,22 +60,22 @@ async def get_job(context: AppContext, request: Request) -> Response:
 async def list_jobs(context: AppContext, request: Request) -> Response:
     query = request.query
     limit, shown = read_limit(query), read_fields(query)
-    before = parse_number_cursor("jobs", query)
+    after, order = parse_number_cursor("jobs", query), read_order(query)
     which = await _read_filter(context, query)
     if which is None:
         return await page_response(job_fields, ())
     await request.claim.take(limit * _LISTED_JOB_BYTES)
-    page = await context.engine.store.list_jobs(which, before, limit)
+    page = await context.engine.store.list_jobs(which, after, limit, order)
     names = await context.load_schedule_names(page.jobs)
 
     def describe(job: Job) -> dict[str, Any]:
         found = job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
         return found if shown is None else {name: found[name] for name in shown if name in found}
 
-    if page.before is None:
+    if page.after is None:
         return await page_response(describe, page.jobs)
-    cursor = render_cursor("jobs", query, str(page.before))
-    facts = {} if len(page.jobs) == limit else search_fields(page.before, page.looked_at)
+    cursor = render_cursor("jobs", query, str(page.after))
+    facts = {} if len(page.jobs) == limit else search_fields(page.after, page.looked_at)
     return await page_response(describe, page.jobs, cursor, (request.next_link(cursor),), facts)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order, PayloadCondition
 from schedo.core.model import Failure, Options
 from schedo.core.states import State
 from schedo.store.sqlite import job_search, read_connection
@@ -69,7 +69,9 @@ async def test_each_combination_of_filters_lists_what_a_scan_finds(path: Path) -
     for fields in itertools.chain(*(itertools.combinations(CHOICES, n) for n in range(4))):
         for values in itertools.product(*(CHOICES[field] for field in fields)):
             which = dict(zip(fields, values, strict=True))
-            assert ids(await all_jobs(store, **which)) == ids(await all_jobs(model, **which)), which
+            expected = ids(await all_jobs(model, **which))
+            assert ids(await all_jobs(store, **which)) == expected, which
+            assert ids(await all_jobs(store, Order.OLDEST, **which)) == expected[::-1], which
     await store.close()
 
 
@@ -109,9 +111,31 @@ async def test_a_step_begins_with_a_small_part_and_goes_on_only_if_that_was_fast
     monkeypatch.setattr(job_search, "STEP_S", step_s)
 
     with closing(sqlite3.connect(path)) as connection:
-        page = job_search.search(connection, 0, JobFilter(worker="w"), None, 9, looked_max=20)
+        page = job_search.search(
+            connection, 0, JobFilter(worker="w"), job_search.Position(None), 9, looked_max=20
+        )
 
     assert (page.jobs, page.looked_at) == ([], looked_at)
+
+
+async def test_a_search_from_the_oldest_job_goes_on_where_a_part_ended(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 3)
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 6)
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, *(make_job(id=n, task="rare" if n == 20 else "other") for n in range(1, 31)))
+    which = JobFilter(payload=(PayloadCondition(("x",), "1"),))
+
+    first = await store.list_jobs(which, None, 9, Order.OLDEST)
+    second = await store.list_jobs(which, first.after, 9, Order.OLDEST)
+    rare = await store.list_jobs(JobFilter(task="rare"), None, 9, Order.OLDEST)
+    await store.close()
+
+    assert (first.jobs, first.after, first.looked_at) == ([], 8, 6)
+    assert second.after == 16
+    assert (ids(rare.jobs), rare.after) == ([20], None)
 
 
 async def test_the_rarest_condition_finds_its_jobs_in_one_part(path: Path) -> None:
@@ -123,7 +147,7 @@ async def test_the_rarest_condition_finds_its_jobs_in_one_part(path: Path) -> No
     page = await store.list_jobs(JobFilter(state="completed", task="rare"), None, 9)
     await store.close()
 
-    assert (ids(page.jobs), page.before) == ([1], None)
+    assert (ids(page.jobs), page.after) == ([1], None)
 
 
 async def test_few_jobs_in_one_of_several_states_are_found_below_many_others(path: Path) -> None:
@@ -137,7 +161,7 @@ async def test_few_jobs_in_one_of_several_states_are_found_below_many_others(pat
     found = await store.find_job_ids(which, None, 9)
     await store.close()
 
-    assert (ids(page.jobs), page.before) == ([2, 1], None)
+    assert (ids(page.jobs), page.after) == ([2, 1], None)
     assert found == ([2, 1], None)
 
 
@@ -151,8 +175,8 @@ async def test_few_waiting_jobs_are_found_below_many_ended_ones(path: Path) -> N
     scheduled = await store.list_jobs(JobFilter(state="scheduled"), None, 9)
     await store.close()
 
-    assert (ids(queued.jobs), queued.before) == ([1], None)
-    assert (ids(scheduled.jobs), scheduled.before) == ([2], None)
+    assert (ids(queued.jobs), queued.after) == ([1], None)
+    assert (ids(scheduled.jobs), scheduled.after) == ([2], None)
 
 
 @pytest.mark.parametrize("state", ["queued", "failed"])
@@ -178,7 +202,9 @@ async def test_a_part_does_the_same_work_in_a_store_of_any_size(
 
     connection.set_progress_handler(count, 100)
     which = JobFilter(state=state, task="b")
-    jobs, before, _ = job_search.search(connection, 0, which, None, 9, looked_max=500)
+    jobs, before, _ = job_search.search(
+        connection, 0, which, job_search.Position(None), 9, looked_max=500
+    )
     connection.close()
 
     assert jobs == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from schedo.core.job_filter import JobFilter
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.schedule_filter import ANY_SCHEDULE, Health, ScheduleFilter
 from schedo.core.states import State
 from schedo.store.sqlite import (
@@ -217,12 +217,13 @@ def test_a_query_uses_its_index_and_does_not_sort(
     assert "TEMP B-TREE" not in found
 
 
+@pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize(("which", "expected"), LISTS.values(), ids=LISTS)
 def test_a_list_searches_a_range_of_an_index_and_does_not_sort(
-    connection: sqlite3.Connection, which: JobFilter, expected: list[str]
+    connection: sqlite3.Connection, which: JobFilter, expected: list[str], order: Order
 ) -> None:
     for index, use in zip(usable_indexes(which), expected, strict=True):
-        for query in (index.probe, search_query(which, index)):
+        for query in (index.probe(order), search_query(which, index, order)):
             found = plan(connection, query)
             assert use in found
             assert "SCAN" not in found
@@ -235,17 +236,18 @@ def test_waiting_jobs_are_listed_from_the_index_of_waiting_jobs(
 ) -> None:
     [index] = [each for each in usable_indexes(which) if not each.is_sorted]
 
-    assert use in plan(connection, index.probe)
+    assert use in plan(connection, index.probe())
     assert use in plan(connection, search_query(which, index))
 
 
+@pytest.mark.parametrize("order", Order)
 def test_jobs_in_one_of_several_states_are_listed_from_a_range_of_each(
-    connection: sqlite3.Connection,
+    connection: sqlite3.Connection, order: Order
 ) -> None:
     which = JobFilter(states=(State.FAILED, State.CANCELLED))
     index, _ = usable_indexes(which)
 
-    for query in (index.probe, search_query(which, index)):
+    for query in (index.probe(order), search_query(which, index, order)):
         found = plan(connection, query)
         assert "INDEX job_state (state=? AND id>? AND id<?)" in found
         assert "SCAN job" not in found
