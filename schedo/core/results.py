@@ -58,8 +58,8 @@ class Results:
                 " its result was refused"
             )
         self._attempts.note_result(result)  # before any step that can fail
-        if result.ran_us is not None:  # picked_at still says when the worker got it
-            job.started_at = max(job.picked_at or 0, now - result.ran_us)
+        if result.ran_us is not None and now - result.ran_us > (job.picked_at or 0):
+            job.started_at = now - result.ran_us  # picked_at still says when the worker got it
         for capture in result.output:
             self._jobs.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self._attempts.end(job, key)

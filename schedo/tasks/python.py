@@ -16,7 +16,7 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from time import perf_counter
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,6 +105,7 @@ class _Attempt(msgspec.Struct, eq=False):
     _on_end: OnEnd
     _is_over: bool = False
     _timer: asyncio.TimerHandle | None = None
+    _began_ns: int = 0  # by perf_counter_ns, when the handler began; 0: not yet
 
     async def run(self) -> None:
         stop = self._context.stop
@@ -124,7 +125,10 @@ class _Attempt(msgspec.Struct, eq=False):
             self._is_over = True
             output = self._context.output
             captured = () if output is None else output.end()
-            self._on_end(self._context, AttemptResult(self._context.lease.key, outcome, captured))
+            began_ns = self._began_ns
+            ran_us = (perf_counter_ns() - began_ns) // 1_000 if began_ns else None
+            result = AttemptResult(self._context.lease.key, outcome, captured, ran_us)
+            self._on_end(self._context, result)
 
     def _stop(self) -> None:
         runner, handler = self._runner, self._context.handler
@@ -144,7 +148,7 @@ class _Attempt(msgspec.Struct, eq=False):
                 return Released()
             arguments = task.arguments.read(lease.payload or b"null")
             enter(self._context)
-            self._context.began_s = perf_counter()
+            self._began_ns = perf_counter_ns()
             if self._runner.hooks is not None:
                 return await self._run_with_hooks(self._runner.hooks, arguments)
             if self._runner.is_async:
@@ -208,7 +212,7 @@ class _Attempt(msgspec.Struct, eq=False):
         def run() -> Any:
             if self._context.stop.reason is not None:  # it waited for a free thread until its stop
                 return _DONE
-            self._context.began_s = perf_counter()  # a thread was free
+            self._began_ns = perf_counter_ns()  # a thread was free
             # A future cannot carry every exception, so the thread converts it.
             try:
                 return read_value(task.function(**arguments))

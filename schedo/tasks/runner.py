@@ -54,7 +54,6 @@ class AttemptContext(msgspec.Struct, eq=False):
     # Only attempts of an application's tasks have these two.
     output: KeptOutput | None = None  # what the handler prints and logs
     handler: asyncio.Task[None] | None = None  # the asyncio task in which an async handler runs
-    began_s: float = 0.0  # by perf_counter, when its runner or its handler began; 0: not yet
 
 
 class Runner(Protocol):

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from time import perf_counter
+from time import perf_counter_ns
 from typing import Protocol
 
 from schedo.core.ids import render_id
@@ -151,9 +151,6 @@ class Executor:
         if self._running.get(key) is context:
             del self._running[key]
             self._note_end(key)
-            if context.began_s:
-                ran_us = int((perf_counter() - context.began_s) * SECOND)
-                result = AttemptResult(key, result.outcome, result.output, ran_us)
             self._connection.send_result(result)
 
     def _note_end(self, key: LeaseKey) -> None:
@@ -227,8 +224,11 @@ class Executor:
             if runner is None:
                 result = _refuse_task(lease)
             else:
-                context.began_s = perf_counter()
+                began_ns = perf_counter_ns()
                 result = await runner(context)
+                ran_us = (perf_counter_ns() - began_ns) // 1_000
+                if isinstance(result, AttemptResult):
+                    result = AttemptResult(result.key, result.outcome, result.output, ran_us)
             if not isinstance(result, AttemptResult):
                 raise TypeError(f"it returned {type(result).__name__}, not an AttemptResult")
         except (Exception, asyncio.CancelledError) as error:
