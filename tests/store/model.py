@@ -20,7 +20,7 @@ from schedo.core.job_filter import JobFilter, Order
 from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import Job, Location, Pause, PauseScope, Queue, Schedule
-from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
+from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import TIMED, State
 from schedo.errors import NotFound, StoreError
@@ -36,6 +36,7 @@ from schedo.store.base import (
     Snapshot,
     Waiting,
 )
+from tests.store import model_schedules
 from tests.store.model_checks import check_jobs, check_schedules
 from tests.store.model_records import (
     RunReleases,
@@ -49,7 +50,6 @@ from tests.store.model_records import (
     with_active,
 )
 from tests.store.model_rest import ModelRest
-from tests.store.model_schedules import Decisions, count_schedules, list_schedules
 
 _DUE, _RANK = attrgetter("due_at", "id"), attrgetter("rank", "id")
 _ID, _EXPIRY = attrgetter("id", "attempt"), attrgetter("expires_at", "id")
@@ -75,7 +75,7 @@ class ModelStore(ModelRest):
         self._attempts: dict[int, list[AttemptRecord]] = {}
         self._outputs: dict[int, dict[tuple[int, str], CapturedOutput]] = {}
         self._decided_at = 0
-        self._decisions: dict[int, Decisions] = {}
+        self._decisions: dict[int, model_schedules.Decisions] = {}
         self._idempotency_records: dict[str, IdempotencyRecord] = {}
         self._clock = ClockMark()
         self._waiting: Waiting = {}
@@ -309,11 +309,11 @@ class ModelStore(ModelRest):
         self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
     ) -> SchedulePage:
         self._check_open()
-        return list_schedules(self._schedules, self._histories, after, limit, which)
+        return model_schedules.list_schedules(self._schedules, self._histories, after, limit, which)
 
     async def count_schedules(self, overdue: Sequence[int]) -> ScheduleCounts:
         self._check_open()
-        return count_schedules(self._schedules, self._histories, overdue)
+        return model_schedules.count_schedules(self._schedules, self._histories, overdue)
 
     async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
         self._check_open()
@@ -321,14 +321,7 @@ class ModelStore(ModelRest):
 
     async def list_schedule_statuses(self, after: int, limit: int) -> list[ScheduleStatus]:
         self._check_open()
-        found = [schedule for ident, schedule in sorted(self._schedules.items()) if ident > after]
-        return [
-            ScheduleStatus(
-                *(each.id, each.name, each.created_at, each.paused),
-                self._histories.get(each.id, NO_RUNS),
-            )
-            for each in found[:limit]
-        ]
+        return model_schedules.list_statuses(self._schedules, self._histories, after, limit)
 
     async def list_owned(self, owner: str) -> list[str]:
         self._check_open()
@@ -338,7 +331,7 @@ class ModelStore(ModelRest):
         self, schedule_id: int, limit: int, before: int | None = None
     ) -> DecisionPage:
         self._check_open()
-        return self._decisions.get(schedule_id, Decisions()).list(limit, before)
+        return self._decisions.get(schedule_id, model_schedules.Decisions()).list(limit, before)
 
     async def count_waiting(self, epoch: int) -> Waiting:
         self._check_open()
@@ -373,14 +366,6 @@ class ModelStore(ModelRest):
         assert stored.payload is not None, "a new job has its payload"
         self._jobs[job.id] = stored
 
-    def _put_decisions(self, changes: Changes, deleted: set[int]) -> None:
-        for decision in changes.decisions:
-            if decision.schedule_id not in deleted:
-                self._decided_at = max(self._decided_at, decision.decided_at)
-                self._decisions.setdefault(decision.schedule_id, Decisions()).add(decision)
-        for schedule_id in {each.schedule_id for each in changes.decisions} - deleted:
-            self._decisions[schedule_id].trim()
-
     def _put_evidence(self, changes: Changes, deleted: set[int]) -> None:
         for attempt in changes.attempts:
             if attempt.job_id in self._jobs:
@@ -393,7 +378,8 @@ class ModelStore(ModelRest):
                 key = (output.attempt, output.capture.stream)
                 outputs[key] = output.capture
                 trim(outputs)
-        self._put_decisions(changes, deleted)
+        at = model_schedules.put_decisions(self._decisions, changes, deleted)
+        self._decided_at = max(self._decided_at, at)
         self._commit_rest(changes)
         for answer in changes.idempotency_records:
             self._idempotency_records[answer.scope] = answer

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from schedo.core import limits
+from schedo.core.changes import Changes
 from schedo.core.job_filter import lower
 from schedo.core.model import DecisionRecord, Schedule
-from schedo.core.run_history import NO_RUNS, RunHistory
+from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter, health_of
 from schedo.store.base import DecisionPage, SchedulePage
 
@@ -46,6 +47,19 @@ def count_schedules(
     return ScheduleCounts(len(schedules), *(counts[each] for each in shown))
 
 
+def list_statuses(
+    schedules: Schedules, histories: Histories, after: int, limit: int
+) -> list[ScheduleStatus]:
+    """Return what monitoring shows of schedules, in order of id."""
+    found = [schedule for ident, schedule in sorted(schedules.items()) if ident > after]
+    return [
+        ScheduleStatus(
+            *(each.id, each.name, each.created_at, each.paused), histories.get(each.id, NO_RUNS)
+        )
+        for each in found[:limit]
+    ]
+
+
 def _health_of(schedule: Schedule, histories: Histories, overdue: Collection[int]) -> Health:
     history = histories.get(schedule.id, NO_RUNS)
     return health_of(schedule, history, is_overdue=schedule.id in overdue)
@@ -73,3 +87,13 @@ class Decisions:
         found = [item for item in reversed(self._items) if before is None or item[0] < before]
         page = found[:limit]
         return DecisionPage([each for _, each in page], page[-1][0] if len(found) > limit else None)
+
+
+def put_decisions(known: dict[int, Decisions], changes: Changes, deleted: Collection[int]) -> int:
+    """Add the decisions of the changes; return the instant of the newest, or 0."""
+    added = [each for each in changes.decisions if each.schedule_id not in deleted]
+    for decision in added:
+        known.setdefault(decision.schedule_id, Decisions()).add(decision)
+    for schedule_id in {each.schedule_id for each in added}:
+        known[schedule_id].trim()
+    return max((each.decided_at for each in added), default=0)

@@ -145,3 +145,18 @@ async def test_a_wrong_condition_of_an_operation_is_named(
 
     assert reply.status == 422
     assert reply.json()["errors"][0]["pointer"] == pointer
+
+
+async def test_a_list_may_begin_with_the_oldest_job(world: World) -> None:
+    made = [(await world.submit())["id"] for _ in range(3)]
+
+    first = (await world.get("/v1/jobs?order=oldest&limit=2")).json()
+    cursor = first["next_cursor"]
+    second = (await world.get(f"/v1/jobs?order=oldest&limit=2&cursor={cursor}")).json()
+    refused = await world.get(f"/v1/jobs?limit=2&cursor={cursor}")
+    unknown = await world.get("/v1/jobs?order=due")
+
+    assert [job["id"] for job in (*first["items"], *second["items"])] == made
+    assert "next_cursor" not in second
+    assert (refused.status, unknown.status) == (400, 400)
+    assert unknown.json()["detail"] == "order: this must be one of newest, oldest"

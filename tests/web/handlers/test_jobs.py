@@ -81,21 +81,6 @@ async def test_each_page_but_the_last_has_a_cursor_to_the_next(world: World) -> 
     assert "next_cursor" not in second.json()
 
 
-async def test_a_list_may_begin_with_the_oldest_job(world: World) -> None:
-    made = [(await world.submit())["id"] for _ in range(3)]
-
-    first = (await world.get("/v1/jobs?order=oldest&limit=2")).json()
-    cursor = first["next_cursor"]
-    second = (await world.get(f"/v1/jobs?order=oldest&limit=2&cursor={cursor}")).json()
-    refused = await world.get(f"/v1/jobs?limit=2&cursor={cursor}")
-    unknown = await world.get("/v1/jobs?order=due")
-
-    assert [job["id"] for job in (*first["items"], *second["items"])] == made
-    assert "next_cursor" not in second
-    assert (refused.status, unknown.status) == (400, 400)
-    assert unknown.json()["detail"] == "order: this must be one of newest, oldest"
-
-
 async def test_a_cursor_belongs_to_its_filter(world: World) -> None:
     await world.submit()
     cursor = (await world.get("/v1/jobs?limit=1&queue=default")).json()["next_cursor"]
