@@ -313,3 +313,16 @@ def test_an_attempt_that_was_stopped_before_its_start_was_durable_gets_the_stop_
     [lease] = server.tick(T0)
 
     assert server.stops == [StopRequest(lease.key, "w", StopReason.CANCEL)]
+
+
+def test_an_attempt_that_timed_out_before_its_start_was_durable_gets_the_stop_with_it() -> None:
+    server = Server()
+    server.submit(make_spec(at_most_once=True, timeout_us=SECOND))
+    assert server.tick(T0) == []
+    server.tick(T0 + 2 * SECOND)
+    server.stops.clear()
+
+    server.round(T0 + 2 * SECOND)
+    [lease] = server.tick(T0 + 2 * SECOND)
+
+    assert server.stops == [StopRequest(lease.key, "w", StopReason.TIMEOUT)]

@@ -10,8 +10,10 @@ import pytest
 
 from schedo.core import limits
 from schedo.core.changes import Changes
+from schedo.core.leases import AttemptResult, Completed
 from schedo.core.run_history import EndedRun
 from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol.expectations import ExpectationRequest, ExpectationResponse
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.protocol.jobs import JobRequest, JobResponse
@@ -88,7 +90,11 @@ def test_the_documented_limits_are_those_of_the_code() -> None:
 
 
 async def test_every_metric_is_documented(world: World) -> None:
-    await world.submit()
+    await world.get("/metrics")  # run times are measured from the first request on
+    await world.submit(task="known")
+    world.engine.attach(WorkerSpec("hands", 1, tasks=frozenset({"known"})), world.worker)
+    world.engine.report(AttemptResult((await world.worker.first()).key, Completed()))
+    await world.submit(task="unknown")
     await world.put("/v1/schedules/s", {"cron": "@daily", "task": "t"})
     ended = EndedRun((await world.engine.get_schedule("s")).id, 1, State.COMPLETED, T0, 1, None)
     await world.engine.store.commit(Changes(ended_runs=[ended]))
