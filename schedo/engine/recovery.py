@@ -51,13 +51,11 @@ class Reconciliation:
     async def run(self, now: int, *, was_killed: bool) -> None:
         """Recover every job that runs according to the store or to the dispatched leases."""
         leases = self._dispatcher.latest()
-        after, is_last = 0, False
-        while not is_last:
-            page = await self._store.load_running(after, RUNNING_PAGE)
-            is_last = len(page) < RUNNING_PAGE
+        after = 0
+        while page := await self._store.load_running(after, RUNNING_PAGE):
+            after = page[-1].id
             for job in page:
                 self._recover_job(job, leases.pop(job.id, None), now)
-                after = job.id
         for lease in leases.values():  # dispatched, but the store has not recorded the start
             stored = await self._store.load(LoadJob(lease.key.job_id))
             if stored is not None and stored.attempt < lease.key.attempt:

@@ -72,7 +72,7 @@ func (a *attempts) count() int {
 func (a *attempts) start(lease Lease) bool {
 	handle, isKnown := a.handlers[lease.Task]
 	ctx, stop := context.WithCancelCause(context.Background())
-	job := &CurrentJob{Lease: lease, ctx: ctx, stop: stop}
+	job := &CurrentJob{Lease: lease, ctx: ctx, stop: stop, began: time.Now()}
 	job.report = func(news update) { a.note(job, news) }
 	a.mutex.Lock()
 	if _, runs := a.running[lease.Lease]; runs {
@@ -160,6 +160,7 @@ func (a *attempts) finish(job *CurrentJob, ended result) {
 	if context.Cause(job.ctx) != nil && ended["outcome"] == "failed" {
 		ended = result{"outcome": "stopped"}
 	}
+	ended["ran"] = time.Since(job.began).Seconds()
 	if output := job.output.render(); output != nil {
 		ended["output"] = output
 	}

@@ -59,6 +59,7 @@ type CurrentJob struct {
 	stop   context.CancelCauseFunc
 	report func(update)
 	output output
+	began  time.Time
 	ended  bool // guarded by the lock of attempts
 }
 

@@ -270,7 +270,7 @@ def _is_plain(event: Started) -> bool:
 
 
 def never_stop(trace: Trace, random: Random) -> Trace:
-    breaks = [event.at for event in trace if isinstance(event, Detached | Died)]
+    breaks = [event.at for event in trace if isinstance(event, Detached | Died | Opened)]
     remote = _remote(trace)
     held = {
         event.lease.key

@@ -137,6 +137,17 @@ class ResultClaims:
         assert (result["outcome"], result["error"]["message"]) == ("failed", "a.png is no picture")
         assert result.get("retryable", True)
 
+    async def test_a_result_tells_how_long_the_attempt_ran(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+
+        worker.end(call, "complete")
+        (result,) = (await server.next_report()).body["results"]
+
+        assert 0 <= result["ran"] < 60
+
     async def test_a_discarded_job_fails_without_a_retry(
         self, server: WorkServer, worker: ContractWorker
     ) -> None:

@@ -110,7 +110,8 @@ export class Attempts {
     if (this.#running.get(job.lease.lease) !== job) return; // abandoned, or reported before
     this.#forget(job);
     const output = job.output.render();
-    this.#end(job.lease.lease, output ? { ...result, output: [output] } : result);
+    const ran = (performance.now() - job.began) / 1000;
+    this.#end(job.lease.lease, { ...result, ran, ...(output && { output: [output] }) });
   }
 
   #forget(job: CurrentJob): void {

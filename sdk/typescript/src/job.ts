@@ -34,6 +34,8 @@ export class CurrentJob {
   readonly signal: AbortSignal;
   readonly #stopping = new AbortController();
   readonly #report: (update: Progress & { log?: string }) => void;
+  /** When the attempt began, by `performance.now()`. */
+  readonly began = performance.now();
   /** What `log` wrote; kept with the job as its standard output. */
   readonly output = new Output();
   #stopReason: StopReason | undefined;
