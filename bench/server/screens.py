@@ -38,7 +38,7 @@ SCREENS = (
     "/jobs?payload.order=9781",
     "/schedules",
     "/schedules?q=0000007",
-    "/schedules/new",
+    "/schedules/-new",
     f"/schedules/{SCHEDULE}",
     f"/schedules/{SCHEDULE}/edit",
     "/queues",
@@ -91,13 +91,19 @@ async def _open_screens(server: Server, repeats: int, results: Results) -> list[
 async def _find_records(server: Server) -> list[str]:
     """Return the addresses of a waiting job, an ended one, and a worker."""
     connection = await connect(server)
-    jobs = [
-        (await connection.get(f"/v1/jobs?limit=1&{which}"))["items"][0]["id"]
-        for which in ("state=queued&queue=queue-1", "state=completed")
-    ]
+    jobs = [await _find_job(connection, state) for state in ("queued", "completed")]
     (worker, *_) = (await connection.get("/v1/workers"))["items"]
     connection.close()
     return [*(f"/jobs/{job}" for job in jobs), f"/workers/{quote(worker['name'], safe='')}"]
+
+
+async def _find_job(connection: Connection, state: str) -> str:
+    """Return the id of the newest job in a state; a page may end before it."""
+    path = f"/v1/jobs?limit=1&state={state}"
+    page = await connection.get(path)
+    while not page["items"]:
+        page = await connection.get(f"{path}&cursor={page['next_cursor']}")
+    return str(page["items"][0]["id"])
 
 
 def _add_timers(server: Server, arguments: argparse.Namespace, results: Results) -> None:
