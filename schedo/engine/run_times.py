@@ -22,7 +22,7 @@ RUN_BOUNDS_US = (
 
 
 class RunTimes:
-    """Histograms of the time from the dispatch of an attempt to its result, in microseconds."""
+    """Histograms of the time from the start of an attempt to its result, in microseconds."""
 
     def __init__(self) -> None:
         self.by_task: dict[str, Histogram] = {}

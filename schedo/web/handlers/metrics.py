@@ -143,7 +143,7 @@ def _render_run_times(run_times: RunTimes) -> Family:
             bounds, times.counts, times.total / SECOND, render_labels(task=task)
         )
     ]
-    text = "From handed to a worker to the result, since the first request for the metrics."
+    text = "How long attempts run, since the first request for the metrics."
     return Family("schedo_run_seconds", "histogram", text, samples)
 
 
