@@ -236,9 +236,9 @@ def search(
         found = connection.execute(search_query(which, index, position.order), parameters)
         jobs += rows.jobs_from_rows(found, offset_us)
         if len(jobs) == limit:
-            return JobPage(jobs, jobs[-1].id, looked_at)
+            return JobPage(jobs, jobs[-1].id)
         if reached is None:
-            return JobPage(jobs, None, looked_at)
+            return JobPage(jobs, None)  # it was not limited
         position, looked_at = position._replace(after=reached), looked_at + part
         if looked_at >= looked_max or time.perf_counter() > until:
             return JobPage(jobs, reached, looked_at)

@@ -1,5 +1,5 @@
 // Keys of the page. A binding is {keys, help, run, group}; keys: "j", "g o", "?", "Mod+k".
-import { signal, useEffect } from './base.js';
+import { signal, useLayoutEffect } from './base.js';
 import { singleKeys } from './prefs.js';
 
 export const bindings = signal([]);
@@ -12,7 +12,7 @@ export function bind(list) {
 }
 
 // Bind keys while a component is shown; the last one that binds a key gets it.
-export const useKeys = (list, deps = []) => useEffect(() => bind(list), deps);
+export const useKeys = (list, deps = []) => useLayoutEffect(() => bind(list), deps); // a key works as soon as its button is seen
 
 const isTyping = (element) => element?.closest?.('input, textarea, select, [contenteditable]') !== null
   && element?.closest?.('input[type=checkbox]') === null;
