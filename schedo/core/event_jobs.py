@@ -29,7 +29,7 @@ class Facts(NamedTuple):
 
     name: str
     values: Mapping[str, Any]
-    path: str  # of the screen that shows what it is about
+    path: str  # on the page: the screen of the job or schedule that the facts describe
 
     def linked(self, page_url: str) -> Facts:
         """Return the facts with the address of their screen; page_url ends without a slash."""

@@ -1,8 +1,8 @@
 """How long attempts run, by task.
 
-It is noted only from the first request for it on, so a server that nobody monitors does not pay for
-it. The first TASKS_NAMED_MAX tasks are measured by name, all others together as "other", so that
-clients cannot grow this by inventing names.
+They are counted from the first request for the metrics on, so that a server without monitoring does
+not spend time on them. The first TASKS_NAMED_MAX tasks are measured by name, all others together as
+"other", so that clients cannot grow this by inventing names.
 """
 
 from __future__ import annotations
