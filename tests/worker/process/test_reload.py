@@ -183,14 +183,17 @@ async def test_new_code_runs_even_if_its_schedules_cannot_be_put(
     monkeypatch.chdir(tmp_path)
     module = tmp_path / "changing.py"
     module.write_text(APP.format(version="old", rule='every("1h")'))
+    refused = asyncio.Event()
     async with serving(tmp_path, "changing:app") as site:
 
         async def refuse(command: object) -> list[Declared]:
+            refused.set()
             raise Overloaded("there are too many expectations")
 
         monkeypatch.setattr(site.engine.declarations, "put", refuse)
         module.write_text(APP.format(version="the new one", rule='every("2h")'))
         site.children.reload()
         await until_version(site, "the new one")
+        await asyncio.wait_for(refused.wait(), 10)
 
     assert "of changing:app were not put: there are too many expectations" in caplog.text
