@@ -48,7 +48,8 @@ SCREENS = (
     "/failures",
     "/expectations",
 )
-IN_VAIN = ("q=nowhere", "payload.order=9781", "worker=nobody")
+# Searches that find no job.
+IN_VAIN = ("q=nowhere", "payload.order=9781", "worker=missing")
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:

@@ -291,9 +291,10 @@ class Store(Reader, Protocol):
         """Raise StoreBroken if the opened files were moved, replaced or removed."""
 
     def note_recovered(self) -> None:
-        """Count this server, and no longer the one before, as the last: its recovery is durable.
+        """Note that the recovery of this server is durable, so that it is the last one of the file.
 
-        From then on an orderly close means that nobody was killed, even if nothing was committed.
+        If the server closes the store in order afterwards, the next one finds that its predecessor
+        was not killed, even if this server has committed nothing.
         """
 
     def note_leaving(self) -> None:

@@ -65,7 +65,7 @@ async def address(shop: Shop, path: str) -> str:
 
 
 async def visit(page: Page, path: str) -> None:
-    """Go to a screen without loading the page anew; return when it shows what it has read."""
+    """Open a screen in the page that is loaded, and wait until the screen shows its data."""
     await page.evaluate(
         "path => (history.pushState(null, '', path), dispatchEvent(new PopStateEvent('popstate')))",
         path,
