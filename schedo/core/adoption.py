@@ -9,6 +9,8 @@ only when these have had a moment to reconnect. See docs/adr/0035.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from schedo.core.job_table import JobTable
 from schedo.core.leases import Lease
 from schedo.core.limits import SECOND
@@ -88,8 +90,9 @@ class Adoption:
             return False
         if not self._may_run(session, job):
             return False
-        lease = make_lease(key, session.name, job)
-        self._attempts.resume(self._jobs.track(job), lease, now)
+        # The store does not say when the attempt began: its timeout begins again.
+        lease = replace(make_lease(key, session.name, job), started_at=now)
+        self._attempts.resume(self._jobs.track(job), lease, now, now)
         held = session.held[key] = HeldLease(lease, now, is_recovered=True)
         held.is_unconfirmed = False
         self._adopted.append(lease)

@@ -40,8 +40,8 @@ class RunningAttempts:
         # are made with their attempt, and of workers that require durable starts.
         self.deferred: CommitQueue[Lease] = CommitQueue()
         self.unsent: set[LeaseKey] = set()  # the live ones of these, and those that a gang keeps
-        self._stops: list[StopRequest] = []
-        self.cancels: CommitQueue[StopRequest] = CommitQueue()  # the stop requests for cancels
+        self._stops: list[StopRequest] = []  # to send now
+        self.stops: CommitQueue[StopRequest] = CommitQueue()  # those that wait for a commit
         self._results: list[AttemptResult] = []
 
     def start(self, job: Job, worker: Worker, now: int) -> None:
@@ -62,33 +62,45 @@ class RunningAttempts:
         else:
             self._leases.append(lease)
 
-    def resume(self, job: Job, lease: Lease, now: int) -> None:
-        """Restore an attempt that a worker still runs. Its row can be older than the start."""
+    def resume(self, job: Job, lease: Lease, since: int, now: int) -> None:
+        """Restore an attempt that a worker still runs. Its row can be older than the start.
+
+        since: the instant from which its timeout counts. If it has passed, the worker gets a stop
+        request, perhaps once more.
+        """
         if job.state is not State.RUNNING:
             if job.is_final:
                 reset_budget(job)  # an ended job can only run again after a manual retry
             if job.state is not State.QUEUED:
                 self._jobs.move(job, State.QUEUED)
             self._jobs.move(job, State.RUNNING)
-            job.picked_at = job.started_at = now
+            job.picked_at = job.started_at = since
         job.due_elapsed = False
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._jobs.mark_dirty(job)
         self._workers.hold(lease.worker, lease.key, _amounts(job))
-        self._hold(job, now)
-        if job.cancel_requested_at is not None:  # the store has that already
+        self._hold(job, since)
+        if job.cancel_requested_at is not None:
             self._stops.append(self._note_stop(job, StopReason.CANCEL))
+        elif job.options.timeout_us is not None and since + job.options.timeout_us <= now:
+            self._deadlines.cancel(job.id)  # noted now: the next thing may be its result
+            self._stops.append(self._note_stop(job, StopReason.TIMEOUT))
 
     def stop(self, job: Job, reason: StopReason) -> None:
         """Request the worker to stop the attempt. If it is repeated, the first reason stays.
 
-        For a cancel, the request waits until the cancel is durable: a remote worker outlives this
-        server, and it would have ended the attempt for a cancel that the next server has not.
+        The request waits until the cancel, or the start from which the timeout counts, is durable:
+        a remote worker outlives this server, and would have ended the attempt for a reason that
+        the next server does not know. A timeout of an attempt that ends with this server is
+        certain at once, and a slow disk does not delay it.
         """
-        if reason is StopReason.CANCEL:
-            self.cancels.add(self._note_stop(job, reason))
+        request = self._note_stop(job, reason)
+        if self._jobs.is_uncommitted(job.id) and (
+            reason is StopReason.CANCEL or self._workers.outlives_server(request.worker)
+        ):
+            self.stops.add(request)
         else:
-            self._stops.append(self._note_stop(job, reason))
+            self._stops.append(request)
 
     def _note_stop(self, job: Job, reason: StopReason) -> StopRequest:
         assert job.worker is not None, "a running job has a worker"
@@ -115,7 +127,7 @@ class RunningAttempts:
     def stop_reason(self, job_id: int) -> StopReason | None:
         """Return the reason of the stop request that the job's worker has got, or None."""
         reason = self._stopping.get(job_id)
-        if reason is StopReason.CANCEL and any(stop.key.job_id == job_id for stop in self.cancels):
+        if any(stop.key.job_id == job_id and stop.reason is reason for stop in self.stops):
             return None
         return reason
 
@@ -155,19 +167,19 @@ class RunningAttempts:
     # Commits.
 
     def begin_commit(self) -> None:
-        """Note that the starts and the cancels so far are being committed."""
+        """Note that the leases and the stop requests that wait are being committed."""
         self.deferred.begin_commit()
-        self.cancels.begin_commit()
+        self.stops.begin_commit()
 
     def committed(self) -> None:
-        """Note that the starts and the cancels that were being committed are durable."""
+        """Note that what was being committed is durable."""
         self.deferred.committed()
-        self.cancels.committed()
+        self.stops.committed()
 
     @property
     def needs_commit(self) -> bool:
         """Whether a lease or a stop request waits for the next commit."""
-        return self.deferred.needs_commit or self.cancels.needs_commit
+        return self.deferred.needs_commit or self.stops.needs_commit
 
     # Leases, from their start to the worker.
 
@@ -202,13 +214,13 @@ class RunningAttempts:
     def take_stops(self) -> list[StopRequest]:
         """Return the requests to stop running attempts that may be sent now."""
         stops, self._stops = self._stops, []
-        return stops + [stop for stop in self.cancels.take() if self.is_live(stop.key)]
+        return stops + [stop for stop in self.stops.take() if self.is_live(stop.key)]
 
-    def _hold(self, job: Job, now: int) -> None:
+    def _hold(self, job: Job, since: int) -> None:
         job.location = _WITH_WORKER
         self._jobs.ready_queues.started(job.queue)
         if job.options.timeout_us is not None:
-            self._deadlines.arm(job.id, now + job.options.timeout_us)
+            self._deadlines.arm(job.id, since + job.options.timeout_us)
         if job.schedule_id is not None:
             self._expectations.run_started(job)
 

@@ -214,12 +214,12 @@ class Scheduler:
         if has_blocked:
             self._loads.append(self._schedule_table.blocked.restore())
 
-    def recover_running(self, job: Job, lease: Lease, now: int) -> None:
-        """Restore a running job from the lease that a worker still holds.
+    def recover_running(self, job: Job, lease: Lease, since: int, now: int) -> None:
+        """Restore a running job from the lease that a worker still holds; see `resume`.
 
         The store writes a start after the worker has it, so the record may be older than the lease.
         """
-        self._attempts.resume(self._jobs.track(job), lease, now)
+        self._attempts.resume(self._jobs.track(job), lease, since, now)
 
     def take_over(self, old: Scheduler) -> None:
         """Continue with the sessions, offers and cordons of the old scheduler."""

@@ -219,6 +219,11 @@ class WorkerPool:
         """Return the worker if it is attached."""
         return self._workers.get(worker_id)
 
+    def outlives_server(self, worker_id: str) -> bool:
+        """Whether the worker is a remote one, perhaps one that has not connected yet."""
+        worker = self.find(worker_id)
+        return worker is None or worker.spec.polls
+
     def attach(self, spec: WorkerSpec) -> Worker:
         """Add the worker, or replace its spec. Its running attempts stay."""
         known = self._workers.get(spec.id)

@@ -76,8 +76,9 @@ class ClockChanges:
 
     async def _save(self, offset_us: int, step_us: int = 0) -> None:
         clock = self._clock
-        now = clock.now() + step_us
-        mark = ClockMark(offset_us, clock.base_us + step_us, clock.boot, now - offset_us)
+        at = clock.now() + step_us - offset_us
+        set_at = self._mark.set_at if offset_us == self._mark.offset_us else at
+        mark = ClockMark(offset_us, clock.base_us + step_us, clock.boot, at, set_at)
         await self._store.save_clock(mark)
         self._mark = mark
 

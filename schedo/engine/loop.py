@@ -384,7 +384,7 @@ class EngineLoop(CommandQueue):
         restore(scheduler, snapshot, self.dispatcher, self.clock.now())
         # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler)
-        await running.run(self.clock.now(), was_killed=snapshot.was_killed)
+        await running.run(snapshot, self.clock.now())
         for result in self.dispatcher.results():
             self._apply_result(scheduler, result, self.clock.now())
         self.notes.take(scheduler, self.clock.now())

@@ -48,8 +48,9 @@ class Reconciliation:
         self._scheduler = scheduler
         self._lost: list[Job] = []
 
-    async def run(self, now: int, *, was_killed: bool) -> None:
+    async def run(self, snapshot: Snapshot, now: int) -> None:
         """Recover every job that runs according to the store or to the dispatched leases."""
+        self._clock = snapshot.clock
         leases = self._dispatcher.latest()
         after = 0
         while page := await self._store.load_running(after, RUNNING_PAGE):
@@ -62,18 +63,27 @@ class Reconciliation:
                 self._recover_job(stored, lease, now)
             else:
                 self._dispatcher.forget([lease.key])  # its result is durable already
-        self._end_lost(now, was_killed=was_killed)
+        self._end_lost(now, was_killed=snapshot.was_killed)
 
     def _recover_job(self, job: Job, lease: Lease | None, now: int) -> None:
         """Recover an attempt that a worker holds; end one that no worker holds."""
         if lease is None:
             lease = self._expect(job, now)
         if lease is not None and lease.key.attempt >= job.attempt:
-            self._scheduler.recover_running(job, lease, now)
+            self._scheduler.recover_running(job, lease, self._timed_from(lease, now), now)
         elif job.key in self._dispatcher.waiting:
             self._scheduler.recover_lost(job, Released(), now)
         else:
             self._lost.append(job)
+
+    def _timed_from(self, lease: Lease, now: int) -> int:
+        """Return the instant from which the timeout of an attempt counts.
+
+        It is the start, unless the clock was set since: then the two instants are not comparable,
+        and the timeout begins again, so that it is not too short.
+        """
+        is_comparable = lease.started_at - self._clock.offset_us >= self._clock.set_at
+        return min(lease.started_at, now) if is_comparable else now
 
     def _end_lost(self, now: int, *, was_killed: bool) -> None:
         """End the attempts that were lost with the server; blame those that may have killed it."""

@@ -34,6 +34,7 @@ class ClockMark(NamedTuple):
     base_us: int = 0  # the wall clock minus the time since the machine started
     boot: int = 0  # identifies that start of the machine
     seen_at: int = 0  # the newest instant of the elapsed timeline in the store
+    set_at: int = 0  # the instant of the elapsed timeline when the clock was set last
 
 
 NO_MARK = ClockMark()

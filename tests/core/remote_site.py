@@ -121,7 +121,7 @@ class Site(Server):
         for lease in running:
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"
-            self.scheduler.recover_running(stored, lease, now)
+            self.scheduler.recover_running(stored, lease, now, now)
         self.scheduler.recovered(now)
         self.turn(now)
 
@@ -137,7 +137,7 @@ class Site(Server):
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"
             self.scheduler.expect_worker(lease, now)
-            self.scheduler.recover_running(stored, lease, now)
+            self.scheduler.recover_running(stored, lease, now, now)
         self.scheduler.recovered(now)
         self.turn(now)
 

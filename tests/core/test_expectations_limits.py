@@ -92,7 +92,8 @@ def test_an_attempt_that_a_recovery_finds_running_is_reported_once() -> None:
     known = [each.copy() for each in server.scheduler.expectations.all()]
     server.crash(MINUTE + 11 * SECOND)
     server.scheduler.restore([], [], False, expectations=known)
-    server.scheduler.recover_running(server.job(stored.id), lease, MINUTE + 11 * SECOND)
+    now = MINUTE + 11 * SECOND
+    server.scheduler.recover_running(server.job(stored.id), lease, now, now)
     server.settle(MINUTE + 30 * SECOND)
 
     assert tasks(server) == ["alert"]

@@ -15,7 +15,7 @@ from schedo.core.leases import (
     StopReason,
     StopRequest,
 )
-from schedo.core.model import LeaseKey, Options, Retry, Trigger
+from schedo.core.model import Failure, LeaseKey, Options, Retry, Trigger
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_job, make_spec, tries, worker_spec
 from tests.core.fake_store import OOPS
@@ -152,6 +152,36 @@ def test_an_attempt_that_ends_before_its_cancel_is_durable_gets_no_stop() -> Non
     assert server.scheduler.take_stops() == []
 
 
+def test_a_stop_of_a_remote_attempt_for_a_timeout_waits_until_its_start_is_durable() -> None:
+    server = Server(slots=0)
+    server.attach(worker_spec("far", polls=True))
+    job = server.submit(make_spec(timeout_us=SECOND))
+    server.scheduler._workers.poll("far", 1)
+    [lease] = server.tick(T0)
+    attempts = server.scheduler._attempts
+
+    server.tick(T0 + SECOND)
+    assert server.stops == []
+    assert attempts.stop_reason(job.id) is None
+    assert server.scheduler.awaits_commit
+    server.round(T0 + SECOND)
+    server.tick(T0 + SECOND)
+
+    assert server.stops == [StopRequest(lease.key, "far", StopReason.TIMEOUT)]
+    assert attempts.stop_reason(job.id) is StopReason.TIMEOUT
+
+
+def test_a_stop_of_an_attempt_that_ends_with_the_server_waits_for_no_commit() -> None:
+    server = Server()
+    server.submit(make_spec(timeout_us=SECOND))
+    server.round(T0)
+    [lease] = server.tick(T0)
+
+    server.tick(T0 + SECOND)
+
+    assert server.stops == [StopRequest(lease.key, "w", StopReason.TIMEOUT)]
+
+
 # Timeouts.
 
 
@@ -252,7 +282,7 @@ LEASE = Lease(LeaseKey(1, 3, 1), "w", "work", "default", b"null", Options(), T0,
 def test_a_lease_is_resumed_however_old_the_stored_row_is(state: State) -> None:
     server = Server()
 
-    server.scheduler.recover_running(make_job(1, state=state), LEASE, MINUTE)
+    server.scheduler.recover_running(make_job(1, state=state), LEASE, MINUTE, MINUTE)
 
     job = server.job(1)
     assert job.state is State.RUNNING
@@ -262,22 +292,47 @@ def test_a_lease_is_resumed_however_old_the_stored_row_is(state: State) -> None:
     assert 1 in server.scheduler._jobs.changes.jobs
 
 
-def test_a_resumed_attempt_keeps_its_start_and_restarts_its_timeout() -> None:
-    server = Server()
-    options = Options(timeout_us=30 * SECOND)
-    row = make_job(1, state=State.RUNNING, started_at=SECOND, picked_at=SECOND, options=options)
+TIMED = Options(timeout_us=30 * SECOND)
 
-    server.scheduler.recover_running(row, LEASE, MINUTE)
+
+def test_a_resumed_attempt_keeps_its_start_and_its_deadline() -> None:
+    server = Server()
+    row = make_job(1, state=State.RUNNING, started_at=SECOND, picked_at=SECOND, options=TIMED)
+
+    server.scheduler.recover_running(row, LEASE, SECOND, 20 * SECOND)
 
     assert server.job(1).started_at == SECOND
-    assert server.scheduler.next_wake_at() == 90 * SECOND
+    assert server.scheduler.next_wake_at() == 31 * SECOND
+    assert server.scheduler.take_stops() == []
+
+
+def test_a_resumed_attempt_whose_start_was_not_stored_started_when_it_got_the_lease() -> None:
+    server = Server()
+
+    server.scheduler.recover_running(make_job(1, options=TIMED), LEASE, SECOND, 20 * SECOND)
+
+    assert (server.job(1).picked_at, server.job(1).started_at) == (SECOND, SECOND)
+    assert server.scheduler.next_wake_at() == 31 * SECOND
+
+
+def test_a_resumed_attempt_whose_time_is_up_has_timed_out_before_its_result_comes() -> None:
+    server = Server()
+    server.store.jobs[1] = make_job(1, state=State.RUNNING, attempt=3, options=TIMED)
+    row = server.store.jobs[1].copy()
+
+    server.scheduler.recover_running(row, LEASE, SECOND, 31 * SECOND)
+
+    assert server.scheduler.take_stops() == [StopRequest(LEASE.key, "w", StopReason.TIMEOUT)]
+    assert server.scheduler.next_wake_at() is None
+    ended = server.scheduler.apply(AttemptResult(LEASE.key, Stopped()), 31 * SECOND)
+    assert ended.failure == Failure("timeout", "timed out after 30 s")
 
 
 def test_a_resumed_attempt_that_was_cancelled_is_stopped_again() -> None:
     server = Server()
     row = make_job(1, state=State.RUNNING, cancel_requested_at=SECOND)
 
-    server.scheduler.recover_running(row, LEASE, MINUTE)
+    server.scheduler.recover_running(row, LEASE, MINUTE, MINUTE)
 
     assert server.scheduler.take_stops() == [StopRequest(LEASE.key, "w", StopReason.CANCEL)]
 
@@ -285,7 +340,7 @@ def test_a_resumed_attempt_that_was_cancelled_is_stopped_again() -> None:
 def test_a_resumed_attempt_takes_up_a_slot_of_its_worker() -> None:
     server = Server(slots=1)
     server.store.jobs[1] = make_job(1, state=State.RUNNING)
-    server.scheduler.recover_running(make_job(1, state=State.RUNNING), LEASE, MINUTE)
+    server.scheduler.recover_running(make_job(1, state=State.RUNNING), LEASE, MINUTE, MINUTE)
     server.submit(make_spec(), MINUTE)
 
     assert server.run(MINUTE) == []

@@ -260,11 +260,18 @@ def expired_jobs_do_not_start(history: History) -> Findings:
 
 
 def timeouts_are_kept(history: History) -> Findings:
-    """An attempt is stopped soon after its timeout and not before, whatever the clocks show."""
+    """An attempt is stopped soon after its timeout and not before, whatever the clocks show.
+
+    It is not stopped before either if it goes on under another server or after a recovery.
+    """
     timed = _Timed()
+    starts: dict[LeaseKey, Started] = {}
     for event in history.trace:
-        if isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
-            start = timed.running.pop(event.stop.key, None)
+        if isinstance(event, Started):
+            starts[event.lease.key] = event
+        elif isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
+            timed.running.pop(event.stop.key, None)
+            start = starts.get(event.stop.key)
             if start is not None and event.at < _time_up_at(start) and is_given_at_once(start):
                 yield f"{event.stop.key} was stopped before its time was up"
         timed.record(event)
@@ -304,7 +311,7 @@ class _Timed:
                 if start.connection != event.connection
             }
         elif isinstance(event, Died | Froze | Opened | Reopened | StoreFailed):
-            self.running.clear()  # after a recovery the timeouts begin again
+            self.running.clear()  # if the clock was set, the timeouts begin again
             self._failed_at = event.at
 
     def _is_timed(self, event: Started) -> bool:
