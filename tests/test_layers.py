@@ -28,6 +28,7 @@ LAYERS = (
         "silence_timer",
         "loops",
         "suggestions",
+        "trace_context",
         "version",
     ),
 )

@@ -15,6 +15,7 @@ from schedo.errors import SchedoError
 from schedo.protocol.jobs import JobTemplate
 from schedo.tasks.backend import Backend, run_sync
 from schedo.tasks.registry import TaskSpec
+from schedo.trace_context import NO_TRACE, current_trace
 
 P = ParamSpec("P")
 R = TypeVar("R")  # what a call of the function returns: a coroutine if it is async
@@ -51,7 +52,7 @@ class BoundTask(Generic[P, T]):
         """
         backend = self._app.find_backend()
         payload = self._task.arguments.write(args, kwargs)
-        (submitted,) = await backend.submit([(self._template, payload)])
+        (submitted,) = await backend.submit([(self._template.traced(current_trace()), payload)])
         if isinstance(submitted, SchedoError):
             raise submitted
         return JobHandle(backend, self._task.function, submitted.number, submitted.is_conflict)
@@ -116,7 +117,9 @@ class BoundTask(Generic[P, T]):
     async def _submit(
         self, jobs: Sequence[tuple[JobTemplate, bytes]]
     ) -> list[JobHandle[T] | SchedoError]:
-        backend, function = self._app.find_backend(), self._task.function
+        backend, function, trace = self._app.find_backend(), self._task.function, current_trace()
+        if trace is not NO_TRACE:
+            jobs = [(template.traced(trace), payload) for template, payload in jobs]
         return [
             each
             if isinstance(each, SchedoError)

@@ -25,6 +25,7 @@ from schedo.client.messages import (
     parse_address,
 )
 from schedo.client.transport import explain
+from schedo.trace_context import current_trace
 
 _READ_BYTES = 65_536
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -222,7 +223,7 @@ class AsyncTransport:
         return result
 
     def _render(self, operation: Operation[Any]) -> bytes:
-        headers = {**self.address.headers, **operation.headers}
+        headers = {**self.address.headers, **operation.headers, **current_trace().headers}
         headers["Content-Length"] = str(len(operation.body))
         lines = [f"{operation.method} {self.address.prefix}{operation.target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -30,6 +30,7 @@ from schedo.client.messages import (
     Operation,
     T,
 )
+from schedo.trace_context import current_trace
 
 _PIECE_BYTES = 262_144
 _DROPPED = (RemoteDisconnected, ConnectionResetError, BrokenPipeError)
@@ -152,7 +153,7 @@ class Transport:
             operation.method,
             self.address.prefix + operation.target,
             operation.body or None,
-            {**self.address.headers, **operation.headers},
+            {**self.address.headers, **operation.headers, **current_trace().headers},
         )
         return connection.getresponse()
 

@@ -29,6 +29,7 @@ from schedo.protocol.requirements import (
 )
 from schedo.protocol.times import render_duration, render_instant
 from schedo.protocol.why import WorkerReasonResponse
+from schedo.trace_context import TraceContext
 
 COUNT_MAX = 1_000
 TTL_US_MAX = 5 * limits.MINUTE
@@ -49,9 +50,7 @@ class InvocationFields(TaskFields, kw_only=True):
         """Return how long the caller waits for the end, in seconds."""
         return _read_at_most("/wait", self.wait, 0, WAIT_US_MAX) / limits.SECOND
 
-    def make_spec(
-        self, traceparent: str | None, requirements: Requirements | None = None
-    ) -> JobSpec:
+    def make_spec(self, trace: TraceContext, requirements: Requirements | None = None) -> JobSpec:
         """Return the spec of a job without retries; only `on_loss` can run it a second time."""
         return JobSpec(
             task=fields.read_name("/task", self.task),
@@ -66,7 +65,8 @@ class InvocationFields(TaskFields, kw_only=True):
                 tags=read_tags(self.tags),
                 meta=read_meta(self.meta),
                 keep=read_keep("/keep", self.keep),
-                traceparent=traceparent,
+                traceparent=trace.traceparent,
+                tracestate=trace.tracestate,
                 requirements=requirements,
             ),
         )
@@ -80,8 +80,8 @@ class InvokeRequest(InvocationFields, kw_only=True):
     count: Count = 1
     dry_run: bool = False
 
-    def to_spec(self, traceparent: str | None) -> JobSpec:
-        return self.make_spec(traceparent, read_requirements(self.requires, self.prefer))
+    def to_spec(self, trace: TraceContext) -> JobSpec:
+        return self.make_spec(trace, read_requirements(self.requires, self.prefer))
 
 
 class CommitRequest(InvocationFields, kw_only=True):
@@ -152,7 +152,7 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
             delay_us=fields.read_duration("/delay_seconds", self.delay_seconds),
         )
 
-    def to_invocation(self, traceparent: str | None) -> JobSpec:
+    def to_invocation(self, trace: TraceContext) -> JobSpec:
         """Return the invocation of a Task."""
         conditions = read_conditions("/Requirements", self.requirements or {})
         return JobSpec(
@@ -161,7 +161,8 @@ class ShortRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
             options=Options(
                 retry=ONCE,
                 at_most_once=True,
-                traceparent=traceparent,
+                traceparent=trace.traceparent,
+                tracestate=trace.tracestate,
                 requirements=Requirements(labels=conditions) if conditions else None,
             ),
         )

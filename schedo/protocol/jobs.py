@@ -27,6 +27,7 @@ from schedo.protocol.query import Values, bad_parameter
 from schedo.protocol.times import render_instant
 from schedo.protocol.unique import UniqueRequest, read_unique
 from schedo.suggestions import suggest
+from schedo.trace_context import TraceContext
 
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
 Names = Mapping[int, str]  # schedule id: name
@@ -50,15 +51,15 @@ class JobRequest(JobFields, kw_only=True):
     tracestate: Annotated[str, Meta(max_length=512)] | None = None
     broadcast: bool = False
 
-    def to_spec(self, traceparent: str | None = None) -> JobSpec:
-        """Return the spec of the job, with the header's traceparent if the body has none."""
+    def to_spec(self, traceparent: str | None = None, tracestate: str | None = None) -> JobSpec:
+        """Return the spec of the job, with the headers' trace context if the body has none."""
         if self.delay is not None and self.run_at is not None:
             raise fields.not_both("delay", "run_at")
         if self.expires_in is not None and self.expires_at is not None:
             raise fields.not_both("expires_in", "expires_at")
         if self.traceparent is not None:
-            traceparent = _read_traceparent(self.traceparent)
-        options = self.to_options(traceparent, self.tracestate)
+            traceparent, tracestate = _read_traceparent(self.traceparent), self.tracestate
+        options = self.to_options(traceparent, self.tracestate or tracestate)
         if self.unique is not None:
             options = msgspec.structs.replace(options, unique=read_unique(self.unique))
         spec = JobSpec(
@@ -85,6 +86,16 @@ class JobTemplate(NamedTuple):
 
     request: JobRequest
     spec: JobSpec
+
+    def traced(self, trace: TraceContext) -> JobTemplate:
+        """Return the template with this trace context, unless it has one or there is none."""
+        if trace.traceparent is None or self.request.traceparent is not None:
+            return self
+        options = msgspec.structs.replace(self.spec.options, **trace._asdict())
+        return JobTemplate(
+            msgspec.structs.replace(self.request, **trace._asdict()),
+            msgspec.structs.replace(self.spec, options=options),
+        )
 
     def make_spec(self, payload: bytes) -> JobSpec:
         """Return the spec of a job with this payload."""

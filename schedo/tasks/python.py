@@ -112,7 +112,8 @@ class _Attempt(msgspec.Struct, eq=False):
         outcome: Outcome = Stopped()
         if stop.reason is None:
             stop.listener = self._stop
-            outcome = await self._run_handler()
+            is_traced = self._context.lease.options.traceparent is not None
+            outcome = await (self._run_traced() if is_traced else self._run_handler())
             stop.listener = None
         if self._timer is not None:
             self._timer.cancel()
@@ -140,6 +141,16 @@ class _Attempt(msgspec.Struct, eq=False):
     def _abandon(self) -> None:
         self._runner.abandon(self._context)
         self._end(Stopped())
+
+    async def _run_traced(self) -> Outcome:
+        """Run the handler in a span, if OpenTelemetry is installed."""
+        from schedo.tasks.tracing import begin_span, end_span
+
+        span = begin_span(self._context.lease)
+        outcome = await self._run_handler()
+        if span is not None:
+            end_span(span, outcome)
+        return outcome
 
     async def _run_handler(self) -> Outcome:
         lease, task = self._context.lease, self._runner.task

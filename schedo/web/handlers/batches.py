@@ -32,8 +32,9 @@ from schedo.protocol.reading import (
     split_array,
     split_lines,
 )
+from schedo.trace_context import TraceContext
 from schedo.web.context import AppContext
-from schedo.web.handlers.invocations import read_traceparent
+from schedo.web.handlers.trace_headers import read_trace
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
 from schedo.web.pages import page_response
@@ -92,7 +93,7 @@ def _read_items(
     context: AppContext, request: Request, idempotent: IdempotentRequest
 ) -> Steps[list[Spec]]:
     """Return the spec of each job of a batch, or the rendered error of a refused one."""
-    read_spec = partial(_read_spec, context, request, read_traceparent(request))
+    read_spec = partial(_read_spec, context, request, read_trace(request))
     if request.is_lines:
         groups = [[line] for line in split_lines(request.body)]
     else:
@@ -147,14 +148,12 @@ def _read_one(
     return read_spec(job)
 
 
-def _read_spec(
-    context: AppContext, request: Request, traceparent: str | None, job: JobRequest
-) -> Spec:
+def _read_spec(context: AppContext, request: Request, trace: TraceContext, job: JobRequest) -> Spec:
     """Return the spec of a job, or the rendered error of a refused one."""
     try:
         if job.broadcast:
             raise Invalid.field("/broadcast", "a batch takes no broadcast; send it to /v1/jobs")
-        spec = job.to_spec(traceparent)
+        spec = job.to_spec(*trace)
         context.check_work(request, spec)
     except SchedoError as error:
         return _refusal(error)

@@ -17,7 +17,6 @@ from schedo.core.states import FINAL, State
 from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.workers import spec_of
 from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unavailable
-from schedo.protocol.fields import is_traceparent
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeDryRunResponse,
@@ -31,6 +30,7 @@ from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext
 from schedo.web.handlers.jobs import JOB_BYTES
+from schedo.web.handlers.trace_headers import read_trace
 from schedo.web.holding import Found
 from schedo.web.http import Header, Request, Response, problem_response
 from schedo.web.idempotency import HEADER
@@ -43,7 +43,7 @@ Record = dict[str, Any]  # a job as the API shows it
 async def invoke(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
     fields = await request.read(InvokeRequest)
-    spec = fields.to_spec(read_traceparent(request))
+    spec = fields.to_spec(read_trace(request))
     wait_s, count = fields.read_wait(), fields.count
     context.check_work(request, spec)
     if fields.dry_run:
@@ -75,7 +75,7 @@ async def reserve(context: AppContext, request: Request) -> Response:
 async def commit_reservation(context: AppContext, request: Request) -> Response:
     _refuse_key(request)
     fields = await request.read(CommitRequest)
-    spec = fields.make_spec(read_traceparent(request))
+    spec = fields.make_spec(read_trace(request))
     wait_s = fields.read_wait()
     context.check_work(request, spec)
     nonce = _read_nonce(request)
@@ -97,7 +97,7 @@ async def release_reservation(context: AppContext, request: Request) -> Response
 async def invoke_short(context: AppContext, request: Request, fields: ShortRequest) -> Response:
     """Run a Task right now; the response is only its result."""
     _refuse_key(request)
-    spec = fields.to_invocation(read_traceparent(request))
+    spec = fields.to_invocation(read_trace(request))
     context.check_work(request, spec)
     spec = _match_label_case(spec, context.engine.sessions.list())
     placing = context.engine.invoke(spec, count=1, wait_s=SHORT_WAIT_S)
@@ -222,9 +222,3 @@ def _read_nonce(request: Request) -> str:
 def _refuse_key(request: Request) -> None:
     if HEADER in request.headers:
         raise BadRequest("an invocation takes no Idempotency-Key; submit a job with one")
-
-
-def read_traceparent(request: Request) -> str | None:
-    """Return the header's trace context; a malformed one is ignored, as W3C requires."""
-    value = request.find_header(b"traceparent")
-    return value if value is not None and is_traceparent(value) else None

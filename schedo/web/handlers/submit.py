@@ -22,8 +22,9 @@ from schedo.protocol.masking import show_payload
 from schedo.protocol.query import bad_parameter, read_wait
 from schedo.web.context import AppContext
 from schedo.web.handlers.batches import replay_many, submit_many
-from schedo.web.handlers.invocations import invoke_short, read_traceparent
+from schedo.web.handlers.invocations import invoke_short
 from schedo.web.handlers.jobs import respond_when_ended
+from schedo.web.handlers.trace_headers import read_trace
 from schedo.web.holding import Moved
 from schedo.web.http import Request, Response, problem_response
 from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
@@ -68,7 +69,7 @@ async def _submit(
 ) -> Response:
     idempotent = IdempotentRequest(request)
     job = await request.read(JobRequest, idempotent.see)
-    spec = job.to_spec(read_traceparent(request))
+    spec = job.to_spec(*read_trace(request))
     context.check_work(request, spec)
     if job.broadcast:
         if not may_broadcast:

@@ -337,3 +337,27 @@ async def test_a_traceparent_comes_from_the_header_or_the_body(world: World) -> 
     assert "traceparent" not in ignored.json()
     refused = await world.post("/v1/jobs", {"task": "t", "traceparent": "junk"})
     assert refused.json()["errors"][0]["pointer"] == "/traceparent"
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("headers", "stored"),
+    [
+        ([("traceparent", TRACE), ("tracestate", "a=b")], (TRACE, "a=b")),
+        ([("traceparent", f"cc{TRACE[2:]}-more")], (TRACE, None)),
+        ([("traceparent", f"{TRACE}-more")], (None, None)),
+        ([("traceparent", f"cc{TRACE[2:]}more")], (None, None)),
+        ([("traceparent", f"ff{TRACE[2:]}")], (None, None)),
+        ([("traceparent", TRACE.upper())], (None, None)),
+        ([("traceparent", TRACE), ("tracestate", "x" * 513)], (TRACE, None)),
+        ([("traceparent", "junk"), ("tracestate", "a=b")], (None, None)),
+    ],
+)
+async def test_the_trace_context_of_a_request_is_read_by_the_rules_of_the_w3c(
+    headers: list[tuple[str, str]], stored: tuple[str | None, str | None], world: World
+) -> None:
+    job = (await world.post("/v1/jobs", {"task": "t"}, headers)).json()
+
+    assert (job.get("traceparent"), job.get("tracestate")) == stored
