@@ -26,7 +26,8 @@ from schedo.core.model import JobSpec, ScheduleSpec
 from schedo.errors import Invalid
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.fields import read_name, read_under
-from schedo.protocol.jobs import JobRequest, JobTemplate
+from schedo.protocol.job_templates import JobTemplate
+from schedo.protocol.jobs import JobRequest
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.tasks.built_in import load_task
 

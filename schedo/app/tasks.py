@@ -12,7 +12,7 @@ from schedo.app.handles import JobHandle
 from schedo.app.options import JobOptions, make_job
 from schedo.core import limits
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate
+from schedo.protocol.job_templates import JobTemplate
 from schedo.tasks.backend import Backend, run_sync
 from schedo.tasks.registry import TaskSpec
 from schedo.trace_context import NO_TRACE, current_trace

@@ -7,7 +7,7 @@ of 4.5 microseconds); a test compares the two.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import orjson
@@ -27,7 +27,6 @@ from schedo.protocol.query import Values, bad_parameter
 from schedo.protocol.times import render_instant
 from schedo.protocol.unique import UniqueRequest, read_unique
 from schedo.suggestions import suggest
-from schedo.trace_context import TraceContext
 
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
 Names = Mapping[int, str]  # schedule id: name
@@ -75,35 +74,6 @@ class JobRequest(JobFields, kw_only=True):
         )
         _check_can_run(spec)
         return spec
-
-
-class JobTemplate(NamedTuple):
-    """A job without its payload: the request as the user wrote it, and the spec made from it.
-
-    Code that sends jobs over HTTP sends the request, so no field can be lost; code that has the
-    engine at hand submits the spec.
-    """
-
-    request: JobRequest
-    spec: JobSpec
-
-    def traced(self, trace: TraceContext) -> JobTemplate:
-        """Return the template with this trace context, unless it has one or there is none."""
-        if trace.traceparent is None or self.request.traceparent is not None:
-            return self
-        options = msgspec.structs.replace(self.spec.options, **trace._asdict())
-        return JobTemplate(
-            msgspec.structs.replace(self.request, **trace._asdict()),
-            msgspec.structs.replace(self.spec, options=options),
-        )
-
-    def make_spec(self, payload: bytes) -> JobSpec:
-        """Return the spec of a job with this payload."""
-        return msgspec.structs.replace(self.spec, payload=payload)
-
-    def make_request(self, payload: bytes) -> dict[str, Any]:
-        """Return the request for a job with this payload, as plain JSON data."""
-        return {**msgspec.to_builtins(self.request), "payload": msgspec.json.decode(payload)}
 
 
 class SubmittedJob(Struct, frozen=True, tag="ticket"):

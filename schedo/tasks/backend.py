@@ -12,7 +12,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate, SubmittedJob
+from schedo.protocol.job_templates import JobTemplate
+from schedo.protocol.jobs import SubmittedJob
 
 Record = dict[str, Any]
 T = TypeVar("T")

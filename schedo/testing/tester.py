@@ -27,7 +27,8 @@ from schedo.core.job_filter import JobFilter
 from schedo.core.states import FINAL
 from schedo.errors import Invalid, SchedoError
 from schedo.protocol.fields import read_instant
-from schedo.protocol.jobs import JobTemplate, SubmittedJob
+from schedo.protocol.job_templates import JobTemplate
+from schedo.protocol.jobs import SubmittedJob
 from schedo.tasks.backend import Backend, Record
 from schedo.tasks.current_job import find_context, to_microseconds
 from schedo.testing.enqueued import check_enqueued

@@ -16,7 +16,8 @@ from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate, SubmittedJob, render_job
+from schedo.protocol.job_templates import JobTemplate
+from schedo.protocol.jobs import SubmittedJob, render_job
 from schedo.tasks.backend import Record
 
 

@@ -9,7 +9,8 @@ from schedo.client import operations
 from schedo.client.aio import AsyncClient
 from schedo.core.ids import parse_id
 from schedo.errors import SchedoError
-from schedo.protocol.jobs import JobTemplate, SubmittedJob
+from schedo.protocol.job_templates import JobTemplate
+from schedo.protocol.jobs import SubmittedJob
 from schedo.tasks.backend import Record
 
 

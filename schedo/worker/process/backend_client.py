@@ -12,7 +12,8 @@ from typing import Literal
 
 from schedo.errors import Invalid, SchedoError, all_errors
 from schedo.protocol.frames import BackendRequest, BackendResponse, BadFrame, Refusal
-from schedo.protocol.jobs import JobTemplate, SubmittedJob
+from schedo.protocol.job_templates import JobTemplate
+from schedo.protocol.jobs import SubmittedJob
 from schedo.tasks.backend import Record
 
 
