@@ -139,13 +139,14 @@ class PagedIndex:
         most = FIRST_PAGE_ENTRIES if self.horizon == START else PAGE_ENTRIES_MAX
         return min(self.size.capacity, most)
 
+    @property
+    def low_mark(self) -> int:
+        """The number of entries in memory at which the next page is loaded."""
+        return self.size.capacity // 2
+
     def needs_page(self) -> bool:
         """Whether the store has more entries, few are in memory, and no page is loading."""
-        return (
-            self.horizon is not None
-            and not self.is_loading
-            and len(self._live) <= self.size.capacity // 2
-        )
+        return self.horizon is not None and not self.is_loading and len(self._live) <= self.low_mark
 
     def extend(self, after: Pair, last: Pair | None) -> bool:
         """Move the horizon to the last pair of the page that was loaded after `after`.

@@ -113,13 +113,22 @@ class ReadyIndex(PagedIndex):
         """Choose the size of the next page, before the entries of a loaded one are added.
 
         If the index has run dry, workers had nothing to do while the page was read: the next one is
-        twice as large. If it still has a page of entries, the next one is half as large, because
-        commits wait for it.
+        twice as large. If few jobs were taken meanwhile, or the payloads are large, the next one is
+        half as large, because commits wait for it.
         """
-        if len(self) >= PAGE_ENTRIES_MAX or payload_bytes > READY_PAGE_BYTES_MAX // 2:
+        if 4 * len(self) > 3 * self._page_entries or payload_bytes > READY_PAGE_BYTES_MAX // 2:
             self._page_entries = max(self._page_entries // 2, PAGE_ENTRIES_MAX)
         elif not len(self):
             self._page_entries = min(self._page_entries * 2, READY_PAGE_MAX)
+
+    @property
+    def low_mark(self) -> int:
+        """As in any index, but a large page is read while the jobs of the one before it start.
+
+        Two of them must fit below the limit; otherwise the second would be trimmed at once.
+        """
+        page = self.page_size
+        return max(super().low_mark, min(page, self.size.limit - page))
 
     @property
     def page_key(self) -> Key | None:

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from itertools import count
 
 from schedo.core.job_table import JobTable
-from schedo.core.limits import PAGE_ENTRIES_MAX, READY_PAGE_BYTES_MAX, READY_PAGE_MAX
+from schedo.core.limits import (
+    PAGE_ENTRIES_MAX,
+    READY_ENTRIES_MAX,
+    READY_PAGE_BYTES_MAX,
+    READY_PAGE_MAX,
+)
 from schedo.core.loads import LoadReady
 from schedo.core.model import Job, ReadyKey
 from schedo.core.states import State
@@ -18,8 +23,8 @@ WORK = ReadyKey("default", "work")
 class Backlog:
     """A job table beside a store with jobs without end."""
 
-    def __init__(self, payload: bytes | None = b"{}") -> None:
-        self.jobs = JobTable(empty=True)
+    def __init__(self, payload: bytes | None = b"{}", limit: int = READY_ENTRIES_MAX) -> None:
+        self.jobs = JobTable(ready_limit=limit, empty=True)
         self.jobs.ready_queues.announce(WORK)
         self._stored = self._make_jobs(payload)
 
@@ -66,17 +71,40 @@ def test_the_pages_keep_their_size_while_they_come_in_time() -> None:
     assert sizes[1:] == [2 * PAGE_ENTRIES_MAX, READY_PAGE_MAX, READY_PAGE_MAX]
 
 
-def test_the_pages_shrink_while_jobs_are_left() -> None:
-    backlog = Backlog()
+def grow(backlog: Backlog) -> None:
     for _ in range(3):
         backlog.load()
         backlog.take(left=0)
+
+
+def test_the_pages_shrink_while_few_jobs_are_taken() -> None:
+    backlog = Backlog()
+    grow(backlog)
     sizes = []
-    for _ in range(4):
+    for left in (READY_PAGE_MAX, READY_PAGE_MAX // 2, READY_PAGE_MAX // 2, 0):
         sizes.append(backlog.load())
-        backlog.take(left=PAGE_ENTRIES_MAX)
+        backlog.take(left)
 
     assert sizes == [READY_PAGE_MAX, READY_PAGE_MAX, READY_PAGE_MAX // 2, PAGE_ENTRIES_MAX]
+
+
+def test_a_large_page_is_read_while_the_jobs_of_the_one_before_it_wait() -> None:
+    backlog = Backlog()
+    grow(backlog)
+
+    assert backlog.load() == READY_PAGE_MAX
+    assert backlog.jobs.needs_loads()
+
+
+def test_a_second_large_page_is_not_read_early_if_it_does_not_fit() -> None:
+    backlog = Backlog(limit=READY_PAGE_MAX * 3 // 2)
+    grow(backlog)
+    backlog.load()
+
+    backlog.take(left=READY_PAGE_MAX // 2 + 1)
+    assert not backlog.jobs.needs_loads()
+    backlog.take(left=READY_PAGE_MAX // 2)
+    assert backlog.jobs.needs_loads()
 
 
 def test_the_pages_of_jobs_with_large_payloads_do_not_grow() -> None:
