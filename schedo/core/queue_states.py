@@ -125,10 +125,11 @@ class ReadyIndex(PagedIndex):
     def low_mark(self) -> int:
         """As in any index, but a large page is read while the jobs of the one before it start.
 
-        Two of them must fit below the limit; otherwise the second would be trimmed at once.
+        Two of them must fit below the limit; otherwise the second would be trimmed at once. An
+        index that was trimmed to its capacity does not need a page at once, either.
         """
         page = self.page_size
-        return max(super().low_mark, min(page, self.size.limit - page))
+        return max(super().low_mark, min(page, self.size.limit - page) - 1)
 
     @property
     def page_key(self) -> Key | None:
