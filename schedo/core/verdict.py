@@ -10,7 +10,12 @@ from schedo.core.limits import MILLISECOND, SECOND
 
 Level = Literal["ok", "warning", "critical"]
 
-_STARTS = {"timer": "timed jobs", "submit": "jobs that were due at once"}
+_STARTS = {
+    "timer": ("timed job", "timed jobs"),
+    "submit": ("job that was due at once", "jobs that were due at once"),
+}
+# Of fewer starts, one that was late by chance makes a share that means nothing.
+_FEW_STARTS = 20
 
 
 class Situation(NamedTuple):
@@ -61,11 +66,23 @@ def _describe_readiness(situation: Situation) -> list[str]:
 def _describe_late(situation: Situation) -> list[str]:
     within = render_span(situation.objective_us)
     return [
-        f"Jobs start late. Only {_percent(budget)} of the {budget.starts:,} {_STARTS[kind]} of the"
-        f" last 5 minutes started within {within}."
+        _describe_few(kind, budget, within)
+        if budget.starts < _FEW_STARTS
+        else f"Jobs start late. Only {_percent(budget)} of the {budget.starts:,} {_STARTS[kind][1]}"
+        f" of the last 5 minutes started within {within}."
         for kind, budget in situation.recent.items()
         if not budget.is_met
     ]
+
+
+def _describe_few(kind: str, budget: Budget, within: str) -> str:
+    one, many = _STARTS[kind]
+    late = budget.starts - budget.within
+    who = f"The only {one}" if budget.starts == 1 else f"{late} of the {budget.starts} {many}"
+    return (
+        f"{who} of the last 5 minutes started later than {within}."
+        " So few starts say little about other jobs."
+    )
 
 
 def _describe_waiting(situation: Situation) -> list[str]:

@@ -46,7 +46,10 @@ _HEADERS = [
 _START = "app.js"
 _IMPORT = re.compile(rb"""\bfrom ?["'](\.{1,2}/[^"']+)["']""")
 # A line of screens.js, the table of screens.
-_SCREEN = re.compile(r"path: '([^']+)'.*?(?:style: '([^']+)'.*?)?import\('\./(screens/[^']+)'\)")
+_SCREEN = re.compile(
+    r"path: '([^']+)'.*?(?:style: '([^']+)'.*?)?(?:reads: '([^']+)'.*?)?"
+    r"import\('\./(screens/[^']+)'\)"
+)
 _COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)  # what is left is an empty line
 _VARY = (b"vary", b"accept-encoding")
 _GZIPPED = (b"content-encoding", b"gzip")
@@ -64,10 +67,14 @@ def is_page(path: str) -> bool:
 
 
 class Screen(NamedTuple):
-    """A screen: the pattern of its address, its style sheet ("": none), and its module."""
+    """A screen: the pattern of its address, its style sheet ("": none), and its module.
+
+    reads: the addresses of the API that it reads at first, whatever its own address, by spaces.
+    """
 
     path: str
     style: str
+    reads: str
     module: str
 
     @property
@@ -124,6 +131,11 @@ class Site:
             f'<link rel="stylesheet" href="{style}">' for style in styles
         ]  # paints wait for it
         preload += [f'<link rel="modulepreload" href="{place}{name}">' for name in needed]
+        reads = [read for screen in screens for read in screen.reads.split()]
+        preload += [
+            f'<link rel="preload" as="fetch" crossorigin href="{self._base}{read}">'
+            for read in reads
+        ]  # the modules need the data when they have been loaded
         head = "\n".join(preload)
         for mark, value in (("base", self._base), ("ui", place), ("head", head)):
             text = text.replace(f"{{{mark}}}", value)

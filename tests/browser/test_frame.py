@@ -34,6 +34,26 @@ async def test_the_page_is_live_again_after_the_server_was_away(
     await expect(page.locator(".connection")).to_have_text("live", timeout=3_000)
 
 
+async def test_a_screen_that_is_opened_while_the_server_is_away_comes_with_the_server(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    await shop.seed()
+    shop.expected += ["net::ERR", "Failed to load resource"]
+    page = await open_page("/", bypass_csp=True)
+    await be_live(page)
+    await page.evaluate("document.documentElement.id = 'same'")
+    await shop.hang_up()
+
+    await page.get_by_role("link", name="Workers", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("opens when it is back")
+    await axe(page)
+    await shop.start_again()
+
+    await expect(page.get_by_role("link", name="eu-gpu-1")).to_be_visible()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    assert await page.locator("html#same").count() == 1
+
+
 async def test_many_tabs_of_a_browser_share_one_stream(open_page: Open, shop: Shop) -> None:
     first = await open_page("/")
     tabs = [first, *[await first.context.new_page() for _ in range(11)]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import APIResponse, Route, expect
 
 from schedo.core.limits import HOUR
 from schedo.core.model import JobSpec
@@ -75,6 +75,44 @@ async def test_new_jobs_are_counted_and_move_no_row(open_page: Open, shop: Shop)
     await expect(page.locator("tbody .state")).to_have_text("cancelled")
     await page.get_by_role("button", name="1 new job matches: show").click()
     await expect(page.locator("tbody .state")).to_have_text(["scheduled", "cancelled"])
+
+
+async def test_jobs_that_come_while_the_list_is_read_are_new(open_page: Open, shop: Shop) -> None:
+    page = await open_page("/login")
+    answers: list[APIResponse] = []
+
+    async def hold(route: Route) -> None:
+        answer = await route.fetch()
+        answers.append(answer)
+        if len(answers) > 1:
+            await route.fulfill(response=answer)
+            return
+        await expect(page.locator(".connection")).to_have_text("live")
+        await shop.post("/v1/jobs:batch", [{"task": "later", "delay": "1h"}] * 150)
+        await shop.engine.flush()
+        await route.fulfill(response=answer)
+
+    await page.route("**/v1/jobs?**", hold)
+    await page.goto("/jobs?task=later")
+
+    await expect(page.locator(".news")).to_contain_text("new jobs or more match: show")
+
+
+async def test_jobs_that_come_while_the_server_is_away_are_new(open_page: Open, shop: Shop) -> None:
+    shop.expected += ["net::ERR", "Failed to load resource"]
+    await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs?task=later")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator(".connection")).to_have_text("live")
+    await shop.hang_up()
+    await expect(page.locator(".connection")).to_contain_text("reconnecting")
+    await shop.engine.submit([JobSpec(task="later", delay_us=HOUR)])
+    await shop.engine.flush()
+
+    await shop.start_again()
+
+    await expect(page.locator(".news")).to_contain_text("1 new job matches: show")
+    await expect(page.locator("tbody tr")).to_have_count(1)
 
 
 async def test_of_many_new_jobs_the_page_counts_the_first_only(open_page: Open, shop: Shop) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import expect
 
 from schedo.core.worker_pool import WorkerSpec
+from schedo.web.site import read_screens
 from tests.browser.conftest import Open
 from tests.browser.shop import GATEWAY, Shop, Shopkeeper
 
@@ -20,7 +22,9 @@ async def test_each_card_answers_its_question(open_page: Open, shop: Shop) -> No
 
     page = await open_page("/")
 
-    await expect(page.locator(".verdict")).to_contain_text(re.compile(r"Jobs start|no worker"))
+    await expect(page.locator(".verdict")).to_contain_text(
+        re.compile("Jobs start|started|no worker")
+    )
     await expect(page.locator(".figures > div")).to_have_count(6)
     text = page.locator("main")
     await expect(text).to_contain_text(GATEWAY)
@@ -32,6 +36,22 @@ async def test_each_card_answers_its_question(open_page: Open, shop: Shop) -> No
     await expect(waiting).to_contain_text("worker")
     map_ = page.get_by_role("img", name=re.compile(r"^Of \d+ starts in 15 minutes"))
     await expect(map_).to_be_visible()
+
+
+async def test_what_the_shell_asks_for_together_with_the_modules_is_asked_for_once(
+    open_page: Open,
+) -> None:
+    page = await open_page("/login")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+
+    await page.goto("/")
+
+    await expect(page.locator("main h1")).to_be_attached()
+    await expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+    [overview] = [screen for screen in read_screens() if screen.path == "/"]
+    once = {path for path in overview.reads.split() if path != "v1/summary"}
+    assert {path: asked.count(f"/{path}") for path in once} == dict.fromkeys(once, 1)
 
 
 async def test_what_happens_is_shown_without_a_reload(open_page: Open, shop: Shop) -> None:

@@ -30,6 +30,20 @@ async def test_a_limit_is_changed_by_keyboard_where_it_is_shown_and_put_back(
     await expect(limit).to_have_text("2")
 
 
+async def test_each_number_has_its_label_on_a_phone(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    page = await open_page("/queues", width=390)
+    await expect(page.locator("tbody tr")).to_have_count(3)
+
+    labels = await page.eval_on_selector_all(
+        "tr[data-key=images] td.num",
+        "all => all.filter(each => each.offsetParent)"
+        ".map(each => getComputedStyle(each, '::before').content)",
+    )
+
+    assert labels == ['"Running "', '"Due "', '"Oldest waits "']
+
+
 async def test_the_note_of_a_pause_is_only_text(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     await shop.post("/v1/queues/images:pause", {"note": HOSTILE})

@@ -45,6 +45,16 @@ async def test_a_schedule_is_paused_with_a_note_and_the_pause_is_undone_by_keybo
     assert not (await shop.get(f"/v1/schedules/{name}")).json()["paused"]
 
 
+async def test_the_coming_fire_is_said_once(open_page: Open, shop: Shop) -> None:
+    await shop.put("/v1/schedules/tide", {"every": "1h", "task": "sync"})
+    [first, *_] = (await shop.get("/v1/schedules/tide")).json()["next_fires"]
+    page = await open_page("/schedules/tide")
+
+    await expect(page.locator(".fires .first")).to_contain_text(re.compile(r"in \d+ (m|s)"))
+
+    assert await page.locator(f'.fires time[datetime="{first}"]').count() == 1
+
+
 async def test_a_deleted_schedule_is_put_back(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     before = (await shop.get("/v1/schedules/backup.nightly")).json()
@@ -160,7 +170,7 @@ async def test_a_fire_with_jitter_is_a_range_and_its_run_is_beside_it(
     page = await open_page("/schedules/spread", timezone_id="UTC")
 
     line = page.locator(".fires li").first
-    await expect(line).to_contain_text(re.compile(r":00:00 to [0-9:]{3}10:00 its run: "))
+    await expect(line).to_contain_text(re.compile(r":00:00 to [0-9:]{3}10:00 in .+ its run: "))
     await expect(line).to_contain_text(render_instant(due)[11:19])
     await expect(page.locator(".ledger [aria-label*='comes, with jitter']").first).to_be_visible()
     await expect(page.get_by_role("region", name="Payload of")).to_contain_text('"eu"')

@@ -26,6 +26,33 @@ async def test_a_cordon_is_undone_and_both_are_in_the_log(open_page: Open, shop:
     await expect(page).to_have_url(f"{shop.url}/log?action=uncordon_worker")
 
 
+async def test_the_log_leads_to_what_was_changed(open_page: Open, shop: Shop) -> None:
+    for name in ("nas", "crontab"):
+        await shop.put(f"/v1/expectations/{name}", {"every": "1d", "within": "1h"})
+    where = {"task": "later"}
+    await shop.submit(**where, delay="1h")
+    await shop.post("/v1/operations", {"action": "cancel", "where": where})
+    page = await open_page("/log")
+
+    await page.get_by_role("link", name="crontab").click()
+    await expect(page.locator("tbody b")).to_have_text("crontab")
+    await page.go_back()
+    row = page.locator("tbody tr", has_text="operation")
+    await row.get_by_role("link").click()
+
+    await expect(page.locator(".operation")).to_contain_text("1 job was cancelled")
+
+
+async def test_a_row_of_the_log_on_a_phone_has_two_lines(open_page: Open, shop: Shop) -> None:
+    await shop.put("/v1/expectations/nas", {"every": "1d", "within": "1h"})
+    page = await open_page("/log", width=390)
+
+    row = await page.locator("tbody tr").bounding_box()
+
+    assert row
+    assert row["height"] <= 80
+
+
 async def test_a_drain_says_how_many_jobs_it_waits_for(
     open_page: Open, shop: Shop, axe: Axe
 ) -> None:

@@ -64,6 +64,25 @@ def test_what_is_wrong_comes_in_the_order_of_its_weight() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "budget", "first"),
+    [
+        ("timer", Budget(4, 3), "1 of the 4 timed jobs"),
+        ("submit", Budget(19, 0), "19 of the 19 jobs that were due at once"),
+        ("submit", Budget(1, 0), "The only job that was due at once"),
+    ],
+)
+def test_a_verdict_that_rests_on_few_starts_says_so(kind: str, budget: Budget, first: str) -> None:
+    found = judge(WELL._replace(recent={kind: budget}))
+
+    assert found == (
+        "warning",
+        f"{first} of the last 5 minutes started later than 10 ms."
+        " So few starts say little about other jobs.",
+        [],
+    )
+
+
 def test_failures_do_not_hide_that_jobs_start_on_time() -> None:
     found = judge(WELL._replace(failed=5))
 

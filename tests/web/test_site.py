@@ -94,6 +94,21 @@ async def test_the_shell_names_all_modules_that_its_screen_needs_at_once(world: 
     assert not named & {"screens/login.js", "parts/palette.js", "stream_worker.js"}
 
 
+async def test_the_shell_names_the_data_that_its_screen_reads_at_first(world: World) -> None:
+    app = build_app(world.engine, WebSettings())
+    app._router.default = site.Site("/schedo/")
+
+    overview, jobs = [(await Browser(app).get(path)).body.decode() for path in ("/", "/jobs")]
+
+    named = re.findall(
+        r'<link rel="preload" as="fetch" crossorigin href="/schedo/([^"]+)">', overview
+    )
+    assert {"v1/summary", "v1/timeseries", "v1/fires", "v1/failures"} <= {*named}
+    for path in named:
+        assert (await world.get(f"/{path}")).status == 200
+    assert 'preload" as' not in jobs
+
+
 async def test_the_first_visit_is_small(world: World) -> None:
     gzip = [("accept-encoding", "gzip")]
     shell = await world.get("/", gzip)
@@ -152,6 +167,7 @@ def test_every_screen_of_the_table_has_an_address_and_a_module() -> None:
         assert not screen.style or (UI / "css" / f"{screen.style}.css").exists(), screen
         assert f"style: '{screen.style}'" in table or not screen.style
     assert table.count("style: ") == sum(bool(screen.style) for screen in screens)
+    assert table.count("reads: '") == sum(bool(screen.reads) for screen in screens)
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)

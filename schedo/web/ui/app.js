@@ -1,8 +1,8 @@
 // The page: the bar, the screen of the address, and what lies above all screens.
-import { isLoggedOut } from './lib/api.js';
+import { get, isLoggedOut } from './lib/api.js';
 import { base, effect, html, render, useEffect, useLayoutEffect, useRef, useState } from './lib/base.js';
 import { bind } from './lib/keys.js';
-import { start } from './lib/live.js';
+import { follow, start } from './lib/live.js';
 import { theme, zone, isDark } from './lib/prefs.js';
 import { followLinks, go, link, match, place } from './lib/router.js';
 import { Failure } from './parts/basics.js';
@@ -28,28 +28,53 @@ function addStyle(name) {
   const made = Object.assign(document.createElement('link'), { rel: 'stylesheet', href });
   return new Promise((resolve, reject) => {
     made.onload = resolve;
-    made.onerror = reject;
+    made.onerror = () => {
+      made.remove();
+      reject(new Error(`${href} could not be loaded`));
+    };
     document.head.append(made);
   });
 }
 
-// The screen's component, once its module is here. After an upgrade of the server the old files are gone,
-// so a module that cannot be loaded means that the whole page must be loaded again.
+const AGAIN_MS = 1_000;
+
+const isAway = () => get('/v1/me').then(() => false, (error) => error.status === 0);
+
+// After an upgrade of the server the files of this page are gone, so the whole page must be loaded again, but not again and again.
+function loadPageAgain() {
+  const key = 'schedo.reloaded';
+  if (Date.now() - Number(sessionStorage.getItem(key)) < 30_000) return false;
+  sessionStorage.setItem(key, Date.now());
+  location.reload();
+  return true;
+}
+
+let ready = null; // the first screen: {screen, Screen}
+
+// The screen's component, once its module is here. While the server cannot be reached, it is asked again.
 function useScreen(found) {
-  const [loaded, setLoaded] = useState(null);
+  const [loaded, setLoaded] = useState(ready);
   useLayoutEffect(() => { // the shell has named its files, so they are here, and need not wait for a paint
     let isWanted = true;
-    found && Promise.all([found.screen.load(), addStyle(found.screen.style)]).then(
-      ([module]) => isWanted && setLoaded({ screen: found.screen, Screen: module.default }),
-      (error) => {
-        const key = 'schedo.reloaded';
-        if (isWanted && Date.now() - Number(sessionStorage.getItem(key)) > 30_000) {
-          sessionStorage.setItem(key, Date.now());
-          location.reload();
-        } else if (isWanted) setLoaded({ screen: found.screen, error });
+    let timer = null;
+    const screen = found?.screen;
+    const set = (value) => { if (isWanted) setLoaded({ screen, ...value }); };
+    const load = () => Promise.all([screen.load(), addStyle(screen.style)]).then(
+      ([module]) => set({ Screen: module.default }),
+      async (error) => {
+        const away = await isAway();
+        if (!isWanted) return;
+        if (away) {
+          set({ error: new Error('the server cannot be reached; the screen opens when it is back') });
+          timer = setTimeout(load, AGAIN_MS);
+        } else if (!loadPageAgain()) set({ error });
       },
     );
-    return () => { isWanted = false; };
+    if (screen && screen !== loaded?.screen) load();
+    return () => {
+      isWanted = false;
+      clearTimeout(timer);
+    };
   }, [found?.screen]);
   return loaded?.screen === found?.screen ? loaded : null;
 }
@@ -61,7 +86,8 @@ function Main() {
   const main = useRef();
   const before = useRef(path);
   useEffect(() => {
-    if (!loaded) return;
+    if (found && !loaded) return;
+    follow();
     if (before.current !== path) { // the focus goes where the new content begins, or where it asks for it
       if (!main.current.contains(document.activeElement)) main.current.focus({ preventScroll: true });
       scrollTo(0, 0);
@@ -111,6 +137,13 @@ effect(() => {
 });
 
 if (place.peek().path !== '/login') start();
-const root = document.getElementById('page');
-root.textContent = '';
-render(html`<${App}/>`, root);
+// The shell has named the module of the first screen, so it is here: the bar and the screen are drawn together.
+const first = find(place.peek().path)?.screen;
+Promise.resolve(first?.load()).then(
+  (module) => { if (module) ready = { screen: first, Screen: module.default }; },
+  () => {}, // then the screen says why
+).then(() => {
+  const root = document.getElementById('page');
+  root.textContent = '';
+  render(html`<${App}/>`, root);
+});

@@ -1,9 +1,10 @@
 // The screens: one line each. A screen is a module under screens/ whose default export is its component;
 // it gets {params, query}; `style` is its sheet under css/, if it has one. `nav` puts it into the bar and `key` binds "g" and that key to it.
 // No name begins with a hyphen, so "-new" hides no schedule.
-// The server reads these lines, too: each in one line, `path` first and the import last.
+// `reads`: what it reads at first, whatever its query; browsers ask for that together with the modules.
+// The server reads these lines, too: each in one line, `path` first, `style` before `reads`, and the import last.
 export const SCREENS = [
-  { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', load: () => import('./screens/overview.js') },
+  { path: '/', title: 'Overview', nav: 'Overview', key: 'o', style: 'overview', reads: 'v1/me v1/summary v1/timeseries v1/fires v1/failures', load: () => import('./screens/overview.js') },
   { path: '/lateness', title: 'Lateness', style: 'overview', load: () => import('./screens/lateness.js') },
   { path: '/jobs', title: 'Jobs', nav: 'Jobs', key: 'j', style: 'jobs', load: () => import('./screens/jobs.js') },
   { path: '/jobs/{id}', title: 'Job', style: 'jobs', load: () => import('./screens/job.js') },

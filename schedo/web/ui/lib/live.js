@@ -1,7 +1,7 @@
 // What the server tells while the page is open: the state of the connection, the figures of each second,
 // and the changes that a screen follows.
 import { address, get, isLoggedOut } from './api.js';
-import { batch, effect, signal, useEffect } from './base.js';
+import { batch, effect, signal, useEffect, useRef } from './base.js';
 import { SKEW_SAID, instant, skew } from './format.js';
 import { features, loadMe } from './me.js';
 import { Stream } from './stream.js';
@@ -16,11 +16,13 @@ const POLL_MS = 5_000; // of the summary, while the server has no room for a str
 const COUNTING_MS = 2_000;
 const HERE_MS = 20_000;
 const TOGETHER_MS = 20;
+const IDLE_MS = 300;
 const wants = new Map(); // of each user of the stream: topics
 const handlers = new Map(); // event -> functions
 let send = null;
 let telling = null; // the timer
 let opened = ''; // the query of the stream that is open
+let isShown = false; // whether a screen is shown
 
 export function on(event, handler) {
   if (!handlers.has(event)) handlers.set(event, new Set());
@@ -30,7 +32,7 @@ export function on(event, handler) {
 
 const emit = (event, data) => { for (const handler of handlers.get(event) ?? []) handler(data); };
 
-function receive({ status, query, event, data }) {
+function receive({ status, query, isContinued, event, data }) {
   heardAt.value = Date.now();
   if (status) {
     const wasAway = status === 'live' && connection.peek() !== 'live';
@@ -40,7 +42,7 @@ function receive({ status, query, event, data }) {
       loadSummary();
       loadMe(); // the tokens may have changed with the server
     }
-    if (status === 'live' && query !== opened) {
+    if (status === 'live' && (query !== opened || (wasAway && !isContinued))) {
       opened = query;
       emit('opened');
     }
@@ -89,18 +91,28 @@ function tellWants() {
 }
 
 // Tell it together with what changes right afterwards: each change of topics is another stream.
+// Nothing before the first screen is shown: so the first stream has all topics of the screen.
 function tellWantsSoon() {
+  if (!isShown || !send) return;
   telling ??= setTimeout(tellWants, TOGETHER_MS);
+}
+
+// Tell that a screen is shown: its parts have said what they follow.
+export function follow() {
+  isShown = true;
+  tellWantsSoon();
 }
 
 // Follow topics while a component is shown: tick, jobs, schedules, queues, workers, job:ID, schedule:NAME.
 // reload is called when the stream may have missed something: then the screen reads its data again.
 export function useLive(topics, reload) {
+  const latest = useRef(); // it reads what is shown then, which the first one does not know
+  latest.current = reload;
   useEffect(() => {
     const key = {};
     wants.set(key, topics);
     tellWantsSoon();
-    const stop = reload ? [on('missed', () => reload()), on('opened', () => reload())] : [];
+    const stop = ['missed', 'opened'].map((event) => on(event, () => latest.current?.()));
     return () => {
       for (const each of stop) each();
       wants.delete(key);
@@ -124,21 +136,27 @@ function makeWorker() {
   return new SharedWorker(policy ? policy.createScriptURL(url) : url, { type: 'module', name: 'schedo' });
 }
 
-// Connect. Without shared workers the page has a stream of its own, which is closed while it is hidden.
-export function start() {
-  wants.set('page', ['tick']);
+// Open the stream. Without shared workers the page has a stream of its own, which is closed while it is hidden.
+function connect() {
   if (window.SharedWorker) {
     const { port } = makeWorker();
     port.onmessage = ({ data }) => receive(data);
     send = (wanted) => port.postMessage({ wanted });
     setInterval(tellWants, HERE_MS);
     addEventListener('pagehide', () => port.postMessage({ bye: true }));
-    addEventListener('pageshow', tellWants);
+    addEventListener('pageshow', ({ persisted }) => { if (persisted) tellWants(); });
   } else {
     const stream = new Stream(address('/v1/events').href, receive);
     send = (wanted) => stream.want(new Set(wanted));
   }
   tellWantsSoon();
+}
+
+const whenIdle = window.requestIdleCallback ?? setTimeout;
+
+// Read the first data, and then follow the changes: a worker that starts at the same time would delay the data.
+export function start() {
+  wants.set('page', ['tick']);
   document.addEventListener('visibilitychange', () => {
     tellWants();
     if (document.hidden) opened = '';
@@ -150,5 +168,5 @@ export function start() {
     return () => clearInterval(timer);
   });
   loadMe();
-  return loadSummary();
+  loadSummary().then(() => whenIdle(connect, { timeout: IDLE_MS }));
 }

@@ -1,7 +1,7 @@
 // One stream of GET /v1/events, kept open: it reconnects, and tells when something was missed.
 // It runs in the shared worker, or in a page of a browser that has none.
 
-const WAITS_MS = [200, 500, 1000, 2000]; // before each attempt to connect again; the last one repeats
+const WAITS_MS = [200, 500, 1000, 1500]; // before each attempt to connect again; the last one repeats
 const FULL_MS = 20_000; // a server with too many streams is asked again after this time
 const SILENT_MS = 40_000; // the server sends a comment each 15 s
 
@@ -92,7 +92,7 @@ export class Stream {
   judge(response) {
     if (response.ok) {
       this.failures = 0;
-      this.tell({ status: 'live', query: this.query });
+      this.tell({ status: 'live', query: this.query, isContinued: this.lastId !== null }); // else nothing says what was missed
       return null;
     }
     if (response.status === 401 || response.status === 403) {

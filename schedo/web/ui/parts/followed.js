@@ -10,7 +10,7 @@ export function useFollowed(read, topics, events, deps) {
   const [found, error, reload] = useData(read, deps);
   const again = useRef(reload);
   again.current = reload; // the latest, which reads by the present parameters
-  useLive(topics, () => again.current());
+  useLive(topics, reload);
   useEffect(() => {
     let timer = null;
     const soon = () => {

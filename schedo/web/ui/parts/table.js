@@ -2,7 +2,8 @@
 import { html, useRef } from '../lib/base.js';
 import { useKeys } from '../lib/keys.js';
 
-// columns: [{key, title, cell: (row) => markup, number, sort: name of the order, className}]; the first cell has the link.
+// columns: [{key, title, cell: (row) => markup, number, sort: name of the order, className, label}]; the first cell has the link.
+// label: what stands before the value where there is no head, on a phone; default: the title of a number.
 // sort: {by, descending}, onSort(name); selected: Set of keys, onSelect(set); keyOf(row).
 export function Table({ columns, rows, keyOf, caption, sort, onSort, selected, onSelect, empty }) {
   const body = useRef();
@@ -34,7 +35,7 @@ export function Table({ columns, rows, keyOf, caption, sort, onSort, selected, o
       ${columns.map((column) => html`<${Head} column=${column} sort=${sort} onSort=${onSort}/>`)}</tr></thead>
     <tbody ref=${body}>${rows.map((row) => html`<tr key=${keyOf(row)} data-key=${keyOf(row)} class=${selected?.has(keyOf(row)) ? 'selected' : ''}>
       ${onSelect && html`<td class="check"><input type="checkbox" aria-label=${`Select ${keyOf(row)}`} checked=${selected.has(keyOf(row))} onChange=${() => toggle(keyOf(row))}/></td>`}
-      ${columns.map((column) => html`<td class=${`${column.number ? 'num ' : ''}${column.className ?? ''}`}>${column.cell(row)}</td>`)}</tr>`)}</tbody></table>
+      ${columns.map((column) => html`<td class=${`${column.number ? 'num ' : ''}${column.className ?? ''}`} data-label=${column.label ?? (column.number ? column.title : undefined)}>${column.cell(row)}</td>`)}</tr>`)}</tbody></table>
     ${rows.length ? null : empty}</div>`;
 }
 

@@ -2,6 +2,7 @@
 import { api, get } from '../lib/api.js';
 import { html } from '../lib/base.js';
 import { count, plural } from '../lib/format.js';
+import { setQuery } from '../lib/router.js';
 import { Action, CopyAs } from '../parts/action.js';
 import { Card, Empty, Failure, Loading, Since, Tag, Time } from '../parts/basics.js';
 import { useFollowed } from '../parts/followed.js';
@@ -54,13 +55,19 @@ const RUNS = [
   ...shared('kept_at'),
 ];
 
-export default function Expectations() {
+const SEARCHED = 8; // expectations: fewer are found by looking
+
+export default function Expectations({ query }) {
   const [found, error, reload] = useFollowed(read, ['schedules'], ['schedules'], []);
   if (error && !found) return html`<h1>Expectations</h1><${Failure} error=${error} what="The expectations" again=${reload}/>`;
   if (!found) return html`<h1>Expectations</h1><${Loading}/>`;
-  const late = [...found.named, ...found.runs].filter((item) => item.state === 'missed').length;
-  return html`<div class="head"><h1>Expectations</h1><p class="lead">${late ? html`<span class="mark bad">${plural(late, 'expectation')}</span> ${late === 1 ? 'is' : 'are'} overdue.` : [...found.named, ...found.runs].length ? 'What is expected has come.' : 'Nothing is expected.'}</p></div>
-    <div class="grid"><${Card} title="Work outside" about="beats that other programs send; Copy as has the request of a beat"><div class="stacked"><${Table} caption="Named expectations" columns=${named(reload)} rows=${found.named} keyOf=${(row) => row.name}
-        empty=${html`<${Empty}>Nothing outside is expected. <code>PUT /v1/expectations/NAME</code> with <code>every</code> and <code>within</code> expects beats of a backup, a crontab or a machine, and its <code>on_miss</code> says when they do not come.</${Empty}>`}/></div></${Card}>
-      <${Card} title="Runs of schedules" about="schedules with expect"><div class="stacked"><${Table} caption="Expected runs" columns=${RUNS} rows=${found.runs} keyOf=${(row) => row.name} empty=${html`<${Empty}>No schedule expects its runs.</${Empty}>`}/></div></${Card}></div>`;
+  const all = [...found.named, ...found.runs];
+  const late = all.filter((item) => item.state === 'missed').length;
+  const matches = ({ name }) => name.toLowerCase().includes((query.q ?? '').toLowerCase());
+  const none = (words) => html`<${Empty}>${query.q ? 'No name matches.' : words}</${Empty}>`;
+  return html`<div class="head"><h1>Expectations</h1><p class="lead">${late ? html`<span class="mark bad">${plural(late, 'expectation')}</span> ${late === 1 ? 'is' : 'are'} overdue.` : all.length ? 'What is expected has come.' : 'Nothing is expected.'}</p></div>
+    ${(query.q || all.length > SEARCHED) && html`<div class="filters"><input type="search" aria-label="Find by name" placeholder="name" value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></div>`}
+    <div class="grid"><${Card} title="Work outside" about="beats that other programs send; Copy as has the request of a beat"><div class="stacked"><${Table} caption="Named expectations" columns=${named(reload)} rows=${found.named.filter(matches)} keyOf=${(row) => row.name}
+        empty=${none(html`Nothing outside is expected. <code>PUT /v1/expectations/NAME</code> with <code>every</code> and <code>within</code> expects beats of a backup, a crontab or a machine, and its <code>on_miss</code> says when they do not come.`)}/></div></${Card}>
+      <${Card} title="Runs of schedules" about="schedules with expect"><div class="stacked"><${Table} caption="Expected runs" columns=${RUNS} rows=${found.runs.filter(matches)} keyOf=${(row) => row.name} empty=${none('No schedule expects its runs.')}/></div></${Card}></div>`;
 }

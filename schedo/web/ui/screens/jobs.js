@@ -1,4 +1,5 @@
 // The list of jobs: filters in the address, 50 a page, and rows that never move by themselves.
+import { get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { count, now, plural } from '../lib/format.js';
 import { listJobs } from '../lib/job_list.js';
@@ -26,11 +27,12 @@ export default function Jobs({ query }) {
 }
 
 function List({ query }) {
-  const read = (cursor) => listJobs({ ...toParameters(query, now()), fields: FIELDS, limit: PAGE, cursor });
+  const parameters = (cursor) => ({ ...toParameters(query, now()), fields: FIELDS, limit: PAGE, cursor });
+  const read = (cursor) => listJobs(parameters(cursor));
   const [page, error, reload] = useData(() => read(query.cursor), []);
   const [more, setMore] = useState(null); // what "Go on" has found after a search that ended early
   const [selected, select] = useState(new Set());
-  const changed = useChanges(query, page, read);
+  const changed = useChanges(query, page, () => get('/v1/jobs', { query: parameters(query.cursor) }));
   const [isBusy, setBusy] = useState(false);
   if (error && !page) return html`<${Failure} error=${error} what="The jobs" again=${reload}/>`;
   if (!page) return html`<${Loading}/>`;
@@ -60,9 +62,9 @@ function List({ query }) {
       onFirst=${() => setQuery({ cursor: '' }, { push: true })} onNext=${() => setQuery({ cursor: last.next_cursor }, { push: true })}/></${Card}>`;
 }
 
-function sayNews({ news, isExact }) {
+function sayNews({ news, isExact, hasMore }) {
   if (!isExact) return 'Other jobs have changed: show';
-  if (news >= NEWS_MAX) return `${count(news)} new jobs or more match: show`;
+  if (hasMore || news >= NEWS_MAX) return `${count(news)} new jobs or more match: show`;
   return `${plural(news, 'new job matches', 'new jobs match')}: show`;
 }
 
@@ -73,16 +75,21 @@ const Nothing = ({ query, isPartial }) => {
 };
 
 // Follow the list: rows get their new state where they are; other jobs that match are only counted.
-function useChanges(query, page, read) {
+// readNow: reads the first jobs of the page again.
+function useChanges(query, page, readNow) {
   const [, again] = useState(0);
-  const found = useRef({ rows: new Map(), news: new Set(), isExact: true }).current;
+  // isOld: whether jobs may have changed while the page was read
+  const found = useRef({ rows: new Map(), news: new Set(), isExact: true, hasMore: false, isOld: false }).current;
   const redraw = () => again((turn) => turn + 1);
   const items = page?.items ?? [];
   const shown = new Map(items.map((job) => [job.id, job]));
   const oldest = items.length < PAGE ? '' : items.at(-1).id;
   const isWanted = (id) => !shown.has(id) && id > oldest && (!query.cursor || (items.length && id < items[0].id));
   useEvent('jobs', (data) => {
-    if (!page) return;
+    if (!page) {
+      found.isOld = true;
+      return;
+    }
     if (!data.jobs) {
       found.isExact = false;
       found.news.add('');
@@ -98,17 +105,28 @@ function useChanges(query, page, read) {
     redraw();
   }, [page]);
   // The stream has begun, or has missed something: the page of now tells what is new.
-  useLive(['jobs'], () => page && read(query.cursor).then(({ items: present }) => {
+  const compare = () => readNow().then(({ items: present }) => {
     for (const job of present) {
       if (shown.has(job.id)) found.rows.set(job.id, job);
       else found.news.add(job.id);
     }
+    found.hasMore ||= present.length === PAGE && !present.some((job) => shown.has(job.id));
     redraw();
-  }, () => {}));
+  }, () => {});
+  useLive(['jobs'], () => {
+    if (page) compare();
+    else found.isOld = true;
+  });
+  useEffect(() => {
+    if (!page || !found.isOld) return;
+    found.isOld = false;
+    compare();
+  }, [page]);
   const clear = () => {
     found.rows.clear();
     found.news.clear();
     found.isExact = true;
+    found.hasMore = false;
   };
-  return { rows: found.rows, news: found.news.size, isExact: found.isExact, clear };
+  return { rows: found.rows, news: found.news.size, isExact: found.isExact, hasMore: found.hasMore, clear };
 }

@@ -47,7 +47,7 @@ const columns = (rates, reload) => [
   { title: 'Queue', className: 'name', cell: (queue) => html`<a href=${hrefOf(queue.name)}>${queue.name}</a>` },
   { title: 'State', className: 'health', cell: (queue) => (queue.paused ? html`<${Pause} pause=${queue.pause}/>` : html`<span class="mark ok">open</span>`) },
   { title: 'Running', className: 'gauge', cell: (queue) => html`<${Gauge} queue=${queue}/>` },
-  { title: 'of', number: true, cell: (queue) => html`${count(queue.running)} / <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/>` },
+  { title: 'of', label: 'Running', number: true, cell: (queue) => html`${count(queue.running)} / <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/>` },
   { title: 'Due', number: true, cell: (queue) => html`<span class=${due(queue) ? 'mark warn' : 'muted'}>${compact(due(queue))}</span>` },
   { title: 'Later', number: true, className: 'wide', cell: (queue) => html`<span class="muted">${compact(later(queue))}</span>` },
   { title: 'Oldest waits', number: true, cell: (queue) => (queue.oldest_due_at ? html`<${Since} at=${queue.oldest_due_at}/>` : html`<span class="muted">–</span>`) },

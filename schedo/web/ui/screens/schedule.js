@@ -49,10 +49,10 @@ async function readDecisions(part) {
 // The fires of a year, as far as the server lists them, for the ledger's next day and the marks of clock changes.
 const readFires = (name) => get(`${pathOf(name)}/fires`, { query: { from: iso(now()), to: iso(now() + YEAR_US) } });
 
-// One of the next fires, with what its own zone shows and the instant of its run.
-function Coming({ at, next, jitter, own, tz }) {
+// One of the next fires, with what its own zone shows and the instant of its run; the first one counts down.
+function Coming({ at, next, jitter, own, tz, isFirst }) {
   const there = clockIn(tz, instant(at));
-  return html`<li><${Fires} at=${at} next=${next} jitter=${jitter}/>${own && html` <span class="muted small">its run: <span class="mono">${clock(instant(at) + micros(own))}</span></span>`}${
+  return html`<li class=${isFirst ? 'first' : ''}><${Fires} at=${at} next=${next} jitter=${jitter}/>${isFirst && html` <span>${instant(at) > now() ? html`in <${Since} at=${at}/>` : 'now'}</span>`}${own && html` <span class="muted small">its run: <span class="mono">${clock(instant(at) + micros(own))}</span></span>`}${
     there === clock(instant(at)) ? '' : html` <span class="muted small"><span class="mono">${there}</span> in ${tz}</span>`}</li>`;
 }
 
@@ -62,8 +62,7 @@ function Next({ schedule, fires }) {
   const jitter = micros(schedule.jitter ?? '');
   const own = new Map((fires?.items ?? []).map((fire) => [fire.at, fire.jitter]));
   return html`${paused && html`<p><span class="mark warn">Paused.</span> ${note ?? 'There is no note.'}</p>`}
-    ${next.length > 0 && html`<p class="next-fire"><b><${Time} at=${next[0]} full/></b> ${instant(next[0]) > now() ? html`in <${Since} at=${next[0]}/>` : 'now'}</p>
-      <ul class="fires">${next.map((at, place) => html`<${Coming} key=${at} at=${at} next=${next[place + 1]} jitter=${jitter} own=${own.get(at)} tz=${tz}/>`)}</ul>`}
+    ${next.length > 0 && html`<ul class="fires">${next.map((at, place) => html`<${Coming} key=${at} at=${at} next=${next[place + 1]} jitter=${jitter} own=${own.get(at)} tz=${tz} isFirst=${!place}/>`)}</ul>`}
     ${!paused && !next.length && html`<p class="mark warn">It never fires again.</p>`}
     ${marks.length > 0 && html`<h3 class="small">When the clock changes</h3><ul class="fires">${marks.map((fire) => html`<li key=${fire.at}><span class="dst" aria-hidden="true">⌁</span> <${Time} at=${fire.at} full/> <span class="muted">${fire.clock_change}</span></li>`)}</ul>`}
     ${schedule.warnings.filter((text) => next.length || !text.startsWith('it will not')).map((text) => html`<p class="mark warn small">${text}</p>`)}`;
