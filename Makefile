@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build clean
+.PHONY: help run test check coverage fmt format lint types sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,7 @@ lock: $(VENV)/lock  ## renew the pinned requirements from pyproject.toml
 	$(LOCK) pyproject.toml --all-extras --group dev -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
 	$(LOCK) --group peers -o requirements/peers.txt
 	$(LOCK) --group go -o requirements/go.txt
+	$(LOCK) --group binary -c requirements/run.txt -c requirements/build.txt -o requirements/binary.txt
 
 screenshots: $(VENV)/.dev  ## take the pictures of docs/img again; needs Chromium
 	$(BIN)/python -m tests.browser.screenshots
@@ -134,6 +135,16 @@ vendor-check: $(VENV)/.dev  ## compare the JavaScript libraries that are here wi
 
 build: $(VENV)/.run  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m hatchling build
+
+$(VENV)/binary/.made: requirements/run.txt requirements/build.txt requirements/binary.txt
+	$(PYTHON) -m venv $(VENV)/binary
+	$(VENV)/binary/bin/python -m pip --disable-pip-version-check install -q --require-hashes --only-binary :all: \
+		-r requirements/run.txt -r requirements/build.txt -r requirements/binary.txt
+	@touch $@
+
+binary: $(VENV)/binary/.made $(VENV)/go/.made  ## build dist/schedo, one file that needs no Python; a minute
+	$(VENV)/binary/bin/python -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation --force-reinstall .
+	$(VENV)/binary/bin/python deploy/binary/build.py $(abspath $(VENV))/go/go/bin/go dist/schedo
 
 clean:  ## remove everything that was made, except ./data
 	rm -rf $(VENV) sdk/*/build sdk/*/dist sdk/*/node_modules dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage

@@ -27,6 +27,7 @@ LAYERS = (
         "child_process",
         "silence_timer",
         "loops",
+        "program",
         "suggestions",
         "trace_context",
         "version",

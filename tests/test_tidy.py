@@ -51,12 +51,12 @@ REGISTRIES = tuple(
 # fmt: off
 TEXT_ENDINGS = {
     ".py", ".md", ".toml", ".txt", ".cfg", ".ini", ".sql", ".html", ".css", ".js", ".json", ".yaml",
-    ".yml", ".sh",
+    ".yml", ".sh", ".go", ".spec", ".tpl", ".service", ".socket",
 }
 # fmt: on
 IN_THE_PACKAGE = {".py", ".sql", ".html", ".css", ".js", ".json", ".svg", ".txt", ".typed"}
 TEXT_NAMES = {"Makefile", "Dockerfile", "LICENSE", "run", ".gitignore", ".dockerignore"}
-TEXT_FOLDERS = (".ci", "bench", "docs", "requirements", "schedo", "tests")
+TEXT_FOLDERS = (".ci", "bench", "deploy", "docs", "requirements", "schedo", "tests")
 
 
 def python_files() -> Iterator[Source]:

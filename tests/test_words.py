@@ -14,8 +14,8 @@ from tests.sources import ROOT
 GLOSSARY = ROOT / "docs" / "glossary.md"
 CHANGELOG = ROOT / "CHANGELOG.md"  # it lists the old names
 CODE = ("schedo", "tests", "bench", "examples")
-PAPERS = ("docs", *CODE)
-SUFFIXES = {".py", ".md", ".sql", ".js", ".go", ".sh", ".toml"}
+PAPERS = ("deploy", "docs", *CODE)
+SUFFIXES = {".py", ".md", ".sql", ".js", ".go", ".sh", ".toml", ".yaml", ".yml", ".tpl", ".service"}
 ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
 
 

@@ -16,6 +16,7 @@ from schedo.config_checks import check_config
 from schedo.errors import Invalid
 from schedo.handover.command import Command
 from schedo.hardening import harden_process
+from schedo.program import executable_of_a_new_version
 from schedo.setting_table import SETTINGS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -136,7 +137,8 @@ def serve(
     reads the settings again.
     """
     harden_process()
-    command = Command.of_this_process(sys.orig_argv, sys.executable, os.environ)
+    executable = executable_of_a_new_version()
+    command = Command.of_this_process(sys.orig_argv, executable, os.environ)
     token = os.environ.get("SCHEDO_TOKEN")  # the first load removes it
     if has_test_clock:
         flags["store"] = _check_test_store(load(path, flags, dict(os.environ)))

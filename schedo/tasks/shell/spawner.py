@@ -19,7 +19,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 from schedo.child_process import ChildHandle, write_unnamed_file
 from schedo.core.leases import Blame
 from schedo.hardening import is_undumpable
+from schedo.program import module_command
 from schedo.silence_timer import SilenceTimer
 from schedo.tasks.shell import spawner_process
 
@@ -34,6 +34,7 @@ PULSE_S = 1.0  # between two liveness checks
 STALLED_S = 3.0  # without a response to a ping
 _READ_BYTES = 65_536
 _END_S = 0.5  # the longest time that the end of the spawner may block the loop
+_INTERPRETER = ("-I", "-S", "-X", "utf8", spawner_process.__file__)
 _SPAWNER_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME")  # for the interpreter
 
 log = logging.getLogger("schedo.worker")
@@ -310,7 +311,7 @@ class _SpawnerConnection:
 def _start_process(theirs: socket.socket) -> subprocess.Popen[bytes]:
     arguments = [str(theirs.fileno()), *([spawner_process.CLOSED] if is_undumpable() else [])]
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-X", "utf8", spawner_process.__file__, *arguments],
+        [*module_command(spawner_process.__name__, *_INTERPRETER), *arguments],
         # Without secrets, because commands can read the environment of their parent.
         env={name: v for name, v in os.environ.items() if name in _SPAWNER_VARIABLES},
         stdin=subprocess.DEVNULL,

@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.hardening import is_undumpable
 from schedo.log_format import LogFormat
+from schedo.program import module_command
 from schedo.protocol.frames import Attach
 from schedo.tasks.declarations import declare_schedules
 from schedo.worker.process.child_memory import ChildMemory, make_memory
@@ -315,7 +315,7 @@ class ProcessPool:
             "log-level": self._settings.log_level,
         }
         named = [f"--{name}={value}" for name, value in options.items()]
-        return [sys.executable, "-m", "schedo.worker.process.child", *named, self._target]
+        return [*module_command("schedo.worker.process.child"), *named, self._target]
 
     def _on_child_gone(self, child: ChildSupervisor, message: str) -> None:
         self._children.discard(child)

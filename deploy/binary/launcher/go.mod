@@ -1,0 +1,3 @@
+module schedo-launcher
+
+go 1.22
