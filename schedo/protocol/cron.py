@@ -147,10 +147,11 @@ def describe_rule(rule: Rule) -> str:
 def list_fires(rule: Rule, after: int, count: int = limits.FIRES_SHOWN) -> list[int]:
     """Return the first `count` instants of the rule after an instant."""
     fires: list[int] = []
-    fire = next_after(rule, after)
+    fire: int | None = after
     while fire is not None and len(fires) < count:
-        fires.append(fire)
         fire = next_after(rule, fire)
+        if fire is not None:
+            fires.append(fire)
     return fires
 
 

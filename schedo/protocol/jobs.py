@@ -21,12 +21,11 @@ from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Priority, Text, instant_or_unset, or_unset
+from schedo.protocol.light_pages import make_light_page
 from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
-from schedo.protocol.query import Values, bad_parameter
 from schedo.protocol.times import render_instant
 from schedo.protocol.unique import UniqueRequest, read_unique
-from schedo.suggestions import suggest
 
 TraceParent = Annotated[str, Meta(extra_json_schema={"pattern": fields.TRACEPARENT_PATTERN})]
 Names = Mapping[int, str]  # schedule id: name
@@ -200,42 +199,13 @@ class JobPage(Struct, forbid_unknown_fields=True):
     searched_to: Instant | UnsetType = UNSET
 
 
-# What a list shows of a job with the parameter `fields`.
-_LightJob = msgspec.defstruct(
-    "LightJobResponse",
-    [
-        (field.encode_name, field.type | UnsetType, UNSET)
-        for field in msgspec.structs.fields(JobResponse)
-    ],
-    forbid_unknown_fields=True,
-)
-LightJobPage = msgspec.defstruct(
-    "LightJobPage",
-    [
-        ("items", list[_LightJob]),  # type: ignore[valid-type]
-        *((field.name, field.type, UNSET) for field in msgspec.structs.fields(JobPage)[1:]),
-    ],
-    forbid_unknown_fields=True,
-)
+LightJobPage = make_light_page(JobPage, JobResponse)
 
 
 def search_fields(before: int, looked_at: int) -> dict[str, Any]:
     """Return the fields of a page whose search ended early, below an id."""
     instant = render_instant(newest_at(before))
     return {"partial": True, "looked_at": looked_at, "searched_to": instant}
-
-
-def read_fields(values: Values) -> list[str] | None:
-    """Return the names of the fields that a list shows; None: all."""
-    text = values.get("fields")
-    if text is None:
-        return None
-    names = text.split(",")
-    for name in names:
-        if name not in JobResponse.__struct_fields__:
-            hint = suggest(name, JobResponse.__struct_fields__)
-            raise bad_parameter("fields", f"a job has no field {name[:40]!r}{hint}")
-    return names
 
 
 class AttemptResponse(Struct, forbid_unknown_fields=True, kw_only=True):

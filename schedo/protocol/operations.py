@@ -36,6 +36,7 @@ from schedo.protocol.schedule_filters import SCHEDULE_FILTERS
 from schedo.protocol.schedules import (
     DecisionPage,
     EmptyRequest,
+    LightSchedulePage,
     PauseRequest,
     ResumeRequest,
     SchedulePage,
@@ -142,8 +143,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "list_schedules",
         "GET /v1/schedules",
         "List schedules by name, all or those that match.",
-        {200: SchedulePage},
-        query=(*SCHEDULE_FILTERS, *_PAGE),
+        {200: (SchedulePage, LightSchedulePage)},
+        query=(*SCHEDULE_FILTERS, "fields", *_PAGE),
     ),
     Operation(
         "put_schedule",

@@ -131,7 +131,7 @@ PARAMETERS = _by_name(
         enum=[each.value for each in Order],
         default=Order.NEWEST.value,
     ),
-    _query("fields", "The fields of each job, with commas between them; default all."),
+    _query("fields", "The fields of each item, with commas between them; default all."),
     _query(
         "limit",
         "How many items a page has at most.",

@@ -40,6 +40,20 @@ def bad_parameter(name: str, detail: str) -> BadRequest:
     return BadRequest(f"{name}: {detail}", Problem(f"?{name}", detail))
 
 
+def read_fields(values: Values, what: str, known: Collection[str]) -> list[str] | None:
+    """Return the names of the fields that a list shows; None: all. what: an item, as in "a job"."""
+    text = values.get("fields")
+    if text is None:
+        return None
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise bad_parameter(
+                "fields", f"{what} has no field {name[:40]!r}{suggest(name, known)}"
+            )
+    return names
+
+
 def parse_query(text: bytes, known: Collection[str]) -> Values:
     """Return the parameters; raise BadRequest for one that is unknown or occurs twice."""
     if not text:

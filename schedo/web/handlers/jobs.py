@@ -21,9 +21,9 @@ from schedo.protocol.job_filters import read_filter, read_order
 from schedo.protocol.jobs import (
     AttemptResponse,
     JobPatch,
+    JobResponse,
     RetryJobRequest,
     job_fields,
-    read_fields,
     render_job,
     search_fields,
 )
@@ -34,6 +34,7 @@ from schedo.protocol.query import (
     bad_parameter,
     parse_number_cursor,
     read_choice,
+    read_fields,
     read_limit,
     read_name,
     read_number,
@@ -59,7 +60,8 @@ async def get_job(context: AppContext, request: Request) -> Response:
 
 async def list_jobs(context: AppContext, request: Request) -> Response:
     query = request.query
-    limit, shown = read_limit(query), read_fields(query)
+    limit = read_limit(query)
+    shown = read_fields(query, "a job", JobResponse.__struct_fields__)
     after, order = parse_number_cursor("jobs", query), read_order(query)
     which = await _read_filter(context, query)
     if which is None:

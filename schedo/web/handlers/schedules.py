@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec import UNSET
 from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.expectations import ExpectationState
 from schedo.core.ids import render_id
+from schedo.core.limits import FIRES_SHOWN
 from schedo.core.model import Rule, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.schedule_filter import ScheduleFilter, health_of
@@ -35,6 +35,7 @@ from schedo.protocol.query import (
     bad_parameter,
     parse_name_cursor,
     parse_number_cursor,
+    read_fields,
     read_limit,
     render_cursor,
 )
@@ -104,13 +105,19 @@ async def list_schedules(context: AppContext, request: Request) -> Response:
     limit = read_limit(request.query)
     after = parse_name_cursor("schedules", request.query)
     which = read_schedule_filter(request.query)
+    shown = read_fields(request.query, "a schedule", ScheduleResponse.__struct_fields__)
     await request.claim.take(_PAGE_BYTES)
     page = await _load_page(context, after, limit, which)
     facts: dict[str, Any] = {}
     if after is None:
         counts = ScheduleCountsResponse.of(await context.engine.count_schedules())
         facts["counts"] = msgspec.to_builtins(counts)
-    describe = partial(_describe, context, await _load_histories(context, page.schedules))
+    histories = await _load_histories(context, page.schedules)
+
+    def describe(schedule: Schedule) -> ScheduleResponse | bytes:
+        found = _describe(context, histories, schedule)
+        return found if shown is None else _select(found, shown)
+
     if page.after is None:
         return await page_response(describe, page.schedules, facts=facts)
     if len(page.schedules) < limit and page.looked_at:
@@ -215,14 +222,21 @@ async def _load_histories(
     return await context.engine.store.get_histories([schedule.id for schedule in schedules])
 
 
+def _select(response: ScheduleResponse, shown: Iterable[str]) -> bytes:
+    """Return some fields of the response as JSON."""
+    values = {name: getattr(response, name) for name in shown}
+    return msgspec.json.encode(
+        {name: value for name, value in values.items() if value is not UNSET}
+    )
+
+
 def _describe(
     context: AppContext, histories: Mapping[int, RunHistory], schedule: Schedule
 ) -> ScheduleResponse:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
     now = context.engine.clock.now()
     # If the clock was set back, it passes instants again that have a decision already.
-    has_ended = schedule.next_fire_at is None
-    fires = [] if has_ended else list_fires(schedule.rule, max(now, schedule.evaluated_through))
+    fires = _list_next(schedule, max(now, schedule.evaluated_through))
     warnings = [*list_warnings(source, schedule.name)] if source else []
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
@@ -240,6 +254,16 @@ def _describe(
     if expectation is not None:
         response.expectation = ExpectationStatus.of(expectation)
     return response
+
+
+def _list_next(schedule: Schedule, after: int) -> list[int]:
+    """Return the next instants; the first one need not be searched unless its turn is late."""
+    first = schedule.next_fire_at
+    if first is None:
+        return []
+    if first <= after:
+        return list_fires(schedule.rule, after)
+    return [first, *list_fires(schedule.rule, first, FIRES_SHOWN - 1)]
 
 
 def _why_never(rule: Rule) -> str:

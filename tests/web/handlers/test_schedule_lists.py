@@ -9,6 +9,7 @@ from schedo.core.leases import AttemptResult, Completed, Failed
 from schedo.core.model import Failure
 from schedo.core.run_history import EndedRun
 from schedo.core.states import State
+from schedo.protocol.times import parse_instant, render_instant
 from schedo.store.sqlite import schedule_search
 from schedo.web.handlers import schedules
 from tests.web.world import SECOND, T0, World
@@ -195,3 +196,42 @@ async def test_the_median_run_is_that_of_the_last_completed_runs(world: World) -
     await world.engine.store.commit(Changes(ended_runs=runs))
 
     assert (await world.get("/v1/schedules/daily")).json()["median_run"] == "2s"
+
+
+async def test_a_list_shows_only_the_fields_of_schedules_that_are_asked_for(world: World) -> None:
+    await world.put("/v1/schedules/daily", DAILY)
+    whole = (await world.get("/v1/schedules")).json()
+
+    page = (await world.get("/v1/schedules?fields=name,next_fires,expect")).json()
+
+    [schedule] = whole["items"]
+    assert page["items"] == [{name: schedule[name] for name in ("name", "next_fires")}]
+    assert page["counts"] == whole["counts"]
+
+
+async def test_an_unknown_field_of_a_schedule_is_named(world: World) -> None:
+    reply = await world.get("/v1/schedules?fields=name,taks")
+
+    assert reply.status == 400
+    assert reply.json()["errors"] == [
+        {"parameter": "fields", "detail": "a schedule has no field 'taks'; did you mean task?"}
+    ]
+
+
+@pytest.mark.parametrize("ahead_s", [-90_000, -60, 0, 1, 59, 60, 100_000])
+async def test_the_next_fires_are_those_of_the_rule_wherever_the_clock_is(
+    world: World, ahead_s: int
+) -> None:
+    rule = {"cron": "* * * * *", "task": "report", "paused": True}
+    await world.put("/v1/schedules/minutely", rule)
+    world.clock.stall(ahead_s * SECOND)
+    await world.post("/v1/schedules/minutely:resume", {})
+
+    [schedule] = (await world.get("/v1/schedules")).json()["items"]
+
+    after = render_instant(max(world.engine.clock.now(), T0))
+    fires = (await world.get(f"/v1/schedules/minutely/fires?from={after}")).json()["items"]
+    assert (
+        schedule["next_fires"]
+        == [fire["at"] for fire in fires if parse_instant(fire["at"]) > parse_instant(after)][:5]
+    )

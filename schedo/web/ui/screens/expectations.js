@@ -16,8 +16,10 @@ const FIELDS = ['cron', 'every', 'tz', 'within', 'on_miss', 'on_back'];
 const pathOf = (name) => `/v1/expectations/${encodeURIComponent(name)}`;
 
 async function read() {
-  const [named, schedules] = await Promise.all([get('/v1/expectations'), get('/v1/schedules', { query: { limit: READ } })]);
-  return { named: named.items.sort(gravest), runs: schedules.items.filter((item) => item.expect && item.expectation).map((item) => ({ ...item.expectation, name: item.name, expect: item.expect })).sort(gravest) };
+  const list = (health) => get('/v1/schedules', { query: { health, limit: READ, fields: 'name,expect,expectation' } });
+  const [named, overdue, page] = await Promise.all([get('/v1/expectations'), list('overdue'), list()]);
+  const schedules = new Map([...overdue.items, ...page.items].map((item) => [item.name, item]));
+  return { isCut: Boolean(page.next_cursor), named: named.items.sort(gravest), runs: [...schedules.values()].filter((item) => item.expect && item.expectation).map((item) => ({ ...item.expectation, name: item.name, expect: item.expect })).sort(gravest) };
 }
 
 const gravest = (one, other) => (one.state === 'missed' ? 0 : 1) - (other.state === 'missed' ? 0 : 1) || one.name.localeCompare(other.name);
@@ -69,5 +71,5 @@ export default function Expectations({ query }) {
     ${(query.q || all.length > SEARCHED) && html`<div class="filters"><input type="search" aria-label="Find by name" placeholder="name" value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></div>`}
     <div class="grid"><${Card} title="Work outside" about="beats that other programs send; Copy as has the request of a beat"><div class="stacked"><${Table} caption="Named expectations" columns=${named(reload)} rows=${found.named.filter(matches)} keyOf=${(row) => row.name}
         empty=${none(html`Nothing outside is expected. <code>PUT /v1/expectations/NAME</code> with <code>every</code> and <code>within</code> expects beats of a backup, a crontab or a machine, and its <code>on_miss</code> says when they do not come.`)}/></div></${Card}>
-      <${Card} title="Runs of schedules" about="schedules with expect"><div class="stacked"><${Table} caption="Expected runs" columns=${RUNS} rows=${found.runs.filter(matches)} keyOf=${(row) => row.name} empty=${none('No schedule expects its runs.')}/></div></${Card}></div>`;
+      <${Card} title="Runs of schedules" about=${found.isCut ? `all that are overdue, and others of the first ${count(READ)} schedules by name` : 'schedules with expect'}><div class="stacked"><${Table} caption="Expected runs" columns=${RUNS} rows=${found.runs.filter(matches)} keyOf=${(row) => row.name} empty=${none('No schedule expects its runs.')}/></div></${Card}></div>`;
 }

@@ -13,6 +13,7 @@ import { hrefOf, ScheduleActions } from '../parts/schedule_actions.js';
 import { Table } from '../parts/table.js';
 
 const READ = 100; // schedules, by name; others are on the next page
+const READ_FIELDS = 'name,task,queue,cron,every,at,tz,description,jitter,paused,note,next_fires,runs,median_run,expect,expectation,health';
 const HEALTHS = { '': 'all', failing: 'failing', overdue: 'overdue', paused: 'paused', ended: 'never fires' };
 
 // The next fire counts down; after it the stream tells the one that follows.
@@ -76,7 +77,7 @@ function Sentence({ items, counts, isWhole }) {
 
 // A page by name. What is wrong comes before the first page of a list that is longer.
 async function read({ q, health, cursor }) {
-  const list = (query) => get('/v1/schedules', { query: { q, limit: READ, ...query } });
+  const list = (query) => get('/v1/schedules', { query: { q, limit: READ, fields: READ_FIELDS, ...query } });
   const page = await list({ health, cursor });
   if (!page.next_cursor || health || cursor) return page;
   const { overdue, failing } = page.counts;
