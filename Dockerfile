@@ -8,9 +8,17 @@
 # no harm, because Docker waits longer before each restart. "docker stop" waits 10 s, but the server's
 # drain takes up to 28 s: use "docker stop --time 30", or a shorter --drain-grace.
 #
-# The root file system may be read-only (--read-only); the server writes only to /data.
+# The root file system may be read-only (--read-only); the server writes only to /data. compose.yaml runs a
+# server with workers; docs/operations.md has more.
+#
+# The base is one release of Python and of Debian. To pin its bytes as well, for builds that must not change:
+#
+#   docker buildx imagetools inspect python:3.13.9-slim-bookworm    # prints "Digest: sha256:..."
+#   docker build --build-arg BASE=python:3.13.9-slim-bookworm@sha256:... -t schedo .
 
-FROM python:3.13-slim AS build
+ARG BASE=python:3.13.9-slim-bookworm
+
+FROM ${BASE} AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
@@ -27,7 +35,7 @@ RUN python -m hatchling build -t wheel \
     && /venv/bin/python -m compileall -q /venv/lib
 
 
-FROM python:3.13-slim
+FROM ${BASE}
 
 LABEL org.opencontainers.image.title="schedo" \
       org.opencontainers.image.description="A durable job scheduler in one process" \
@@ -40,12 +48,15 @@ RUN apt-get update \
     && install -d -o 10001 -g 10001 /data
 COPY --from=build /venv /venv
 
-# All modules are already compiled, so Python writes nothing beside the code.
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# All modules are already compiled, so Python writes nothing beside the code. The settings are variables, so that
+# other arguments (docker run schedo serve --allow-shell) and commands in the container keep them.
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    SCHEDO_HOST=0.0.0.0 SCHEDO_STORE=/data/schedo.db
+WORKDIR /data
 USER 10001:10001
 VOLUME /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["python", "-m", "schedo.health"]
 ENTRYPOINT ["tini", "--", "schedo"]
-CMD ["serve", "--host", "0.0.0.0", "--store", "/data/schedo.db"]
+CMD ["serve"]

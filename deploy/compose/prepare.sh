@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes what the containers of compose.yaml need, as root: tokens, if there are none, and folders that
+# belong to the user of the server and the workers, USER:GROUP.
+set -eu
+owner=$1
+umask 077
+
+admin=/run/server/admin # of the server's --token-file
+tokens=/run/server/tokens # of its --tokens: what the workers may do
+worker=/run/worker/token # the workers' own
+
+new_token() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
+
+[ -s "$admin" ] || new_token > "$admin"
+[ -s "$worker" ] || new_token > "$worker"
+echo "$(cat "$worker") role=worker name=compose schedules=yes" > "$tokens"
+chown -R "$owner" /data /run/server /run/worker
+chown "$owner" /output
