@@ -7,6 +7,7 @@ import ipaddress
 from schedo.config import Config
 from schedo.core import limits
 from schedo.errors import Invalid
+from schedo.store import is_postgres
 
 IN_MEMORY = (":memory:", "memory:")
 
@@ -24,6 +25,12 @@ def check_config(config: Config) -> None:
         raise Invalid(
             f"standby ({source}): only one process can have a store that is kept in memory; give a"
             " file with --store"
+        )
+    if config.standby and is_postgres(config.store):
+        source = config.sources.get("standby", "default")
+        raise Invalid(
+            f"standby ({source}): a standby waits for the lock of a file; with a store in"
+            " PostgreSQL, start the next server when this one has ended"
         )
     if config.anonymous is not None and not needs_token(config):
         source = config.sources.get("anonymous", "default")

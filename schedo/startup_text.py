@@ -8,6 +8,7 @@ import schedo
 from schedo.config import Config
 from schedo.config_checks import needs_token
 from schedo.log_format import JsonFormatter
+from schedo.store import without_password
 
 
 def print_address(config: Config, port: int, *, is_new_store: bool) -> None:
@@ -15,7 +16,8 @@ def print_address(config: Config, port: int, *, is_new_store: bool) -> None:
     host = f"[{config.host}]" if ":" in config.host else config.host
     address = f"http://{host}:{port}"
     new = ", which is new and empty" if is_new_store else ""
-    ready = f"schedo {schedo.__version__} listens on {address}; its jobs are in {config.store}{new}"
+    store = without_password(config.store)
+    ready = f"schedo {schedo.__version__} listens on {address}; its jobs are in {store}{new}"
     if config.log_format == "json":
         record = {"name": "schedo", "levelno": logging.INFO, "levelname": "INFO", "msg": ready}
         lines = [JsonFormatter().format(logging.makeLogRecord(record))]

@@ -7,6 +7,10 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from tests.postgres import postgres_store_url, postgres_url
+
+__all__ = ["postgres_store_url", "postgres_url"]
+
 # pytest explains failed assertions of an imported module only if the module is registered here.
 for name in ("contract", "contract_jobs", "contract_lists", "contract_reads", "contract_schedules"):
     pytest.register_assert_rewrite(f"tests.store.{name}")

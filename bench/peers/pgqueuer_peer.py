@@ -11,7 +11,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
-import asyncpg  # type: ignore[import-not-found]
+import asyncpg
 import uvloop
 from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
 from pgqueuer.qm import QueueManager  # type: ignore[import-not-found]

@@ -19,7 +19,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from schedo.clock import Clock, SystemClock
 from schedo.config import Config
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from schedo.handover.predecessor import Predecessor
     from schedo.server.replaced import Replaced
     from schedo.server.takeover import Takeover
+    from schedo.store.sqlite.store import SqliteStore
 
 log = logging.getLogger("schedo")
 
@@ -102,6 +103,11 @@ class Server:
     def grace_s(self) -> float:
         """How long running attempts may take to end in a drain."""
         return self.config.drain_grace_us / 1_000_000
+
+    @property
+    def file_store(self) -> SqliteStore:
+        """The store, which is a file: only a file passes from one process to the next one."""
+        return cast("SqliteStore", self.store)
 
     async def leave(self) -> None:
         """Stop a server that has not opened its store."""

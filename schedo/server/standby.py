@@ -39,7 +39,7 @@ async def wait_for_store(server: Server, note_warm: Callable[[], None]) -> Takeo
     standby, such as an application that cannot be imported.
     """
     standby = _make_standby(server)
-    holding = asyncio.create_task(server.store.hold(), name="schedo lock")
+    holding = asyncio.create_task(server.file_store.hold(), name="schedo lock")
     leaving = asyncio.create_task(server.shutdown.wait())
     others = [
         asyncio.create_task(standby.run(), name="schedo standby"),

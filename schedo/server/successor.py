@@ -83,7 +83,7 @@ async def _hold_left(server: Server, *, has_listeners: bool) -> float:
         await asyncio.sleep(STANDBY_FIRST_S)
     try:
         async with asyncio.timeout(ENDS_WITHIN_S):
-            held = await server.store.hold()
+            held = await server.file_store.hold()
     except TimeoutError:
         raise Unavailable(
             "the old process of the upgrade has died, and another server has the store"
@@ -95,7 +95,7 @@ async def _hold_left(server: Server, *, has_listeners: bool) -> float:
 async def _receive_locks(server: Server, predecessor: Predecessor) -> int:
     """Own the locks of the store; return how many take-overs the store has had."""
     message, lock, database = await predecessor.receive_locks()
-    server.store.inherit(lock, database)
+    server.file_store.inherit(lock, database)
     return message.takeovers
 
 

@@ -52,7 +52,7 @@ class _Standbys:
 
         Return without that, too, if another process has the locks: this one must not serve again.
         """
-        store = self._server.store
+        store = self._server.file_store
         self._server.leave_control()
         await store.close()
         now = asyncio.get_running_loop().time

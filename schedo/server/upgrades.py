@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from schedo.errors import SchedoError
+from schedo.store import without_password
 
 if TYPE_CHECKING:
     from schedo.handover.command import Command
@@ -67,7 +68,10 @@ class Upgrades:
         if self._server.shutdown.is_requested:
             return "the server is stopping"
         if self._server.store.path is None:
-            return "the store is in memory, so no other process can open it"
+            return (
+                "only a store in a file passes to another process; this one is"
+                f" {without_password(self._server.config.store)}"
+            )
         if os.getpid() == 1:
             return (
                 "this process is the first one of its container, which ends with it: replace the"

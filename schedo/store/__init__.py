@@ -1,32 +1,64 @@
-"""The stores of jobs: SQLite, in a file or in memory."""
+"""The stores of jobs: SQLite, in a file or in memory; PostgreSQL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from schedo.errors import Invalid
+from schedo.errors import Invalid, StoreUnsuitable
 
 if TYPE_CHECKING:
-    from schedo.store.sqlite.store import SqliteStore
+    from schedo.store.base import Store
+    from schedo.store.postgres.store import PostgresStore
 
 _SQLITE = "sqlite://"
+_POSTGRES = ("postgresql", "postgres")
 
 
-def open_store(url: str, *, accept_loss: bool = False) -> SqliteStore:
+def is_postgres(url: str) -> bool:
+    """Return whether the URL names a store in PostgreSQL."""
+    return url.partition("://")[0] in _POSTGRES and "://" in url
+
+
+def without_password(url: str) -> str:
+    """Return the URL of a store without its password, for logs and answers."""
+    if not is_postgres(url):
+        return url
+    from schedo.store.postgres.address import parse_address
+
+    return parse_address(url).shown
+
+
+def open_store(url: str, *, accept_loss: bool = False) -> Store:
     """Return the store that the URL names, not yet opened.
 
-    url: a path, "sqlite:///path" or ":memory:". accept_loss: if some of the store's files are
-    missing, open it with what is left.
+    url: a path, "sqlite:///path", ":memory:" or "postgresql://user@host/database". accept_loss: if
+    some of the files of a SQLite store are missing, open it with what is left.
     """
+    # Only the store that is used is imported.
+    if is_postgres(url):
+        return open_postgres(url)
     scheme, separator, _ = url.partition("://")
     if separator and scheme != "sqlite":
         raise Invalid.field(
-            "/store", f"{scheme}:// is not supported yet; give the path of a SQLite file"
+            "/store",
+            f"{scheme}:// is not supported; give the path of a SQLite file, or postgresql://…",
         )
     path = ":memory:" if url == "memory:" else url.removeprefix(_SQLITE)
     if not path.strip("/") or path.endswith("/") or "\0" in path:
         raise Invalid.field("/store", f"{url!r} does not name a file")
-    # Only the store that is used is imported.
     from schedo.store.sqlite.store import SqliteStore
 
     return SqliteStore(path, accept_loss=accept_loss)
+
+
+def open_postgres(url: str) -> PostgresStore:
+    """Return the store in PostgreSQL that the URL names, not yet opened."""
+    try:
+        from schedo.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise StoreUnsuitable(
+            "a store in PostgreSQL needs the package asyncpg: pip install 'schedo[postgres]'"
+        ) from error
+    return PostgresStore(url)

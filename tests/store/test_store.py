@@ -35,8 +35,11 @@ def test_the_url_memory_names_a_store_without_a_file() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("postgresql://db/jobs", "postgresql:// is not supported yet"),
-        ("mysql://db/jobs", "mysql:// is not supported yet"),
+        ("mysql://db/jobs", "mysql:// is not supported"),
+        ("postgresql://db/jobs?schema=Jobs", "schema='Jobs'"),
+        ("postgresql://db/jobs?schema=pg_jobs", "schema='pg_jobs'"),
+        ("postgresql://db/jobs?schema", "the URL cannot be read"),
+        ("postgresql://db/jobs#1", "is written as %23"),
         ("", "does not name a file"),
         ("sqlite://", "does not name a file"),
         ("sqlite:///", "does not name a file"),

@@ -1,0 +1,53 @@
+"""The URL of a store in PostgreSQL, such as postgresql://schedo@db1,db2/jobs?schema=schedo."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from schedo.errors import Invalid
+
+SCHEMES = ("postgresql", "postgres")
+DEFAULT_SCHEMA = "schedo"
+# PostgreSQL cuts longer names, and a name in this form needs no quotes.
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SECRETS = ("password", "passfile", "sslpassword")
+
+
+class Address(NamedTuple):
+    """Where a store is. url: as libpq and asyncpg read it. shown: the same without a password."""
+
+    url: str
+    schema: str
+    shown: str
+
+
+def parse_address(url: str) -> Address:
+    """Return the address; raise Invalid, without the password, if it names no store.
+
+    The query option `schema` names the schema, and all others go to the driver.
+    """
+    try:
+        parts = urlsplit(url)
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise Invalid.field("/store", f"the URL cannot be read: {error}") from None
+    schema = dict(options).get("schema", DEFAULT_SCHEMA)
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise Invalid.field(
+            "/store",
+            f"schema={schema!r}: the name of a schema has up to 63 small letters, digits and"
+            " underscores, and begins with no digit and not with pg_",
+        )
+    if parts.fragment:
+        raise Invalid.field("/store", "a '#' in a URL of PostgreSQL is written as %23")
+    rest = [(name, value) for name, value in options if name != "schema"]
+    public = [(name, value) for name, value in options if name not in _SECRETS]
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    user = credentials.partition(":")[0]
+    return Address(
+        urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote))),
+        schema,
+        urlunsplit(parts._replace(netloc=f"{user}{at}{hosts}", query=urlencode(public, safe="/:"))),
+    )

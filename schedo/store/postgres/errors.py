@@ -1,0 +1,81 @@
+"""The translation of PostgreSQL's errors. Codes: postgresql.org/docs/current/errcodes-appendix."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from schedo.errors import StoreError, StoreFull, StoreRefused, StoreUnsuitable
+
+# What a call to the driver may raise.
+DRIVER_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    asyncio.TimeoutError,
+)
+# The driver and the server about a value: its type, a constraint, a limit of the server (an entry
+# of an index that is too long), and require_all of the schema about a row that is not there.
+_MISSING = "SD404"
+_REFUSALS = ("22", "23", "54", _MISSING)
+_DISK_FULL = "53100"
+# These servers are on their way: another start, a moment later, may find them ready.
+_TRANSIENT = ("53", "55", "57", "08")
+_HINTS = {
+    "28P01": "the password is wrong; the driver also reads PGPASSWORD and ~/.pgpass",
+    "28000": "the server does not let this user in; see its pg_hba.conf",
+    "3D000": "create the database first: createdb",
+    "42501": "the user may not do this; let an administrator run: GRANT CREATE ON DATABASE … TO …,"
+    " or create the schema for it: CREATE SCHEMA … AUTHORIZATION …",
+    "08P01": "a pooler is no place for the writer of the store: give the URL of the server itself",
+}
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the error is about the written values; nothing was written then."""
+    if isinstance(error, asyncpg.DataError):  # of the server, or of the driver's encoders
+        return True
+    code = getattr(error, "sqlstate", None) or ""
+    return code.startswith(_REFUSALS)
+
+
+def ends_session(error: BaseException) -> bool:
+    """Return whether the session cannot be used after the error."""
+    code = getattr(error, "sqlstate", None) or ""
+    lost = (OSError, asyncio.TimeoutError, asyncpg.InternalClientError)
+    return isinstance(error, lost) or code.startswith(("57P", "08"))
+
+
+def store_error(error: BaseException, shown: str) -> StoreError:
+    """Translate an error of the driver into a StoreError. shown: the URL without a password."""
+    if isinstance(error, StoreError):
+        return error
+    if is_refusal(error):
+        return StoreRefused(f"the store refuses a value: {error}")
+    if getattr(error, "sqlstate", None) == _DISK_FULL:
+        return StoreFull(f"there is no room left for {shown}: {error}")
+    return StoreError(f"the store {shown} failed: {_text(error)}")
+
+
+def opening_error(error: BaseException, shown: str) -> StoreError:
+    """Translate an error of a connection that could not be opened, with what helps."""
+    if isinstance(error, StoreError):
+        return error
+    code = getattr(error, "sqlstate", None) or ""
+    if isinstance(error, OSError | asyncio.TimeoutError) or code.startswith(_TRANSIENT):
+        hint = _HINTS.get(code, "does the server run, and does it listen there?")
+        kind: type[StoreError] = StoreUnsuitable if code in _HINTS else StoreError
+        return kind(f"cannot connect to {shown}: {_text(error)}; {hint}")
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return StoreUnsuitable(
+            f"{shown} is read-only, as a standby is; give the URL of the primary, or all hosts:"
+            " postgresql://db1,db2/…"
+        )
+    hint = _HINTS.get(code, "")
+    return StoreUnsuitable(f"cannot use {shown}: {_text(error)}{'; ' if hint else ''}{hint}")
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

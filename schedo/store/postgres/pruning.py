@@ -1,0 +1,102 @@
+"""Deletes jobs past their retention with all their records, a few hundred at a time.
+
+Its transactions are not synced: if one is lost in a crash, the step is taken again.
+"""
+
+from __future__ import annotations
+
+import asyncpg
+
+from schedo.store.base import Retention
+from schedo.store.postgres import writes
+from schedo.store.sqlite.action_log import KEPT, KEPT_US
+from schedo.store.sqlite.pruning import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
+
+_ENDED = """
+SELECT id FROM job WHERE state = $1 AND ended_at IS NOT NULL AND kept_until IS NULL
+AND (schedule_id IS NULL OR released = 1) AND ended_at <= $2
+ORDER BY ended_at LIMIT $3"""
+_KEPT_ENOUGH = """
+SELECT id FROM job WHERE kept_until IS NOT NULL AND kept_until <= $1 ORDER BY kept_until LIMIT $2"""
+# The schedules of which runs have ended up to an instant, and those of their ended runs that the
+# general retention does not concern yet, newest first.
+_RUNS_TO_RELEASE = """
+SELECT schedule_id, EXISTS (SELECT 1 FROM schedule WHERE id = schedule_id) FROM run_release
+WHERE due_at <= $1 ORDER BY due_at LIMIT $2"""
+_HELD_RUNS = """
+SELECT id FROM job WHERE schedule_id = $1 AND schedule_id IS NOT NULL
+AND released IS NULL AND ended_at IS NOT NULL ORDER BY id + 0 DESC LIMIT $2 OFFSET $3"""
+_RELEASE_RUNS = "UPDATE job SET released = 1 WHERE id = ANY($1::bigint[])"
+# Nothing is left to release of a schedule, but the runs that have ended since then.
+_RELEASED = (
+    "DELETE FROM run_release WHERE schedule_id = $1 AND last_at <= $2",
+    "UPDATE run_release SET due_at = last_at WHERE schedule_id = $1 AND last_at > $2",
+)
+_DELETE_RECORDS = """
+DELETE FROM idempotency_record WHERE scope IN (
+    SELECT scope FROM idempotency_record WHERE created_at <= $1 ORDER BY created_at LIMIT $2
+) RETURNING 1"""
+_CUT = "SELECT number FROM action_log WHERE is_job = $1 ORDER BY number DESC LIMIT 1 OFFSET $2"
+_DELETE_ENTRIES = """
+DELETE FROM action_log WHERE number IN (
+    SELECT number FROM action_log WHERE is_job = $1 AND (number <= $2 OR at < $3)
+    ORDER BY number LIMIT $4
+) RETURNING 1"""
+
+
+async def prune(connection: asyncpg.Connection, now: int, retention: Retention, limit: int) -> int:
+    """Delete up to `limit` ended jobs and records in one transaction; return how many."""
+    async with connection.transaction():
+        await connection.execute("SET LOCAL synchronous_commit = off")
+        effort = await _release_runs(connection, now, retention.schedule_runs, limit)
+        room = max(0, limit - effort)
+        jobs = await _find_ended(connection, now, retention, room)
+        for statement in writes.delete_jobs(jobs) if jobs else ():
+            await connection.execute(statement.sql, *statement.parameters)
+        oldest, room = now - retention.idempotency_us, room - len(jobs)
+        records = len(await connection.fetch(_DELETE_RECORDS, oldest, room))
+        entries = await _prune_log(connection, now, max(0, room - records))
+    return effort + len(jobs) + records + entries
+
+
+async def _release_runs(connection: asyncpg.Connection, now: int, kept: int, limit: int) -> int:
+    """Release the runs that are not among the last ones of their schedules; return the effort.
+
+    A released run is deleted like any other job. To look at its runs takes as long as to delete
+    some jobs, which counts, too.
+    """
+    until = now - RELEASE_AFTER_US
+    effort = 0
+    some = max(1, limit // RUNS_LOOKED_AT_ONCE)
+    for schedule_id, exists in await connection.fetch(_RUNS_TO_RELEASE, until, some):
+        room = limit - effort
+        if room <= 0:
+            break
+        skipped = kept if exists else 0
+        found = await connection.fetch(_HELD_RUNS, schedule_id, room, skipped)
+        await connection.execute(_RELEASE_RUNS, [job_id for (job_id,) in found])
+        if len(found) < room:
+            for statement in _RELEASED:
+                await connection.execute(statement, schedule_id, until)
+        effort += len(found) + 1 + skipped // RUNS_LOOKED_AT_ONCE
+    return effort
+
+
+async def _find_ended(
+    connection: asyncpg.Connection, now: int, retention: Retention, limit: int
+) -> list[int]:
+    jobs: list[int] = []
+    for state, kept in kept_us(retention).items():
+        parameters = (str(state.value), now - kept, limit - len(jobs))
+        jobs += [job_id for (job_id,) in await connection.fetch(_ENDED, *parameters)]
+    found = await connection.fetch(_KEPT_ENOUGH, now, limit - len(jobs))
+    return [*jobs, *(job_id for (job_id,) in found)]
+
+
+async def _prune_log(connection: asyncpg.Connection, now: int, limit: int) -> int:
+    """Delete up to `limit` entries of each kind beyond their bound."""
+    deleted = 0
+    for is_job in (0, 1):
+        cut = await connection.fetchval(_CUT, is_job, KEPT) or 0
+        deleted += len(await connection.fetch(_DELETE_ENTRIES, is_job, cut, now - KEPT_US, limit))
+    return deleted

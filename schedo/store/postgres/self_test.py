@@ -1,0 +1,69 @@
+"""What a store needs of its server and its session, tested before anything is written."""
+
+from __future__ import annotations
+
+import logging
+
+import asyncpg
+
+from schedo.errors import StoreUnsuitable
+
+log = logging.getLogger("schedo.store")
+
+_VERSION_MIN = 14
+_TRANSACTIONS = 3
+_SETTINGS = """
+SELECT current_setting('server_version_num')::int / 10000 AS version,
+    current_setting('server_version') AS shown_version,
+    current_setting('server_encoding') AS encoding,
+    current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery() AS is_read_only,
+    current_setting('track_activities') = 'on' AS shows_sessions,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('fsync') = 'on' AS syncs"""
+
+
+async def check_server(connection: asyncpg.Connection, shown: str) -> None:
+    """Raise StoreUnsuitable, with what helps, if the store cannot work on this session."""
+    await _check_session(connection, shown)
+    found = await connection.fetchrow(_SETTINGS)
+    troubles = {
+        found["version"] < _VERSION_MIN: (
+            f"is PostgreSQL {found['shown_version']}; schedo needs version {_VERSION_MIN} or newer"
+        ),
+        found["encoding"] != "UTF8": (
+            f"has the encoding {found['encoding']}; create the database with"
+            " createdb --encoding=UTF8 --template=template0"
+        ),
+        found["is_read_only"]: (
+            "is read-only, as a standby is; give the URL of the primary, or all hosts:"
+            " postgresql://db1,db2/…"
+        ),
+        not found["shows_sessions"]: (
+            "does not say which sessions live, so servers could not tell a dead one; set"
+            " track_activities = on"
+        ),
+    }
+    for is_trouble, text in troubles.items():
+        if is_trouble:
+            raise StoreUnsuitable(f"{shown} {text}")
+    if found["synchronous_commit"] == "off":  # each acknowledged job must be on the disk
+        await connection.execute("SET synchronous_commit = on")
+    if not found["syncs"]:
+        log.warning("%s has fsync = off: a power cut can damage it and lose jobs", shown)
+
+
+async def _check_session(connection: asyncpg.Connection, shown: str) -> None:
+    """Raise StoreUnsuitable if a pooler gives each transaction another session.
+
+    A lock would stay with a session that the pooler gives to others.
+    """
+    pids = set()
+    for _ in range(_TRANSACTIONS):
+        async with connection.transaction():
+            pids.add(await connection.fetchval("SELECT pg_backend_pid()"))
+    # A pooler tells the client a number of its own; the server knows the real one.
+    if pids != {connection.get_server_pid()}:
+        raise StoreUnsuitable(
+            f"{shown} is a pooler, which gives the transactions of a client to several sessions;"
+            " give the URL of the server itself, because the lock of the store belongs to a session"
+        )

@@ -1,0 +1,178 @@
+"""Sessions of a store with PostgreSQL: the one that writes, and those that read.
+
+The session of the writer holds the lock of the store and carries every commit. PostgreSQL releases
+the locks of a session only after its transaction has ended. So the next server that gets the lock
+knows that this session can never commit again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from schedo.errors import StoreError
+from schedo.store.postgres.address import Address
+from schedo.store.postgres.errors import DRIVER_ERRORS, ends_session, opening_error, store_error
+
+T = TypeVar("T")
+
+CONNECT_S = 10.0
+READERS_MAX = 3
+# A plan is made once and used for months, often before the tables have their rows and statistics.
+# Each query of the store has an index for it, so the planner gets no other choice.
+_SETTINGS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "timezone": "UTC",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "client_min_messages": "warning",
+    # So the locks of a host that has lost its power or its network are free after some 11 s.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+}
+
+
+async def connect(address: Address, name: str) -> asyncpg.Connection:
+    """Open a session that uses the schema; raise StoreError with a hint.
+
+    name: what PostgreSQL shows as its application_name.
+    """
+    try:
+        connection = await asyncpg.connect(
+            address.url, timeout=CONNECT_S, target_session_attrs="read-write"
+        )
+    except (*DRIVER_ERRORS, ValueError) as error:
+        raise opening_error(error, address.shown) from error
+    try:
+        # By statements, because a pooler refuses settings of which it does not know.
+        settings = _SETTINGS | {"search_path": address.schema, "application_name": name}
+        await connection.execute(
+            "".join(f"SET {name} = '{_quoted(value)}';" for name, value in settings.items())
+        )
+    except BaseException as error:
+        connection.terminate()
+        if isinstance(error, DRIVER_ERRORS):
+            raise opening_error(error, address.shown) from error
+        raise
+    return connection
+
+
+def _quoted(value: str) -> str:
+    return value.replace("'", "''")
+
+
+class Writer:
+    """The session that writes: its calls run one after the other, in the order of the calls.
+
+    A call goes on when its caller is cancelled, so the outcome of a commit does not depend on that.
+    """
+
+    def __init__(self, connection: asyncpg.Connection, shown: str) -> None:
+        self.connection, self.pid = connection, int(connection.get_server_pid())
+        self._shown = shown
+        self._turn = asyncio.Lock()
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_lost(self) -> bool:
+        return bool(self.connection.is_closed())
+
+    async def run(self, function: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        """Call the function after all earlier calls; raise its errors as StoreError."""
+        return await asyncio.shield(self.begin(function))
+
+    def begin(self, function: Callable[[asyncpg.Connection], Awaitable[T]]) -> asyncio.Task[T]:
+        """Call the function after all earlier calls, without waiting for it."""
+        task = asyncio.create_task(self._call(function), name="schedo store call")
+        self._calls.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    async def _call(self, function: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        async with self._turn:
+            try:
+                return await function(self.connection)
+            except DRIVER_ERRORS as error:
+                if ends_session(error):
+                    self.connection.terminate()
+                raise store_error(error, self._shown) from error
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may be gone
+
+    async def close(self) -> None:
+        """Close the session after all earlier calls."""
+        if self._calls:
+            await asyncio.wait(self._calls)
+        await close(self.connection)
+
+
+async def close(connection: asyncpg.Connection) -> None:
+    """Close a session, or drop it if the server does not answer."""
+    try:
+        await connection.close(timeout=CONNECT_S)
+    except DRIVER_ERRORS:
+        connection.terminate()
+
+
+class Readers:
+    """The sessions of the concurrent reads, opened when they are needed."""
+
+    def __init__(self, address: Address, name: str) -> None:
+        self._address, self._name = address, name
+        self._idle: list[asyncpg.Connection] = []
+        self._room = asyncio.Semaphore(READERS_MAX)
+        self._searches = asyncio.Semaphore(READERS_MAX - 1)  # one is left to short reads
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[asyncpg.Connection]:
+        """Use a session; raise the errors of the driver as StoreError."""
+        async with self._room:
+            connection = await self._take()
+            try:
+                yield connection
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) or ends_session(error):
+                    connection.terminate()  # the server may still run the query
+                if isinstance(error, DRIVER_ERRORS):
+                    raise store_error(error, self._address.shown) from error
+                raise
+            finally:
+                if self._is_closed:
+                    connection.terminate()
+                elif not connection.is_closed():
+                    self._idle.append(connection)
+
+    @asynccontextmanager
+    async def search(self) -> AsyncIterator[asyncpg.Connection]:
+        """Use a session for a read that may take long, so that no other read waits for these."""
+        async with self._searches, self.session() as connection:
+            yield connection
+
+    async def _take(self) -> asyncpg.Connection:
+        if self._is_closed:
+            raise StoreError(f"the store {self._address.shown} is not open")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await connect(self._address, self._name)
+
+    async def close(self) -> None:
+        """Close the sessions that are idle now, and each other one at the end of its read."""
+        self._is_closed = True
+        while self._idle:
+            await close(self._idle.pop())

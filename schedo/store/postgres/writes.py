@@ -1,0 +1,322 @@
+"""The statements of a commit.
+
+A commit of jobs alone, as most are, is one statement and so one round trip and one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import asyncpg
+import msgspec
+
+from schedo.core import limits
+from schedo.core.action_log import LogEntry
+from schedo.core.bulk import BulkOperation
+from schedo.core.changes import Changes
+from schedo.core.ids import newest_at
+from schedo.core.keep import NOT_KEPT
+from schedo.core.model import PLAIN, DecisionRecord
+from schedo.errors import StoreRefused
+from schedo.store.postgres import evidence, histories, tables
+from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
+from schedo.store.postgres.tables import Statement, columns_of
+from schedo.store.sqlite import rows
+from schedo.store.sqlite.columns import Row
+
+_encode = msgspec.json.Encoder().encode
+
+_UPDATED = (*rows.JOB.mutable, "id")
+_KEY = _UPDATED.index("unique_key")
+_SET = ", ".join(f"{name} = changed.{name}" for name in rows.JOB.mutable if name != "id")
+_UPDATE = f"""
+WITH updated AS (
+    UPDATE job SET {_SET} FROM {{source}} AS changed ({", ".join(_UPDATED[:-1])}, known_id)
+    WHERE job.id = changed.known_id RETURNING 1
+)"""
+_INSERT = tables.JOB.insert
+# PostgreSQL runs the inserts after all updates, because they ask for their number.
+_ALL_UPDATED = "(SELECT require_all(count(*), {wanted}) FROM updated)"
+
+
+def _updates(first: int) -> str:
+    names = [*rows.JOB.mutable, "id"]
+    return _UPDATE.format(source=tables.JOB.arrays(names, first))
+
+
+_WIDTH = len(tables.JOB.names)
+_UPDATE_JOBS = f"""{_updates(2)}
+SELECT {_ALL_UPDATED.format(wanted="$1::bigint")}"""
+_WRITE_JOBS = f"""{_updates(_WIDTH + 2)}
+{_INSERT} WHERE {_ALL_UPDATED.format(wanted=f"${_WIDTH + 1}::bigint")}"""
+
+_INSERT_PAYLOADS = (
+    "INSERT INTO job_payload (job_id, payload) SELECT * FROM unnest($1::bigint[], $2::bytea[])"
+)
+_INSERT_TAGS = (
+    "INSERT INTO job_tag (tag, job_id) SELECT * FROM unnest($1::text[], $2::bigint[])"
+    " ON CONFLICT DO NOTHING"
+)
+# For the ids of jobs.
+DELETE_JOBS = (
+    "DELETE FROM job WHERE id = ANY($1::bigint[])",
+    "DELETE FROM job_payload WHERE job_id = ANY($1::bigint[])",
+    "DELETE FROM job_tag WHERE job_id = ANY($1::bigint[])",
+    "DELETE FROM attempt WHERE job_id = ANY($1::bigint[])",
+    "DELETE FROM output WHERE job_id = ANY($1::bigint[])",
+)
+# An instant that made no job leaves no id, nor does what is deleted. After the clock was set back,
+# this mark keeps a later rule from deciding the instant again, and a new record from the id.
+MARK_DECIDED = """
+INSERT INTO meta (name, value) VALUES ('decided_at', $1)
+ON CONFLICT (name) DO UPDATE SET value = greatest(meta.value, excluded.value)"""
+_DELETE_SCHEDULES = (
+    "DELETE FROM schedule WHERE id = ANY($1::bigint[])",
+    "DELETE FROM decision WHERE schedule_id = ANY($1::bigint[])",
+    "DELETE FROM run_history WHERE schedule_id = ANY($1::bigint[])",
+)
+_DELETE_PAUSES = "DELETE FROM pause WHERE scope = ANY($1::text[])"
+_DELETE_EXPECTATIONS = "DELETE FROM expectation WHERE id = ANY($1::bigint[])"
+_UPSERT_OPERATIONS = """
+INSERT INTO bulk_operation (id, record) SELECT * FROM unnest($1::bigint[], $2::text[])
+ON CONFLICT (id) DO UPDATE SET record = excluded.record"""
+_DELETE_OPERATIONS = (
+    "DELETE FROM bulk_operation WHERE id = ANY($1::bigint[])",
+    "DELETE FROM bulk_step WHERE operation = ANY($1::bigint[])",
+)
+_INSERT_LOG = (
+    f"INSERT INTO action_log ({', '.join(LogEntry._fields)}) SELECT * FROM unnest($1::bigint[],"
+    " $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],"
+    " $9::bigint[])"
+)
+
+
+@dataclass(slots=True)
+class JobRows:
+    """The rows of the jobs of a commit, and of what belongs to them."""
+
+    new: list[Row] = field(default_factory=list)
+    known: list[Row] = field(default_factory=list)
+    payloads: list[tuple[int, bytes]] = field(default_factory=list)
+    tags: list[tuple[str, int]] = field(default_factory=list)
+    unkept: list[int] = field(default_factory=list)
+
+    def of_each_job(self) -> Iterator[tuple[int, JobRows]]:
+        """Return the rows of each job by itself, in the order of writing."""
+        for row in self.known:
+            yield row[-1], JobRows(known=[row])
+        for row in self.new:
+            tags = [each for each in self.tags if each[1] == row[0]]
+            payloads = [each for each in self.payloads if each[0] == row[0]]
+            yield row[0], JobRows([row], payloads=payloads, tags=tags)
+
+    def statements(self) -> Iterator[Statement]:
+        """Return the statements that write them."""
+        # Updates without a unique key come first: they may free a key that another job takes.
+        keyed = [row for row in self.known if row[_KEY] is not None]
+        if keyed and len(keyed) < len(self.known):
+            yield from _write_jobs([], [row for row in self.known if row[_KEY] is None])
+        yield from _write_jobs(self.new, keyed or self.known)
+        if self.payloads:
+            yield Statement(_INSERT_PAYLOADS, columns_of(self.payloads, 2))
+        if self.tags:
+            yield Statement(_INSERT_TAGS, columns_of(self.tags, 2))
+
+
+def _write_jobs(new: Sequence[Row], known: Sequence[Row]) -> Iterator[Statement]:
+    if known and new:
+        parameters = (*columns_of(new, _WIDTH), len(known), *columns_of(known, len(_UPDATED)))
+        yield Statement(_WRITE_JOBS, parameters)
+    elif known:
+        yield Statement(_UPDATE_JOBS, (len(known), *columns_of(known, len(_UPDATED))))
+    elif new:
+        yield Statement(_INSERT, columns_of(new, _WIDTH))
+
+
+class Commit(NamedTuple):
+    """The writes of one commit, in the order of writing."""
+
+    deletes: Sequence[Statement]
+    jobs: JobRows
+    others: Sequence[Statement]
+
+    def statements(self) -> list[Statement]:
+        """Return all statements."""
+        dropped = delete_jobs(self.jobs.unkept) if self.jobs.unkept else ()
+        return [*self.deletes, *dropped, *self.jobs.statements(), *self.others]
+
+
+def encode(changes: Changes, offset_us: int) -> Commit:
+    """Return the writes that make the changes durable; the records may change afterwards."""
+    jobs = _encode_jobs(changes, offset_us)
+    if not changes.has_others:
+        return Commit((), jobs, ())
+    deletes = delete_jobs(changes.jobs_deleted) if changes.jobs_deleted else ()
+    return Commit(deletes, jobs, [*_encode_others(changes, offset_us)])
+
+
+def _encode_jobs(changes: Changes, offset_us: int) -> JobRows:
+    found = JobRows()
+    options, text, requirements = PLAIN, None, ""  # most jobs of a batch share their options
+    for job in changes.jobs.values():
+        if job.kept_until == NOT_KEPT:
+            found.unkept.append(job.id)
+            continue
+        if not job.is_new:
+            found.known.append(rows.known_job_row(job, offset_us))
+            continue
+        payload = job.payload
+        assert payload is not None, "a new job has its payload"
+        if job.options is not options:
+            options = job.options
+            text = rows.options_text(options)
+            requirements = rows.requirements_text(options.requirements)
+        if len(payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
+            found.payloads.append((job.id, payload))
+            payload = None
+        found.tags.extend((tag, job.id) for tag in options.tags)
+        found.new.append(rows.new_job_row(job, payload, text, requirements, offset_us))
+    return found
+
+
+def delete_jobs(job_ids: Sequence[int]) -> list[Statement]:
+    """Return the statements that delete all records of the jobs.
+
+    The jobs leave no id behind, so the mark keeps a later job from getting one of theirs.
+    """
+    mark = Statement(MARK_DECIDED, (newest_at(max(job_ids)) + 1,))
+    return [*(Statement(sql, (job_ids,)) for sql in DELETE_JOBS), mark]
+
+
+def _encode_others(changes: Changes, offset_us: int) -> Iterator[Statement]:
+    deleted = set(changes.schedules_deleted)
+    if deleted:
+        for sql in _DELETE_SCHEDULES:
+            yield Statement(sql, (list(deleted),))
+    yield from histories.mark_runs(changes)
+    schedules = [
+        rows.schedule_row(each, offset_us)
+        for each in changes.schedules.values()
+        if each.id not in deleted
+    ]
+    yield from _rows_of(tables.SCHEDULE, tables.SCHEDULE.upsert("id"), schedules)
+    if changes.ended_runs:
+        added = [rows.ended_run_row(run) for run in changes.ended_runs]
+        yield Statement(histories.ADD_ENDED_RUN, added, each=True)
+    yield from _encode_settings(changes, offset_us)
+    yield from _encode_operations(changes)
+    yield from evidence.keep_evidence(changes)
+    decisions = [each for each in changes.decisions if each.schedule_id not in deleted]
+    yield from evidence.keep_decisions(decisions)
+    marks = _marks(changes, decisions)
+    if marks:
+        yield Statement(MARK_DECIDED, (max(marks),))
+    records = {each.scope: each for each in changes.idempotency_records}  # the last of each scope
+    yield from _rows_of(
+        tables.IDEMPOTENCY_RECORD,
+        tables.IDEMPOTENCY_RECORD.upsert("scope"),
+        [*records.values()],
+    )
+    if changes.log:
+        entries = [(*entry[:-1], int(entry.is_job)) for entry in changes.log]
+        yield Statement(_INSERT_LOG, columns_of(entries, len(LogEntry._fields)))
+
+
+def _encode_settings(changes: Changes, offset_us: int) -> Iterator[Statement]:
+    queues = [*map(rows.queue_row, changes.queues.values())]
+    yield from _rows_of(tables.QUEUE, tables.QUEUE.upsert("name"), queues)
+    pauses = [rows.pause_row(each) for each in changes.pauses.values() if each is not None]
+    yield from _rows_of(tables.PAUSE, tables.PAUSE.upsert("scope"), pauses)
+    ended = [scope.value for scope, each in changes.pauses.items() if each is None]
+    if ended:
+        yield Statement(_DELETE_PAUSES, (ended,))
+    expectations = [
+        rows.expectation_row(each, offset_us)
+        for each in changes.expectations.values()
+        if each is not None
+    ]
+    yield from _rows_of(tables.EXPECTATION, tables.EXPECTATION.upsert("id"), expectations)
+    deleted = [ident for ident, each in changes.expectations.items() if each is None]
+    if deleted:
+        yield Statement(_DELETE_EXPECTATIONS, (deleted,))
+
+
+def _encode_operations(changes: Changes) -> Iterator[Statement]:
+    put = [each for each in changes.bulk_operations.values() if each is not None]
+    if put:
+        yield Statement(_UPSERT_OPERATIONS, columns_of([*map(_operation_row, put)], 2))
+    steps = [(step.operation, step.number, _encode(step.jobs).decode()) for step in changes.steps]
+    yield from _rows_of(tables.STEP, tables.STEP.insert, steps)
+    deleted = [ident for ident, each in changes.bulk_operations.items() if each is None]
+    if deleted:
+        for sql in _DELETE_OPERATIONS:
+            yield Statement(sql, (deleted,))
+
+
+def _operation_row(operation: BulkOperation) -> Row:
+    return rows.bulk_operation_row(operation)
+
+
+def _rows_of(table: tables.Table, sql: str, found: Sequence[Row]) -> Iterator[Statement]:
+    if found:
+        yield Statement(sql, columns_of(found, len(table.names)))
+
+
+def _marks(changes: Changes, decisions: Sequence[DecisionRecord]) -> list[int]:
+    """Return instants after which all new ids must be: of decisions, and of deleted ids."""
+    kept_by_id = (changes.expectations, changes.bulk_operations)
+    deleted = [ident for each in kept_by_id for ident, record in each.items() if record is None]
+    deleted += changes.schedules_deleted
+    return [
+        *(decision.decided_at for decision in decisions),
+        *(newest_at(ident) + 1 for ident in deleted),
+    ]
+
+
+async def run(connection: asyncpg.Connection, statements: Sequence[Statement]) -> None:
+    """Run the statements in one transaction."""
+    if len(statements) == 1 and not statements[0].each:
+        await connection.execute(statements[0].sql, *statements[0].parameters)
+        return
+    async with connection.transaction():
+        await _run_all(connection, statements)
+
+
+async def _run_all(connection: asyncpg.Connection, statements: Iterable[Statement]) -> None:
+    for sql, parameters, each in statements:
+        if each:
+            await connection.executemany(sql, parameters)
+        else:
+            await connection.execute(sql, *parameters)
+
+
+class _Undo(Exception):
+    """Ends a transaction that was only a try."""
+
+
+async def find_unwritable(connection: asyncpg.Connection, commit: Commit) -> dict[int, str]:
+    """Return the error of each job whose rows the database refuses, by job id."""
+    faults: dict[int, str] = {}
+    try:
+        async with connection.transaction():
+            await _run_all(connection, commit.deletes)
+            for job_id, single in commit.jobs.of_each_job():
+                fault = await _try(connection, [*single.statements()])
+                if fault is not None:
+                    faults[job_id] = fault
+            raise _Undo
+    except (_Undo, StoreRefused, *DRIVER_ERRORS):  # if the check fails, no job is blamed
+        return faults
+
+
+async def _try(connection: asyncpg.Connection, statements: Sequence[Statement]) -> str | None:
+    try:
+        async with connection.transaction():
+            await _run_all(connection, statements)
+    except DRIVER_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        return str(error)
+    return None

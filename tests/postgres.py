@@ -1,0 +1,140 @@
+"""A PostgreSQL server for the tests, and a schema of its own for each of them.
+
+`SCHEDO_TEST_POSTGRES` may name a database that exists. Otherwise the installed programs start a
+server in a temporary directory, as an ordinary user, on a Unix socket only.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+VARIABLE = "SCHEDO_TEST_POSTGRES"
+USER = "schedo"
+_ORDINARY_USERS = ("postgres", "nobody")
+_numbers = count(1)
+
+
+class PostgresServer:
+    """A server in a directory; only tests that restart it need it, others only a URL."""
+
+    def __init__(self, binaries: Path, directory: Path, uid: int | None) -> None:
+        self.directory = directory
+        self._binaries, self._uid = binaries, uid
+        self._data = directory / "data"
+        words = [f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--locale=C", "-N"]
+        self._run("initdb", *words, "-D", str(self._data))
+        settings = {
+            "listen_addresses": "''",
+            "unix_socket_directories": f"'{directory}'",
+            "fsync": "off",  # only a power cut would lose something
+            "max_connections": "200",
+        }
+        with (self._data / "postgresql.conf").open("a", encoding="ascii") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+
+    def url(self, database: str = "postgres", **options: str) -> str:
+        """Return the URL of a database with query options."""
+        more = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"postgresql://{USER}@/{database}?host={self.directory}{more}"
+
+    def start(self) -> None:
+        log = str(self.directory / "log")
+        self._run("pg_ctl", "-w", "-D", str(self._data), "-l", log, "start")
+
+    def stop(self, mode: Literal["fast", "immediate"] = "immediate") -> None:
+        """Stop the server; `immediate` is a crash, from which the next start recovers."""
+        self._run("pg_ctl", "-w", "-D", str(self._data), "-m", mode, "stop")
+
+    def set(self, **settings: str) -> None:
+        """Change settings and load them."""
+        for name, value in settings.items():
+            self.sql(f"ALTER SYSTEM SET {name} = {value}")
+        self.sql("SELECT pg_reload_conf()")
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        """Return what psql prints for a statement."""
+        words = ["-X", "-A", "-t", "-h", str(self.directory), "-U", USER, database]
+        return self._run("psql", *words, "-v", "ON_ERROR_STOP=1", "-c", statement).strip()
+
+    def _run(self, program: str, *words: str) -> str:
+        done = subprocess.run(
+            [self._binaries / program, *words],
+            check=False,
+            stdout=subprocess.PIPE if program == "psql" else subprocess.DEVNULL,
+            stderr=subprocess.PIPE if program == "psql" else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            cwd=self.directory,
+            user=self._uid,
+            group=self._uid and pwd.getpwuid(self._uid).pw_gid,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+            text=True,
+        )
+        assert done.returncode == 0, f"{program} {' '.join(words)}: {done.stderr}"
+        return done.stdout or ""
+
+
+def find_binaries() -> Path | None:
+    """Return the directory of the newest installed server, or None."""
+    found = shutil.which("postgres")
+    if found is not None:
+        return Path(found).resolve().parent
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    return installed[-1].parent if installed else None
+
+
+@contextmanager
+def running_server() -> Iterator[PostgresServer]:
+    """Run a server of its own; skip the test if no server is installed."""
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip(f"there is no PostgreSQL server: apt install postgresql, or set {VARIABLE}")
+    directory = Path(tempfile.mkdtemp(prefix="schedo-pg-"))
+    uid = _ordinary_uid() if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
+    if uid is not None:
+        os.chown(directory, uid, pwd.getpwuid(uid).pw_gid)
+    try:
+        server = PostgresServer(binaries, directory, uid)
+        server.start()
+        try:
+            yield server
+        finally:
+            if (directory / "data" / "postmaster.pid").exists():
+                server.stop()
+    finally:
+        shutil.rmtree(directory)
+
+
+@cache
+def _ordinary_uid() -> int:
+    known = {each.pw_name: each.pw_uid for each in pwd.getpwall()}
+    return next(known[name] for name in _ORDINARY_USERS if name in known)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Yield the URL of a database for all tests."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        yield given
+        return
+    with running_server() as server:
+        yield server.url()
+
+
+@pytest.fixture
+def postgres_store_url(postgres_url: str) -> str:
+    """Return the URL of a store that does not exist yet."""
+    separator = "&" if "?" in postgres_url else "?"
+    return f"{postgres_url}{separator}schema=test_{os.getpid()}_{next(_numbers)}"

@@ -1,0 +1,388 @@
+"""What a store in PostgreSQL does when its server, session or schema is not as it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from schedo.core.changes import Changes
+from schedo.core.model import Queue
+from schedo.errors import StoreBroken, StoreError, StoreLocked, StoreRefused, StoreUnsuitable
+from schedo.store import open_store
+from schedo.store.postgres import holder, schema
+from schedo.store.postgres.store import PostgresStore
+from tests.factories import make_job
+from tests.postgres import USER, PostgresServer, running_server
+from tests.store.steps import listed, of_jobs, put
+
+SCHEMA = "schema=jobs"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> Iterator[str]:
+    yield server.url(schema="jobs")
+    server.sql("DROP SCHEMA IF EXISTS jobs CASCADE")
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+def writer_pid(store: PostgresStore) -> int:
+    assert store._writer is not None
+    return store._writer.pid
+
+
+async def refused(url: str, message: str) -> StoreError:
+    """Check that the store cannot be opened; return why."""
+    store = PostgresStore(url)
+    with pytest.raises(StoreError, match=message) as caught:
+        await store.open()
+    await store.close()
+    return caught.value
+
+
+async def test_a_second_server_is_refused_and_told_who_holds_the_store(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "WAIT_S", 0.05)
+
+    error = await refused(url, "another server holds .*: schedo .*, PostgreSQL session")
+
+    assert isinstance(error, StoreLocked)
+    assert str(writer_pid(store)) in str(error)
+    await put(store, make_job(id=1))
+
+
+async def test_the_store_of_a_dead_session_is_free(store: PostgresStore, url: str) -> None:
+    await put(store, make_job(id=1))
+    other = PostgresStore(url)
+    opening = asyncio.create_task(other.open())
+
+    assert store._writer is not None
+    store._writer.connection.terminate()  # as the end of its process does
+    snapshot = await opening
+
+    assert snapshot.was_killed
+    assert await listed(other) == [1]
+    await other.close()
+
+
+async def test_a_server_that_ends_in_order_was_not_killed(url: str) -> None:
+    store = PostgresStore(url)
+    for _ in range(2):
+        assert not (await store.open()).was_killed
+        store.note_recovered()
+        await store.close()
+
+
+async def test_a_server_that_ends_before_it_has_recovered_leaves_the_recovery_to_the_next(
+    store: PostgresStore, url: str
+) -> None:
+    assert store._writer is not None
+    store._writer.connection.terminate()
+    other = PostgresStore(url)
+
+    for _ in range(2):
+        assert (await other.open()).was_killed
+        await other.close()
+    await other.open()
+    other.note_recovered()
+    await other.close()
+
+    assert not (await other.open()).was_killed
+    await other.close()
+
+
+async def test_a_server_that_leaves_counts_as_ended_even_if_it_is_killed(
+    store: PostgresStore, url: str
+) -> None:
+    store.note_leaving()
+    await put(store, make_job(id=1))
+    assert store._writer is not None
+    store._writer.connection.terminate()
+    other = PostgresStore(url)
+
+    assert not (await other.open()).was_killed
+    await other.close()
+
+
+async def test_a_store_goes_on_with_a_new_session_after_its_own_was_ended(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    await put(store, make_job(id=1))
+    server.sql(f"SELECT pg_terminate_backend({writer_pid(store)})")
+
+    with pytest.raises(StoreError):
+        await put(store, make_job(id=2))
+    before = (await store.snapshot()).epoch
+    await put(store, make_job(id=3))
+
+    assert await listed(store) == [3, 1]
+    assert (await store.snapshot()).epoch == before + 1
+
+
+async def test_a_store_whose_place_another_server_has_taken_must_end(
+    store: PostgresStore, server: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PostgresStore(url)
+    opening = asyncio.create_task(other.open())
+    server.sql(f"SELECT pg_terminate_backend({writer_pid(store)})")
+    await opening
+    monkeypatch.setattr(holder, "WAIT_S", 0.05)
+
+    with pytest.raises(StoreError):
+        await store.commit(of_jobs(make_job(id=1)))
+    with pytest.raises(StoreBroken, match="another server holds"):
+        await store.snapshot()
+
+    assert await listed(other) == []
+    await other.close()
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_what_was_committed_survives_a_restart_of_the_server(
+    store: PostgresStore, server: PostgresServer, mode: str
+) -> None:
+    await put(store, *(make_job(id=n) for n in range(1, 50)))
+    server.stop(mode)  # type: ignore[arg-type]
+
+    with pytest.raises(StoreError):
+        await store.commit(of_jobs(make_job(id=90)))
+    with pytest.raises(StoreError, match="cannot connect"):
+        await store.snapshot()
+    server.start()
+    snapshot = await store.snapshot()
+
+    assert snapshot.last_id == 49
+    assert len(await listed(store)) == 49
+    await put(store, make_job(id=90))
+
+
+async def test_a_store_without_its_lock_must_end(store: PostgresStore) -> None:
+    await store.check()
+    assert store._writer is not None
+    await store._writer.run(lambda session: session.execute("SELECT pg_advisory_unlock_all()"))
+
+    with pytest.raises(StoreBroken, match="lost its lock"):
+        await store.check()
+
+
+async def test_a_refused_commit_names_the_jobs_that_brought_the_values(
+    store: PostgresStore,
+) -> None:
+    await put(store, make_job(id=1, unique_key="k"))
+    changes = of_jobs(
+        make_job(id=2, worker="\0"), make_job(id=3), make_job(id=4, attempt=2**63), make_job(id=5)
+    )
+    changes.jobs[5].unique_key = "k"
+
+    with pytest.raises(StoreRefused) as caught:
+        await store.commit(changes)
+
+    # What the driver cannot encode stops the check of the jobs after it in no way.
+    assert {*caught.value.jobs} == {2, 4, 5}
+    assert await listed(store) == [1]
+
+
+async def test_a_commit_goes_on_when_its_caller_is_cancelled(store: PostgresStore) -> None:
+    task = asyncio.create_task(store.commit(of_jobs(make_job(id=1))))
+    await asyncio.wait([task], timeout=0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert (await store.snapshot()).last_id == 1
+
+
+async def test_the_schema_of_a_newer_version_is_refused_unless_this_one_may_read_it(
+    store: PostgresStore, server: PostgresServer, url: str
+) -> None:
+    await store.close()
+    newest = len(schema.list_migrations())
+    server.sql(f"UPDATE jobs.meta SET value = {newest + 1} WHERE name = 'schema'")
+    await store.open()
+    await store.close()
+
+    server.sql(f"UPDATE jobs.meta SET value = {newest + 1} WHERE name = 'reads_from'")
+
+    error = await refused(url, "was migrated by a newer schedo")
+    assert isinstance(error, StoreUnsuitable)
+
+
+async def test_the_tables_of_another_program_are_not_touched(
+    server: PostgresServer, url: str
+) -> None:
+    server.sql("CREATE SCHEMA jobs CREATE TABLE job (id int)")
+
+    await refused(url, "has tables of another program")
+
+    assert server.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'jobs'") == "1"
+
+
+async def test_migrations_run_in_order_and_once(url: str, tmp_path: Path) -> None:
+    (tmp_path / "0001_a.sql").write_text(
+        "-- schedo: reads_from=1\nCREATE TABLE meta (name text PRIMARY KEY, value bigint);"
+        "CREATE TABLE job (id int); CREATE TABLE server (id int);"
+    )
+    store = PostgresStore(url)
+    connection = await asyncpg.connect(store._address.url)
+    await connection.execute("SET search_path = jobs")
+
+    async def run() -> tuple[int, int]:
+        return await schema.migrate(connection, store._address, tmp_path)
+
+    assert await run() == (0, 1)
+    (tmp_path / "0002_b.sql").write_text(
+        "-- schedo: reads_from=1\nALTER TABLE job ADD COLUMN a int;"
+    )
+    (tmp_path / "0003_c.sql").write_text("-- schedo: reads_from=3\nnonsense;")
+    schema.list_migrations.cache_clear()
+    with pytest.raises(asyncpg.PostgresSyntaxError):
+        await run()
+    (tmp_path / "0003_c.sql").unlink()
+    schema.list_migrations.cache_clear()
+    assert await run() == (1, 2)
+    assert await run() == (2, 2)
+    schema.list_migrations.cache_clear()
+    await connection.close()
+
+
+# The self-test: each trouble has a hint.
+
+
+async def test_a_server_that_does_not_run_may_be_tried_again(tmp_path: Path) -> None:
+    for place in (f"@/postgres?host={tmp_path}", "@127.0.0.1:1/postgres"):
+        error = await refused(f"postgresql://{USER}{place}", "cannot connect .* does it listen")
+        assert not isinstance(error, StoreUnsuitable)
+
+
+async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:
+    error = await refused(server.url("nowhere"), '"nowhere" does not exist; create the database')
+
+    assert isinstance(error, StoreUnsuitable)
+
+
+async def test_a_user_without_the_right_to_create_the_schema_gets_the_statement(
+    server: PostgresServer,
+) -> None:
+    server.sql("CREATE ROLE poor LOGIN")
+    url = server.url(schema="jobs").replace(f"//{USER}@", "//poor@")
+
+    error = await refused(url, "permission denied for database postgres; .*GRANT CREATE")
+
+    assert isinstance(error, StoreUnsuitable)
+    server.sql("CREATE SCHEMA jobs AUTHORIZATION poor")
+    store = PostgresStore(url)
+    assert (await store.open()).epoch == 1
+    await store.close()
+    server.sql("DROP SCHEMA jobs CASCADE")
+    server.sql("DROP ROLE poor")
+
+
+async def test_a_wrong_password_is_named_and_never_shown(server: PostgresServer) -> None:
+    server.sql("CREATE ROLE locked LOGIN PASSWORD 'right'")
+    rules = server.directory / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all locked scram-sha-256\n{before}")
+    server.sql("SELECT pg_reload_conf()")
+    url = server.url().replace(f"//{USER}@", "//locked:wr0ng@")
+
+    error = await refused(url, "the password is wrong")
+
+    assert isinstance(error, StoreUnsuitable)
+    assert "wr0ng" not in str(error)
+    rules.write_text(before)
+    server.sql("SELECT pg_reload_conf()")
+    server.sql("DROP ROLE locked")
+
+
+async def test_another_encoding_than_utf8_is_refused(server: PostgresServer) -> None:
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+
+    error = await refused(server.url("latin"), "has the encoding LATIN1; .*--encoding=UTF8")
+
+    assert isinstance(error, StoreUnsuitable)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("track_activities", "off", "set track_activities = on"),
+        ("default_transaction_read_only", "on", "is read-only.* URL of the primary"),
+    ],
+)
+async def test_a_setting_that_does_not_fit_is_refused_with_a_hint(
+    server: PostgresServer, setting: str, value: str, message: str
+) -> None:
+    server.sql(f"ALTER DATABASE postgres SET {setting} = {value}")
+    try:
+        error = await refused(server.url(), message)
+    finally:
+        server.sql(f"ALTER DATABASE postgres RESET {setting}", "template1")
+
+    assert isinstance(error, StoreUnsuitable)
+
+
+async def test_commits_are_synced_although_the_database_does_not_ask_for_it(
+    server: PostgresServer, url: str
+) -> None:
+    server.sql("ALTER DATABASE postgres SET synchronous_commit = off")
+    store = PostgresStore(url)
+    await store.open()
+    server.sql("ALTER DATABASE postgres RESET synchronous_commit")
+
+    assert store._writer is not None
+    setting = "SELECT current_setting('synchronous_commit')"
+    assert await store._writer.run(lambda session: session.fetchval(setting)) == "on"
+    await store.close()
+
+
+async def test_a_server_that_does_not_sync_is_named_in_the_log(
+    postgres_store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(postgres_store_url)
+    with caplog.at_level(logging.WARNING, "schedo.store"):
+        await store.open()
+    await store.close()
+
+    assert "fsync = off" in caplog.text
+
+
+async def test_a_backup_and_a_standby_are_refused_with_what_to_use(store: PostgresStore) -> None:
+    with pytest.raises(StoreUnsuitable, match="pg_dump"):
+        await store.backup(lambda: 0)
+    with pytest.raises(StoreUnsuitable, match="start the next server when"):
+        await store.prepare()
+
+
+async def test_a_url_is_shown_without_its_password() -> None:
+    store = open_store("postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require&password=x")
+
+    assert isinstance(store, PostgresStore)
+    shown = store._address.shown
+    assert shown == "postgresql://ann@db1,db2:6000/jobs?sslmode=require"
+    assert store._address.url.startswith(
+        "postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require"
+    )
+
+
+async def test_an_empty_commit_needs_no_server(store: PostgresStore) -> None:
+    await store.commit(Changes())
+    await store.commit(Changes(queues={"a": Queue("a")}))
+
+    assert (await store.snapshot()).queues == [Queue("a")]
