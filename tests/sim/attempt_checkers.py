@@ -26,6 +26,7 @@ from tests.sim.trace import (
     Reopened,
     Reported,
     Started,
+    Stepped,
     StopSent,
     StoreFailed,
 )
@@ -266,27 +267,36 @@ def timeouts_are_kept(history: History) -> Findings:
     """
     timed = _Timed()
     starts: dict[LeaseKey, Started] = {}
+    stepped_at = 0
     for event in history.trace:
-        if isinstance(event, Started):
-            starts[event.lease.key] = event
+        if isinstance(event, Stepped):
+            stepped_at = event.at
+        elif isinstance(event, Started):
+            if stepped_at <= _began_at(event) <= event.at:  # else the clock was set meanwhile
+                starts[event.lease.key] = event
         elif isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
             timed.running.pop(event.stop.key, None)
             start = starts.get(event.stop.key)
-            if start is not None and event.at < _time_up_at(start) and is_given_at_once(start):
+            if start is not None and event.at < _began_at(start) + _timeout(start):
                 yield f"{event.stop.key} was stopped before its time was up"
         timed.record(event)
         overdue = [
             key
             for key, start in timed.running.items()
-            if event.at > _time_up_at(start) + TIMEOUT_SLACK_US
+            if event.at > start.at + _timeout(start) + TIMEOUT_SLACK_US
         ]
         for key in overdue:
             del timed.running[key]
             yield f"{key} was not stopped when its time was up"
 
 
-def _time_up_at(start: Started) -> int:
-    return start.at + (start.lease.options.timeout_us or 0)
+def _timeout(start: Started) -> int:
+    return start.lease.options.timeout_us or 0
+
+
+def _began_at(start: Started) -> int:
+    """Return when the server decided the start; a worker may get its lease a moment later."""
+    return start.at - (start.wall - start.lease.started_at)
 
 
 class _Timed:
