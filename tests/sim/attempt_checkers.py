@@ -267,12 +267,13 @@ def timeouts_are_kept(history: History) -> Findings:
     """
     timed = _Timed()
     starts: dict[LeaseKey, Started] = {}
-    stepped_at = 0
+    stepped_at = -RECOVERY_MAX_US
     for event in history.trace:
         if isinstance(event, Stepped):
             stepped_at = event.at
         elif isinstance(event, Started):
-            if stepped_at <= _began_at(event) <= event.at:  # else the clock was set meanwhile
+            # Else the clock may have been set while the lease was on its way.
+            if stepped_at + RECOVERY_MAX_US <= _began_at(event) <= event.at:
                 starts[event.lease.key] = event
         elif isinstance(event, StopSent) and event.stop.reason is StopReason.TIMEOUT:
             timed.running.pop(event.stop.key, None)

@@ -17,6 +17,7 @@ from typing import Any
 from schedo.core.changes import Changes
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job, LeaseKey
+from schedo.core.states import State
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
 from schedo.store.base import ClockMark, JobPage, Retention, Snapshot
 from schedo.testing.loop import VirtualLoop
@@ -93,6 +94,7 @@ class Disk:
         self.memory = Rows()
         self.returning: Changes | None = None  # a failed commit that may appear later
         self.begun: set[LeaseKey] = set()  # attempts whose start is on disk
+        self.ended: set[LeaseKey] = set()  # attempts whose end is on disk
         self.was_killed = False  # the last server
 
     def chance(self, probability: float) -> bool:
@@ -100,7 +102,10 @@ class Disk:
 
     async def write(self, changes: Changes) -> None:
         await self.memory.commit(changes)
-        self.begun.update(job.key for job in changes.jobs.values())
+        for job in changes.jobs.values():
+            self.begun.add(job.key)
+            if job.state is not State.RUNNING:
+                self.ended.add(job.key)
         self.record(Stored, changes)
 
     async def save_clock(self, mark: ClockMark) -> None:

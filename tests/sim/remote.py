@@ -98,7 +98,8 @@ class RemoteWorker:
         for report in reports:
             if report.key not in self.reported:
                 self.reported.add(report.key)
-                is_live = report.key not in self.doubted
+                # Its reply may have been lost with the last server, which had stored it.
+                is_live = report.key not in self.doubted | self.world.disk.ended
                 self.world.record(Reported, report.key, report.outcome, is_live)
 
     def _take(self, server: Server, response: PollResponse, reports: list[AttemptResult]) -> None:

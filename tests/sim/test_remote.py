@@ -22,7 +22,7 @@ class Setting:
         self.records: list[object] = []
         world: Any = SimpleNamespace(
             connections=0,
-            disk=SimpleNamespace(begun=set()),
+            disk=SimpleNamespace(begun=set(), ended=set()),
             random=Random(1),
             record=lambda kind, *what: self.records.append(kind),
         )
