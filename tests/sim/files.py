@@ -15,15 +15,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from schedo.core.changes import Changes
 from schedo.core.loads import PromoteDue
 from schedo.errors import SchedoError, StoreError
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import connection as connections
-from schedo.store.sqlite import queries, writes
+from schedo.store.sqlite import job_search, queries, read_connection, schedule_search, writes
 from schedo.store.sqlite.store import SqliteStore
 from tests.sim.directories import Files
 from tests.sim.disk import Disk, ServerStore, freeze
@@ -179,13 +181,17 @@ class FileStore(ServerStore):
 
     @contextmanager
     def _inline(self) -> Iterator[None]:
-        """Replace the store's connections by ones that work in this thread."""
-        real = connections.Connection
-        connections.Connection = partial(Inline, self)  # type: ignore[misc, assignment]
-        try:
+        """Replace the store's connections by ones that work in this thread.
+
+        A search goes on until it ends, however busy the machine is.
+        """
+        with (
+            patch.object(connections, "Connection", partial(Inline, self)),
+            patch.object(read_connection, "SEARCH_S", inf),
+            patch.object(job_search, "STEP_S", inf),
+            patch.object(schedule_search, "STEP_S", inf),
+        ):
             yield
-        finally:
-            connections.Connection = real  # type: ignore[misc]
 
     def connected(self, connection: Inline) -> None:
         self._connections.append(connection)
