@@ -52,11 +52,13 @@ class Reconciliation:
         """Recover every job that runs according to the store or to the dispatched leases."""
         self._clock = snapshot.clock
         leases = self._dispatcher.latest()
-        after = 0
-        while page := await self._store.load_running(after, RUNNING_PAGE):
-            after = page[-1].id
+        after, is_last = 0, False
+        while not is_last:
+            page = await self._store.load_running(after, RUNNING_PAGE)
+            is_last = len(page) < RUNNING_PAGE
             for job in page:
                 self._recover_job(job, leases.pop(job.id, None), now)
+                after = job.id
         for lease in leases.values():  # dispatched, but the store has not recorded the start
             stored = await self._store.load(LoadJob(lease.key.job_id))
             if stored is not None and stored.attempt < lease.key.attempt:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from schedo.core.commands import CompletePolls
+from schedo.core.model import JobSpec
 from schedo.core.states import State
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
@@ -25,6 +26,7 @@ from tests.engine.virtual_server import (
     submitted,
     works_again,
 )
+from tests.store.steps import LARGE
 
 
 def test_an_at_most_once_job_is_not_repeated_when_server_and_worker_restart() -> None:
@@ -103,6 +105,38 @@ def test_after_two_failures_of_the_store_an_unsent_lease_does_not_count_as_held(
 
         session = server.engine._loop.scheduler._session_table.by_name["a"]
         assert [held.sent_at for held in session.held.values()] in ([], [None])
+
+    live(test)
+
+
+def test_a_lease_on_its_way_outlives_a_recovery_and_may_come_after_newer_ones() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        polls, is_loaded = server.engine._loop.polls, asyncio.Event()
+        load = polls._load_payload
+
+        async def load_late(job_id: int) -> bytes:
+            await is_loaded.wait()
+            return await load(job_id)
+
+        polls._load_payload = load_late
+        waiting = polling(server)
+        await server.engine.flush()
+        await submitted(server, JobSpec("work", LARGE))
+        server.disk.commit_fails = 1.0
+        await loop.pass_time(0.1)
+        assert not server.engine.health().ready
+        await works_again(server, loop)
+
+        await submitted(server)
+        [newer] = (await server.engine.sessions.work(make_poll("b", max_leases=1))).leases
+        is_loaded.set()
+        [older] = (await waiting).leases
+
+        assert (older.key.attempt, older.payload) == (1, LARGE)
+        assert older.key.epoch < newer.key.epoch
+        assert (await server.engine.sessions.work(make_poll(reports=[done(older)]))).refused == []
+        assert (await server.engine.get(older.key.job_id)).state is State.COMPLETED
 
     live(test)
 

@@ -60,25 +60,39 @@ def never_two_live_leases(history: History) -> Findings:
 
 
 def attempts_only_grow(history: History) -> Findings:
-    """A lease is given once; later ones of its job have larger numbers.
+    """A lease is given once; later ones of its job have larger numbers."""
+    for starts in history.starts.values():
+        for (_, before), (_, after) in pairwise(starts):
+            old, new = before.lease.key, after.lease.key
+            if (new.epoch, new.attempt) <= (old.epoch, old.attempt):
+                yield f"{new} was started after {old}"
 
-    Epochs grow with each server and, while one runs, with each recovery.
+
+def epochs_only_grow(history: History) -> Findings:
+    """Epochs grow with each server and, while one runs, with each recovery.
+
+    A lease that is on its way to a remote worker outlives a recovery, and may arrive when others
+    have leases of the new epoch. So for these workers epochs grow with each server, and for each
+    of them.
     """
-    epoch = 0
-    last: dict[int, tuple[int, int]] = {}
+    opened = highest = 0
+    latest: dict[int, int] = {}  # the epoch of the last lease, by connection of a remote worker
     for event in history.trace:
         if isinstance(event, Opened):
-            if event.epoch <= epoch:
-                yield f"server {event.server} opened with epoch {event.epoch} after {epoch}"
-            epoch = event.epoch
+            if event.epoch <= highest:
+                yield f"server {event.server} opened with epoch {event.epoch} after {highest}"
+            opened = highest = event.epoch
+        elif isinstance(event, Attached) and not event.server:
+            latest[event.connection] = 0
         elif isinstance(event, Started):
             key = event.lease.key
+            of_worker = latest.get(event.connection)
+            epoch = highest if of_worker is None else max(opened, of_worker)
             if key.epoch < epoch:
                 yield f"{key} was started in epoch {epoch}"
-            epoch = key.epoch
-            if (key.epoch, key.attempt) <= last.get(key.job_id, (0, 0)):
-                yield f"{key} was started after {last[key.job_id]}"
-            last[key.job_id] = (key.epoch, key.attempt)
+            if of_worker is not None:
+                latest[event.connection] = key.epoch
+            highest = max(highest, key.epoch)
 
 
 def a_handover_is_short(history: History) -> Findings:
@@ -393,6 +407,7 @@ CHECKERS: tuple[Callable[[History], Findings], ...] = (
     durable_before_runnable,
     never_two_live_leases,
     attempts_only_grow,
+    epochs_only_grow,
     a_handover_is_short,
     nothing_starts_early,
     delays_end_in_time,
