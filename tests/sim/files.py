@@ -18,7 +18,8 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+
+import pytest
 
 from schedo.core.changes import Changes
 from schedo.core.loads import PromoteDue
@@ -185,12 +186,11 @@ class FileStore(ServerStore):
 
         A search goes on until it ends, however busy the machine is.
         """
-        with (
-            patch.object(connections, "Connection", partial(Inline, self)),
-            patch.object(read_connection, "SEARCH_S", inf),
-            patch.object(job_search, "STEP_S", inf),
-            patch.object(schedule_search, "STEP_S", inf),
-        ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connections, "Connection", partial(Inline, self))
+            patch.setattr(read_connection, "SEARCH_S", inf)
+            patch.setattr(job_search, "STEP_S", inf)
+            patch.setattr(schedule_search, "STEP_S", inf)
             yield
 
     def connected(self, connection: Inline) -> None:
