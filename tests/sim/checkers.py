@@ -1,7 +1,7 @@
 """The invariants of every history, one function for each; each yields the violations as sentences.
 
-This module has the invariants of jobs, replies and the server; attempt_checkers.py and
-schedule_checkers.py have the others. All of them use only the trace (see trace.py).
+This module has the invariants of jobs, replies and the server; the modules *_checkers.py have the
+others. All of them use only the trace (see trace.py).
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from schedo.core.limits import LOSSES_MAX, SECOND
+from schedo.core.limits import LOSSES_MAX
 from schedo.core.model import Job, Retry, Trigger, Unique
 from schedo.core.states import State
-from tests.sim import attempt_checkers, event_checkers, operation_checkers, schedule_checkers
+from tests.sim import (
+    attempt_checkers,
+    event_checkers,
+    operation_checkers,
+    schedule_checkers,
+    timeout_checkers,
+)
 from tests.sim.history import History
 from tests.sim.trace import Broke, Probed, Stored, Trace
 
 Findings = Iterator[str]
-TIMEOUT_SLACK_US = 5 * SECOND
 
 
 def nothing_acknowledged_is_lost(history: History) -> Findings:
@@ -196,6 +201,7 @@ CHECKERS: tuple[Checker, ...] = (
     server_and_disk_agree,
     memory_is_bounded,
     *attempt_checkers.CHECKERS,
+    *timeout_checkers.CHECKERS,
     *operation_checkers.CHECKERS,
     *schedule_checkers.CHECKERS,
     *event_checkers.CHECKERS,

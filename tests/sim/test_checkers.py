@@ -18,6 +18,7 @@ from tests.sim import (
     event_checkers,
     operation_checkers,
     schedule_checkers,
+    timeout_checkers,
 )
 from tests.sim import event_mutations as e
 from tests.sim import mutations as m
@@ -74,8 +75,8 @@ def test_a_good_history_has_no_violations(good: Trace) -> None:
         (m.complete_a_cancelled_job, checkers.an_acknowledged_cancel_holds),
         (m.fail_once_too_often, checkers.budgets_hold),
         (m.start_an_expired_job, attempt_checkers.expired_jobs_do_not_start),
-        (m.stop_too_soon, attempt_checkers.timeouts_are_kept),
-        (m.never_stop, attempt_checkers.timeouts_are_kept),
+        (m.stop_too_soon, timeout_checkers.timeouts_are_kept),
+        (m.never_stop, timeout_checkers.timeouts_are_kept),
         (m.exceed_a_limit, attempt_checkers.queues_keep_their_limits),
         (m.start_in_a_paused_queue, attempt_checkers.queues_keep_their_limits),
         (m.share_a_key, checkers.unique_keys_are_unique),
