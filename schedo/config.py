@@ -89,6 +89,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_url: str | None = None
     heartbeat_interval_us: int = HEARTBEAT_US
     lateness_objective_us: int = OBJECTIVE_US
+    otel: bool = False
     standby: bool = False
     kill_stuck_us: int = 0  # 0: never
     retention: Retention = Retention()

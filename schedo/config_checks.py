@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 
 from schedo.config import Config
 from schedo.core import limits
@@ -32,6 +33,10 @@ def check_config(config: Config) -> None:
             f"standby ({source}): a standby waits for the lock of a file; with a store in"
             " PostgreSQL, start the next server when this one has ended"
         )
+    if config.otel:
+        from schedo.telemetry.settings import read_settings
+
+        read_settings(os.environ)
     if config.anonymous is not None and not needs_token(config):
         source = config.sources.get("anonymous", "default")
         raise Invalid(

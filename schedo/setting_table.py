@@ -138,6 +138,11 @@ SETTINGS: dict[str, Setting] = {
         "DURATION",
         "lateness_objective_us",
     ),
+    "otel": Setting(
+        read_switch,
+        "Send traces and metrics to an OpenTelemetry collector, at OTEL_EXPORTER_OTLP_ENDPOINT.",
+        "BOOL",
+    ),
     "standby": Setting(
         read_switch,
         "While another server has the store, wait beside it, and take its place when it ends.",

@@ -14,7 +14,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "health", "testing"),
     ("serve",),
-    ("web", "worker", "handover"),
+    ("web", "worker", "handover", "telemetry"),
     ("tasks", "client"),
     ("engine", "protocol"),
     ("store", "clock", "virtual_clock", "logs"),

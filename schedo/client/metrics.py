@@ -107,8 +107,12 @@ def _parse_line(line: str) -> tuple[str, Labels, float]:
     if found is None:
         raise ValueError(f"{line[:60]!r} is not a sample")
     name, labels, value = found.groups()
-    pairs = ((key, _ESCAPED.sub(_unescape, text)) for key, text in _LABEL.findall(labels or ""))
-    return name, tuple(sorted(pairs)), float(value)
+    return name, tuple(sorted(parse_labels(labels or ""))), float(value)
+
+
+def parse_labels(text: str) -> list[tuple[str, str]]:
+    """Return the labels of a sample, given the text between its braces."""
+    return [(key, _ESCAPED.sub(_unescape, value)) for key, value in _LABEL.findall(text)]
 
 
 def _unescape(found: re.Match[str]) -> str:

@@ -125,8 +125,12 @@ class Committer:
             is_pruning = bool(self._prunings)
             ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}
             if batch.changes:
+                observer = self._monitor.observer
+                notes = observer and observer.note(batch.changes, batch.ended)
                 await self._store.commit(batch.changes)
                 self._monitor.committed(batch.changes, batch.last_id)
+                if observer is not None and notes:
+                    observer.durable(notes, self._monitor.clock.now())
                 self._pace.committed(len(ended), asyncio.get_running_loop().time())
             self._release(batch)
             # If a job of this batch has ended and then changed again, the next commit needs its

@@ -76,7 +76,7 @@ class Engine:
         self._window, self._page_url = window, page_url
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
-        monitor = LoopMonitor(clock, self.metrics)
+        self.monitor = monitor = LoopMonitor(clock, self.metrics)
         self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
         self._maintenance = Maintenance(self._loop, store, retention or Retention())
         self._payload_bytes = 0
@@ -120,7 +120,7 @@ class Engine:
         elif snapshot.epoch > 1:
             previous_ended_at = self.metrics.began_at
             self._scheduler.follow_server(previous_ended_at, was_killed=snapshot.was_killed)
-        self._loop.monitor.commits.begin(self._scheduler.last_id)
+        self.monitor.use_store(snapshot.store_id, self._scheduler.last_id)
         return self._scheduler
 
     # Life.

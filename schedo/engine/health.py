@@ -17,6 +17,7 @@ from schedo.core.limits import SECOND, TURN_COMMANDS_US
 from schedo.core.scheduler import Scheduler
 from schedo.engine.commit_times import CommitTimes
 from schedo.engine.metrics import Metrics
+from schedo.engine.observing import Observer
 from schedo.errors import SchedoError
 
 log = logging.getLogger("schedo.engine")
@@ -35,6 +36,7 @@ class LoopMonitor:
         self.clock = clock
         self.metrics = metrics
         self.commits = CommitTimes()
+        self.observer: Observer | None = None
         self._turn_due_at = _NEVER
         self._round_began_at: int | None = None
         self._late_at = -_NEVER
@@ -43,7 +45,17 @@ class LoopMonitor:
         self._worst_before_us = 0  # between the last two
         self.checks: list[Callable[[], list[str]]] = []  # of other parts of the server
 
+    def use_store(self, store_id: int, last_id: int) -> None:
+        """Note the number of the store that was opened, and the largest id in it."""
+        self.commits.begin(last_id)
+        if self.observer is not None:
+            self.observer.use_store(store_id)
+
     # Turns.
+
+    def mark(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """Return the leases as the workers get them."""
+        return leases if self.observer is None else self.observer.mark(leases)
 
     def expect_turn(self, at: int | None, now: int) -> None:
         """Note when the next turn is due: at the instant, at once if it has passed, or never."""

@@ -175,7 +175,7 @@ class EngineLoop(CommandQueue):
         """Handle what is due, send leases and stops, and set the alarm for the next turn."""
         scheduler = self.scheduler
         tick(scheduler, now, step_us)
-        leases, ready = scheduler.take_leases(), scheduler.take_ready()
+        leases, ready = self.monitor.mark(scheduler.take_leases()), scheduler.take_ready()
         self._is_dispatching = True
         self.dispatcher.dispatch(leases, scheduler.take_stops())
         self._is_dispatching = False

@@ -17,8 +17,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from schedo.clock import Clock, SystemClock
@@ -39,6 +41,7 @@ from schedo.store import open_store
 from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
+from schedo.web.handlers.metrics import read_families
 from schedo.web.server import STOP_GRACE_S, HttpServer, bind
 from schedo.web.tenure import Tenure
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from schedo.server.replaced import Replaced
     from schedo.server.takeover import Takeover
     from schedo.store.sqlite.store import SqliteStore
+    from schedo.telemetry.service import Telemetry
 
 log = logging.getLogger("schedo")
 
@@ -79,6 +83,7 @@ class Server:
             on_fatal=self.shutdown.fail,
             page_url=str(config.public_url or ""),
         )
+        self._telemetry = _make_telemetry(config, self.engine)
         self.workers = ServerWorkers(config, self.engine, start)
         self.app = build_app(self.engine, read_web_settings(config))
         self.http = HttpServer()
@@ -120,6 +125,8 @@ class Server:
             self.workers.begin_reaping()
         await self.engine.start()
         self._note_step("open")
+        if self._telemetry is not None:
+            self._telemetry.start(partial(read_families, self.app.context), self.engine.metrics)
         if self._predecessor is not None:
             self._predecessor.note_opened()
 
@@ -239,7 +246,11 @@ class Server:
         # One that was replaced has waited for its clients already.
         await self.http.stop(STOP_GRACE_S if self.replaced is None else 0.0)
         await self.workers.drain(0.0)
+        if self._telemetry is not None:
+            await self._telemetry.end_metrics()
         await self.engine.stop()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
 
     def _use(self, config: Config) -> list[str]:
         """Use the settings that a reload can change; return the changed files; see Reload."""
@@ -267,6 +278,17 @@ def _make_test_clock() -> Clock:
         " and its jobs are only in memory"
     )
     return VirtualClock(SystemClock().now())
+
+
+def _make_telemetry(config: Config, engine: Engine) -> Telemetry | None:
+    """Let the telemetry observe the engine, if it is switched on."""
+    if not config.otel:
+        return None
+    from schedo.telemetry.service import Telemetry
+    from schedo.telemetry.settings import read_settings
+
+    telemetry = engine.monitor.observer = Telemetry(read_settings(os.environ), engine.clock)
+    return telemetry
 
 
 def _close(sockets: Iterable[socket.socket]) -> None:

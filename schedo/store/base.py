@@ -54,6 +54,7 @@ class Snapshot:
     pauses: Sequence[Pause] = ()
     bulk_operations: Sequence[BulkOperation] = ()
     expectations: Sequence[Expectation] = ()
+    store_id: int = 0  # a random number; two stores differ in it
 
 
 @dataclass(frozen=True, slots=True)

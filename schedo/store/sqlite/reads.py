@@ -39,6 +39,7 @@ _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
     """Return the snapshot that a server needs before its first turn."""
     (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    (store_id,) = connection.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
     (last_id,) = connection.execute(queries.LAST_ID).fetchone()
     (decided_at,) = connection.execute(queries.DECIDED_AT).fetchone()
     clock = load_clock(connection)
@@ -59,6 +60,7 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
         has_blocked=bool(connection.execute(queries.BLOCKED, (0, 1)).fetchall()),
         clock=clock,
         expectations=expectations,
+        store_id=store_id,
     )
 
 

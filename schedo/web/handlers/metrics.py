@@ -21,6 +21,7 @@ from schedo.core.states import State
 from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import Histogram, Metrics
+from schedo.engine.observing import Observer
 from schedo.engine.run_times import RUN_BOUNDS_US, RunTimes
 from schedo.engine.sharing import SharedCall, in_steps
 from schedo.protocol.prometheus import (
@@ -43,20 +44,27 @@ _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 
 async def get_metrics(context: AppContext, request: Request) -> Response:
     if context.metrics is None:
-        context.metrics = SharedCall(partial(_read_metrics, context))
-        context.engine.metrics.listeners.append(context.run_times.note)
+        context.metrics = SharedCall(partial(_render_metrics, context))
     return Response(200, await context.metrics.result(), content_type=CONTENT_TYPE)
 
 
-async def _read_metrics(context: AppContext) -> bytes:
+async def _render_metrics(context: AppContext) -> bytes:
+    return render_exposition(await read_families(context))
+
+
+async def read_families(context: AppContext) -> list[Family]:
+    """Return all metrics; the first call lets the run times be measured."""
+    listeners = context.engine.metrics.listeners
+    if context.run_times.note not in listeners:
+        listeners.append(context.run_times.note)
     gauges = await context.engine.gauges()
     schedules = await read_schedules(context.engine.store)
-    return await in_steps(_render(context, gauges, schedules))
+    return await in_steps(_read_all(context, gauges, schedules))
 
 
-def _render(
+def _read_all(
     context: AppContext, gauges: Gauges, schedules: list[ScheduleStatus]
-) -> Generator[None, None, bytes]:
+) -> Generator[None, None, list[Family]]:
     families = [
         *_render_counts(context.engine.metrics),
         *_render_operations(context.engine.bulk),
@@ -69,8 +77,13 @@ def _render(
     yield
     families += render_schedules(schedules)
     families += render_expectations(context.engine.expectations.all())
-    yield
-    return render_exposition(families)
+    families.append(_render_telemetry(context.engine.monitor.observer))
+    return families
+
+
+def _render_telemetry(observer: Observer | None) -> Family:
+    text = "Spans that were not sent: the queue was full, or the collector did not take them."
+    return _one("schedo_otel_dropped_total", text, 0 if observer is None else observer.dropped)
 
 
 def _render_counts(metrics: Metrics) -> list[Family]:
