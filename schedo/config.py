@@ -38,8 +38,9 @@ HEARTBEAT_US = limits.MINUTE
 # Variables that the server ignores: those of other commands, of the jobs that schedo runs, and the
 # path of the configuration file.
 _OTHERS = (
-    "URL TOKEN CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK WORKER_NAME WORKER_TASKS"
-    " WORKER_QUEUES WORKER_SLOTS WORKER_LABELS WORKER_RESOURCES WORKER_SESSION_TIMEOUT DEBUGGABLE"
+    "URL TOKEN CA_CERT CONFIG JOB_ID ATTEMPT EPOCH QUEUE SCHEDULED_FOR MARK WORKER_NAME"
+    " WORKER_TASKS WORKER_QUEUES WORKER_SLOTS WORKER_LABELS WORKER_RESOURCES WORKER_SESSION_TIMEOUT"
+    " DEBUGGABLE"
 )
 _OTHER_VARIABLES = frozenset(PREFIX + name for name in _OTHERS.split())
 
@@ -77,6 +78,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     token: Secret | None = None
     tokens: str | None = None
     worker_tokens: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     log_format: LogFormat = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_grace_us: int = DRAIN_GRACE_US

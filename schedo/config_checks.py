@@ -37,6 +37,7 @@ def check_config(config: Config) -> None:
         from schedo.telemetry.settings import read_settings
 
         read_settings(os.environ)
+    _check_tls(config)
     if config.anonymous is not None and not needs_token(config):
         source = config.sources.get("anonymous", "default")
         raise Invalid(
@@ -51,6 +52,13 @@ def check_config(config: Config) -> None:
             " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
             " or listen on 127.0.0.1"
         )
+
+
+def _check_tls(config: Config) -> None:
+    for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+        if getattr(config, given) is not None and getattr(config, missing) is None:
+            source = config.sources.get(given, "default")
+            raise Invalid(f"{given} ({source}): TLS also needs {missing}")
 
 
 def needs_token(config: Config) -> bool:

@@ -5,13 +5,15 @@ Healthy means that it answers GET /healthz. With --ready it must accept jobs and
 
 It is made for a container's health check, and imports only the standard library, so that it is fast
 and small. SCHEDO_HOST and SCHEDO_PORT give the address; a server bound to every address is checked
-over loopback.
+over loopback. With SCHEDO_TLS_CERT it speaks TLS, and accepts each certificate: it asks whether the
+server lives, sends no secret, and has its address from the settings of the server itself.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -21,9 +23,13 @@ PATHS = {(): "/healthz", (READY,): "/readyz"}
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-def answers_ok(host: str, port: int, path: str) -> bool:
+def answers_ok(host: str, port: int, path: str, *, has_tls: bool = False) -> bool:
     """Return whether a GET of the path returns 200 within TIMEOUT_S."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    if has_tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] = (), environ: Mapping[str, str] = os.environ)
         print(f"SCHEDO_PORT is {port!r}; it must be a number from 1 to 65535", file=sys.stderr)
         return 1
     host = EVERY_ADDRESS.get(host, host)
-    if answers_ok(host, int(port), path):
+    if answers_ok(host, int(port), path, has_tls=bool(environ.get("SCHEDO_TLS_CERT"))):
         return 0
     print(f"no server answers {path} with 200 on {host} port {port}", file=sys.stderr)
     return 1

@@ -27,6 +27,8 @@ RELOADED = frozenset(
             "token_file",
             "tokens",
             "worker_tokens",
+            "tls_cert",
+            "tls_key",
             "allowed_hosts",
             "anonymous",
             "hide_payload_from",

@@ -81,6 +81,13 @@ SETTINGS: dict[str, Setting] = {
         " does the same and more.",
         "FILE",
     ),
+    "tls_cert": Setting(
+        read_text,
+        "PEM file with the certificate of this server and of the CAs between; the port then speaks"
+        " HTTPS.",
+        "FILE",
+    ),
+    "tls_key": Setting(read_text, "PEM file with the key of the certificate.", "FILE"),
     "log_format": Setting(
         read_choice("text", "json"), "Format of log lines: text or json.", "FORMAT"
     ),

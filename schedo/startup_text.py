@@ -14,7 +14,8 @@ from schedo.store import without_password
 def print_address(config: Config, port: int, *, is_new_store: bool) -> None:
     """Print it to stdout; with the log format JSON as one record, for programs that read both."""
     host = f"[{config.host}]" if ":" in config.host else config.host
-    address = f"http://{host}:{port}"
+    scheme = "http" if config.tls_cert is None else "https"
+    address = f"{scheme}://{host}:{port}"
     new = ", which is new and empty" if is_new_store else ""
     store = without_password(config.store)
     ready = f"schedo {schedo.__version__} listens on {address}; its jobs are in {store}{new}"

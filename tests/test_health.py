@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
 from schedo import health
+from tests.certificates import Authority
 
 
 @contextmanager
-def answering(status: int, path: str = "/healthz") -> Iterator[int]:
+def answering(
+    status: int, path: str = "/healthz", tls: ssl.SSLContext | None = None
+) -> Iterator[int]:
     """Answer each GET of the path with this status; yield the port."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -26,6 +31,8 @@ def answering(status: int, path: str = "/healthz") -> Iterator[int]:
             """Keep the test's output clean."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -43,6 +50,17 @@ def test_a_server_that_responds_is_alive() -> None:
 def test_a_server_bound_to_every_address_is_checked_over_loopback() -> None:
     with answering(200) as port:
         assert health.main(environ={"SCHEDO_HOST": "0.0.0.0", "SCHEDO_PORT": str(port)}) == 0
+
+
+def test_a_server_with_tls_is_asked_by_tls(tmp_path: Path) -> None:
+    pair = Authority(tmp_path).issue("server", "DNS:scheduler.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+
+    with answering(200, tls=context) as port:
+        variables = {"SCHEDO_PORT": str(port), "SCHEDO_TLS_CERT": str(pair.cert)}
+        assert health.main(environ=variables) == 0
+        assert health.main(environ={"SCHEDO_PORT": str(port)}) == 1
 
 
 def test_a_server_that_responds_with_an_error_is_not_alive() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from schedo.cli.make_client import make_client
+from schedo.cli.make_client import ca_cert_option, make_client
 from schedo.cli.names import suggest_name
 from schedo.errors import NotFound
 
@@ -17,14 +17,14 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 def server_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options --url and --token-file."""
+    """Add the options --url, --token-file and --ca-cert."""
     url = click.option(
         "--url",
         envvar="SCHEDO_URL",
         default=DEFAULT_URL,
         show_default=True,
         show_envvar=True,
-        help="URL of the server.",
+        help="URL of the server, or unix:/PATH for its Unix socket.",
     )
     token_file = click.option(
         "--token-file",
@@ -33,7 +33,7 @@ def server_options(function: Callable[..., None]) -> Callable[..., None]:
         metavar="FILE",
         help="File with the server's token; or set SCHEDO_TOKEN.",
     )
-    return url(token_file(function))
+    return url(token_file(ca_cert_option(function)))
 
 
 def connected(function: Callable[..., None]) -> Callable[..., None]:

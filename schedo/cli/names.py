@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,7 @@ class ServerName(StringParamType):
 
         from schedo.client.sync import Client
 
-        def connect(url: str, token: str | None) -> Client:
-            return Client(url, token, timeout=_PATIENCE_S)
-
+        connect = partial(Client, timeout=_PATIENCE_S)
         path = ctx.params.get("token_file") or os.environ.get("SCHEDO_TOKEN_FILE")
         try:
             with make_client(connect, ctx.params["url"], path) as client:

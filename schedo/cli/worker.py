@@ -128,6 +128,12 @@ def _read_list(
     help="File with the server's token or a worker token; or set SCHEDO_TOKEN.",
 )
 @click.option(
+    "--ca-cert",
+    envvar="SCHEDO_CA_CERT",
+    metavar="FILE",
+    help="PEM file of the only authorities to trust for https.  [default: those of the system]",
+)
+@click.option(
     "--session-timeout",
     envvar="SCHEDO_WORKER_SESSION_TIMEOUT",
     default="30s",

@@ -41,7 +41,7 @@ from schedo.errors import SchedoError, Unavailable
 
 
 class AsyncClient:
-    """A client of one server, for one event loop; `timeout` is in seconds for each response."""
+    """A client of one server, for one event loop; the arguments are those of `Client`."""
 
     def __init__(
         self,
@@ -50,8 +50,9 @@ class AsyncClient:
         *,
         timeout: float = TIMEOUT_S,
         agent: str = "schedo",
+        ca_cert: str | None = None,
     ) -> None:
-        self._transport = AsyncTransport(parse_address(url, token, agent), timeout)
+        self._transport = AsyncTransport(parse_address(url, token, agent, ca_cert), timeout)
 
     def use_token(self, token: str | None) -> None:
         """Send this token with the requests that follow."""

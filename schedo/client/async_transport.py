@@ -7,7 +7,6 @@ connections are kept.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -22,8 +21,8 @@ from schedo.client.messages import (
     HttpResponse,
     Operation,
     T,
-    parse_address,
 )
+from schedo.client.tls import client_context
 from schedo.client.transport import explain
 from schedo.trace_context import current_trace
 
@@ -126,7 +125,10 @@ class _Connection:
             yield response
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer.get_extra_info("ssl_object") is None:
+            self._writer.close()
+        else:  # close() would wait for the server, and the program may end its loop before
+            self._writer.transport.abort()
 
 
 class AsyncTransport:
@@ -140,7 +142,7 @@ class AsyncTransport:
         self._timeout_s = timeout_s
         self._open = connect or self._open_address
         self._idle: list[_Connection] = []
-        self._tls = ssl.create_default_context() if address.is_tls else None
+        self._tls = client_context(address.ca_cert) if address.is_tls else None
 
     async def send(self, operation: Operation[T]) -> T:
         """Send the operation and return its result; raise the server's error, or Unreachable."""
@@ -172,7 +174,7 @@ class AsyncTransport:
 
     def use_token(self, token: str | None) -> None:
         """Send this token with the requests that follow."""
-        self.address = parse_address(self.address.url, token)
+        self.address = self.address.with_token(token)
 
     async def close(self) -> None:
         """Close the connections; the next request opens a new one."""
@@ -208,6 +210,8 @@ class AsyncTransport:
 
     async def _open_address(self) -> Streams:
         address = self.address
+        if address.socket_path is not None:
+            return await asyncio.open_unix_connection(address.socket_path)
         return await asyncio.open_connection(address.host, address.port, ssl=self._tls)
 
     async def _exchange(self, connection: _Connection, request: bytes) -> HttpResponse:

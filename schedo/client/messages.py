@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -71,10 +71,31 @@ class Address:
     port: int
     prefix: str
     headers: Mapping[str, str] = field(repr=False)  # they contain the token
+    ca_cert: str | None = None  # a file of the authorities to trust; None: the default ones
+    socket_path: str | None = None  # of a Unix socket, in place of host and port
+
+    def with_token(self, token: str | None) -> Address:
+        """Return the same address with this token in the headers."""
+        headers = {name: text for name, text in self.headers.items() if name != _AUTHORIZATION}
+        return replace(self, headers=headers | _authorize(token))
 
 
-def parse_address(url: str, token: str | None, agent: str = "schedo") -> Address:
-    """Return the address; raise Invalid unless the URL is http(s)://host[:port][/prefix]."""
+_AUTHORIZATION = "Authorization"
+_UNIX = "unix:"
+
+
+def parse_address(
+    url: str,
+    token: str | None,
+    agent: str = "schedo",
+    ca_cert: str | None = None,
+) -> Address:
+    """Return the address of http(s)://host[:port][/prefix] or unix:/path; raise Invalid.
+
+    ca_cert: a PEM file of the authorities to trust, in place of the default ones.
+    """
+    if url.startswith(_UNIX):
+        return _parse_unix(url, token, agent)
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -85,11 +106,30 @@ def parse_address(url: str, token: str | None, agent: str = "schedo") -> Address
     if parts.username is not None or parts.query or parts.fragment:
         raise Invalid(f"url {url!r}: it has a user, query or fragment; a token is given separately")
     is_tls = parts.scheme == "https"
-    headers = {"Host": parts.netloc, "Accept": "application/json", "User-Agent": agent}
-    if token is not None:
-        if not token or not all("!" <= character <= "~" for character in token):
-            raise Invalid("the token must be one line of visible ASCII characters")
-        headers["Authorization"] = f"Bearer {token}"
+    if ca_cert is not None and not is_tls:
+        raise Invalid(f"url {url!r}: a CA certificate is for https://")
     default_port = 443 if is_tls else 80
     prefix = parts.path.rstrip("/")
-    return Address(url, is_tls, parts.hostname, port or default_port, prefix, headers)
+    headers = _make_headers(parts.netloc, token, agent)
+    return Address(url, is_tls, parts.hostname, port or default_port, prefix, headers, ca_cert)
+
+
+def _parse_unix(url: str, token: str | None, agent: str) -> Address:
+    path = url.removeprefix(_UNIX)
+    if not path.startswith("/") or "\0" in path:
+        raise Invalid(f"url {url!r}: write it as unix:/run/schedo/api.sock")
+    headers = _make_headers("localhost", token, agent)
+    return Address(url, False, "localhost", 0, "", headers, socket_path=path)
+
+
+def _make_headers(host: str, token: str | None, agent: str) -> Mapping[str, str]:
+    headers = {"Host": host, "Accept": "application/json", "User-Agent": agent}
+    return headers | _authorize(token)
+
+
+def _authorize(token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    if not token or not all("!" <= character <= "~" for character in token):
+        raise Invalid("the token must be one line of visible ASCII characters")
+    return {_AUTHORIZATION: f"Bearer {token}"}

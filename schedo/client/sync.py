@@ -39,7 +39,10 @@ from schedo.errors import SchedoError, Unavailable
 
 
 class Client:
-    """A client of one server. Threads may share it; `timeout` is in seconds for each response."""
+    """A client of one server, which threads may share.
+
+    timeout: seconds for each response. ca_cert: the file of the only authorities to trust for TLS.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,9 @@ class Client:
         *,
         timeout: float = TIMEOUT_S,
         agent: str = "schedo",
+        ca_cert: str | None = None,
     ) -> None:
-        self._transport = Transport(parse_address(url, token, agent), timeout)
+        self._transport = Transport(parse_address(url, token, agent, ca_cert), timeout)
 
     @property
     def url(self) -> str:

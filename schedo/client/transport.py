@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import select
+import socket
+import ssl
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.client import (
@@ -30,6 +32,7 @@ from schedo.client.messages import (
     Operation,
     T,
 )
+from schedo.client.tls import client_context, explain_tls
 from schedo.trace_context import current_trace
 
 _PIECE_BYTES = 262_144
@@ -43,6 +46,7 @@ class Transport:
         self.address = address
         self._timeout_s = timeout_s
         self._idle: list[HTTPConnection] = []  # append and pop are atomic
+        self._tls = client_context(address.ca_cert) if address.is_tls else None
 
     def send(self, operation: Operation[T]) -> T:
         """Send the operation and return its result; raise the server's error, or Unreachable."""
@@ -124,8 +128,7 @@ class Transport:
         return None
 
     def _connect(self) -> HTTPConnection:
-        kind = HTTPSConnection if self.address.is_tls else HTTPConnection
-        connection = kind(self.address.host, self.address.port, timeout=self._timeout_s)
+        connection = self._make_connection()
         try:
             connection.connect()
         except OSError as error:
@@ -134,6 +137,16 @@ class Transport:
                 f"cannot reach schedo at {self.address.url}: {explain(error)}"
             ) from error
         return connection
+
+    def _make_connection(self) -> HTTPConnection:
+        address = self.address
+        if address.socket_path is not None:
+            return _UnixConnection(address.socket_path, self._timeout_s)
+        if self._tls is not None:
+            return HTTPSConnection(
+                address.host, address.port, timeout=self._timeout_s, context=self._tls
+            )
+        return HTTPConnection(address.host, address.port, timeout=self._timeout_s)
 
     def _exchange(self, connection: HTTPConnection, operation: Operation[Any]) -> HttpResponse:
         try:
@@ -164,10 +177,25 @@ class Transport:
         )
 
 
+class _UnixConnection(HTTPConnection):
+    """A connection to the Unix socket at a path."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
 def explain(error: BaseException) -> str:
-    """Return the operating system's message for the error."""
+    """Return the message of the operating system, or of TLS, for the error."""
     if isinstance(error, TimeoutError):
         return "timed out"
+    if isinstance(error, ssl.SSLError):
+        return explain_tls(error)
     # asyncio has messages of its own; the system's message for the error number is clearer.
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno).lower()

@@ -59,6 +59,12 @@ _CONNECTION_KINDS = (
         "The bytes are not an HTTP/1.1 request.",
     ),
     ProblemKind(
+        "tls-required",
+        400,
+        "TLS required",
+        "The port speaks HTTPS: the URL must begin with https://.",
+    ),
+    ProblemKind(
         "http-version", 505, "HTTP version not supported", "The server speaks HTTP/1.1 and 1.0."
     ),
 )

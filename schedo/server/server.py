@@ -259,7 +259,10 @@ class Server:
         self.engine.use_retention(config.retention)
         set_level(config.log_level)
         changed = set(old.tokens.items()) ^ set(new.tokens.items())
-        return sorted({permission.setting for _, permission in changed})
+        names = {permission.setting for _, permission in changed}
+        if old.tls and new.tls and old.tls.digest != new.tls.digest:
+            names |= {"tls_cert", "tls_key"}
+        return sorted(names)
 
 
 def _find_obstacle(start: Start) -> str | None:

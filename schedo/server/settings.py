@@ -23,7 +23,7 @@ from schedo.web.permissions import (
     digest,
     parse_tokens,
 )
-from schedo.web.settings import LOOPBACK_HOSTS, WebSettings
+from schedo.web.settings import LOOPBACK_HOSTS, Tls, WebSettings
 from schedo.web.site import is_page
 
 SECRETS_CHARACTERS_MAX = 65_536
@@ -41,12 +41,21 @@ def read_web_settings(config: Config) -> WebSettings:
         anyone=_find_anyone(config),
         allowed_hosts=(*LOOPBACK_HOSTS, config.host, *config.allowed_hosts),
         public_url=url,
+        tls=_read_tls(config),
         permissions=find_permissions(config),
         payload_checks=payload_checks(),
         version=schedo.__version__,
         is_strict=config.strict,
         lateness_objective_us=config.lateness_objective_us,
     )
+
+
+def _read_tls(config: Config) -> Tls | None:
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    from schedo.server.tls import read_tls  # a server without it does not need OpenSSL
+
+    return read_tls(config.tls_cert, config.tls_key)
 
 
 def _find_anyone(config: Config) -> TokenPermission | None:

@@ -2,9 +2,8 @@
 
 A connection carries out one request at a time. Bytes that a client sends ahead stay unparsed, and
 the connection receives no more of them until their turn comes; the next request begins when the
-client has read the earlier responses. So a connection holds a small, known number of bytes whatever
-the client sends, and one account adds up the bytes of all connections (`web/bytes_in_flight.py`).
-The server checks deadlines once a second, so that requests need no timers.
+client has read the earlier responses. So a connection holds a small, known number of bytes, and one
+account adds up those of all (`web/bytes_in_flight.py`). Deadlines are checked once a second.
 """
 
 from __future__ import annotations
@@ -47,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         "outgoing",
         "stage",
         "transport",
+        "undecrypted",
     )
 
     transport: asyncio.Transport
@@ -63,8 +63,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_delayed = False  # it receives no more of a body until its turn comes
         self._is_surplus = False
-        self._skipped = 0
         self._request_bytes = 0  # of the current request: its head, and its body if it is small
+        self.undecrypted = 0  # of a TLS record that is not complete
         self.held = 0  # bytes in the account
 
     # Callbacks of the event loop.
@@ -81,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.has_responded:
             exchange.leave()
-        self._rest, self._request_bytes, self._chunks = b"", 0, None
+        self._rest, self._request_bytes, self._chunks, self.undecrypted = b"", 0, None, 0
         self.outgoing.resume()
         self._charge()
         self.stage = Stage.GONE
@@ -391,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _charge(self) -> None:
         """Update the account."""
-        held = len(self._rest) + self._request_bytes + self.outgoing.kept_bytes
+        held = len(self._rest) + self._request_bytes + self.outgoing.kept_bytes + self.undecrypted
         exchange = self._exchange
         if exchange is not None and not exchange.is_body_wanted:  # so no claim counts it
             held += exchange.unread_bytes

@@ -78,9 +78,18 @@ class HttpServer:
         self._set_date()
 
     async def _accept(self, sockets: Sequence[socket.socket]) -> None:
-        server = _make_server(self._state)
+        server = _make_server(self._state.app, self._connect)
         await server.startup(list(sockets))
         self._listeners, self.sockets = server.servers, sockets
+
+    def _connect(self, **_: object) -> asyncio.BufferedProtocol:
+        """Return the protocol of a new connection, with the certificate of the last reload."""
+        tls = self._app.context.settings.tls if self._app is not None else None
+        if tls is None:
+            return Connection(self._state)
+        from schedo.web.tls import TlsTransport  # a server without TLS does not need OpenSSL
+
+        return TlsTransport(self._state, tls.context)
 
     async def _accept_no_more(self) -> None:
         await _let_callbacks_run()  # closing a listener would break connections in accept
@@ -223,14 +232,10 @@ class HttpServer:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
 
-def _make_server(state: Connections) -> uvicorn.Server:
-    """Return a uvicorn server that uses our Connection class."""
-
-    def connect(**_: object) -> Connection:
-        return Connection(state)
-
+def _make_server(app: ASGIApp, connect: Callable[..., asyncio.BufferedProtocol]) -> uvicorn.Server:
+    """Return a uvicorn server whose connections are made by this function."""
     config = uvicorn.Config(
-        state.app,
+        app,
         http=connect,  # type: ignore[arg-type]  # it is called, never used as a class
         ws="none",
         lifespan="off",

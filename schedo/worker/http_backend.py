@@ -21,11 +21,12 @@ class HttpBackend:
     enqueue from any event loop and need not close anything.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, ca_cert: str | None = None) -> None:
         self._url = url
         self._token = token
+        self._ca_cert = ca_cert
         self._client: AsyncClient | None = None
-        AsyncClient(url, token)  # so that a bad URL or token is an error now
+        self._make_client()  # so that a bad URL or token is an error now
 
     def use_token(self, token: str | None) -> None:
         """Send this token with the requests that follow."""
@@ -35,7 +36,7 @@ class HttpBackend:
 
     async def open(self) -> None:
         """Keep connections open from now on."""
-        self._client = AsyncClient(self._url, self._token)
+        self._client = self._make_client()
 
     async def close(self) -> None:
         """Close the open connections."""
@@ -85,8 +86,11 @@ class HttpBackend:
         if self._client is not None:
             yield self._client
             return
-        async with AsyncClient(self._url, self._token) as client:
+        async with self._make_client() as client:
             yield client
+
+    def _make_client(self) -> AsyncClient:
+        return AsyncClient(self._url, self._token, ca_cert=self._ca_cert)
 
 
 def to_result(item: Record | SchedoError) -> SubmittedJob | SchedoError:

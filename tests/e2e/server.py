@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ class Server:
     python = sys.executable
     module = "schedo"
     token: str | None = None  # sent with each request
+    tls: ssl.SSLContext | None = None  # of a client that trusts its certificate
 
     def __init__(self, directory: Path, *arguments: str, environment: dict[str, str] | None = None):
         self.directory = directory
@@ -59,7 +61,7 @@ class Server:
         assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = re.search(r"http://[\d.:]+", line)
+        found = re.search(r"https?://[\d.:]+", line)
         assert found, f"the server said {line!r}; its log: {self.log()}"
         self.url = found.group()
 
@@ -105,7 +107,7 @@ class Server:
             headers["authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S, context=self.tls) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:

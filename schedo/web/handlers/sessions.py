@@ -106,8 +106,7 @@ def _has_bearer(request: Request) -> bool:
 
 
 def _cookie(context: AppContext, value: str, age_us: int) -> Header:
-    url = context.settings.public_url
-    is_secure = url is not None and url.is_secure
+    is_secure = context.settings.is_secure
     path = context.settings.prefix or "/"
     name = context.credentials.sessions.cookie
     return b"set-cookie", render_cookie(name, value, age_us, path, is_secure=is_secure)

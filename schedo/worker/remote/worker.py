@@ -53,10 +53,10 @@ class Worker:
 
     `app` is a Schedo object with the tasks to run. The worker also runs http jobs, and shell jobs
     with `allow_shell`. `labels` are properties of this machine, `resources` amounts (a number, or a
-    text such as "8GiB"). `server` and `token` default to SCHEDO_URL and SCHEDO_TOKEN. A worker that
-    sends no request for `session_timeout` is lost; `grace` is the time that attempts get to end
-    after stop(). Both are a number of seconds, a text such as "30s" or a timedelta. Bad values
-    raise Invalid.
+    text such as "8GiB"). `server`, `token` and `ca_cert` (a file of the only authorities to trust
+    for TLS) default to SCHEDO_URL, SCHEDO_TOKEN and SCHEDO_CA_CERT. A worker that sends no request
+    for `session_timeout` is lost; `grace` is the time that attempts get to end after stop(). Both
+    are a number of seconds, a text such as "30s" or a timedelta. Bad values raise Invalid.
 
     The schedules of `app` are put on the server, whose owner of them is `code:{app_name}`. With
     `prune_schedules` the start deletes those that it once declared and no longer declares.
@@ -68,6 +68,7 @@ class Worker:
         *,
         server: str | None = None,
         token: str | None = None,
+        ca_cert: str | None = None,
         name: str | None = None,
         tasks: Sequence[str] | None = None,
         queues: Sequence[str] | None = None,
@@ -90,7 +91,7 @@ class Worker:
                 "output_dir is for the output of commands, but this worker may not run commands"
             )
         self._token = token or os.environ.get("SCHEDO_TOKEN") or None
-        self._address = parse_address(url, self._token)
+        self._address = parse_address(url, self._token, ca_cert=ca_cert)
         self._connections: list[AsyncTransport | HttpBackend] = []  # while it runs
         self._registration = Registration(
             name=name or make_name(),
@@ -127,7 +128,7 @@ class Worker:
         async with contextlib.AsyncExitStack() as stack:
             runners = self._make_runners(stack)
             if self._app is not None:
-                backend = HttpBackend(self._address.url, self._token)
+                backend = HttpBackend(self._address.url, self._token, self._address.ca_cert)
                 await backend.open()
                 stack.push_async_callback(backend.close)
                 self._connections.append(backend)
@@ -145,7 +146,7 @@ class Worker:
     def use_token(self, token: str | None) -> bool:
         """Send this token with the requests that follow; return whether it is another one."""
         is_new = token != self._token
-        self._token, self._address = token, parse_address(self._address.url, token)
+        self._token, self._address = token, self._address.with_token(token)
         for connection in self._connections:
             connection.use_token(token)
         return is_new
@@ -230,7 +231,8 @@ class Worker:
         if self._app is None or not (self._app.registry.schedules or self._is_pruning):
             return
         await poller.connected.wait()  # so that the server knows the tasks
-        async with AsyncClient(self._address.url, self._token) as client:
+        address = self._address
+        async with AsyncClient(address.url, self._token, ca_cert=address.ca_cert) as client:
             schedules = self._app.registry.schedules.values()
             await declare_schedules(client, self._owner, schedules, is_pruning=self._is_pruning)
 
