@@ -81,6 +81,7 @@ class Sender:
         self._added = self._taken = 0
         self._refused = self._failed = 0
         self._reading: Reading | None = None
+        self._has_bug = False  # one that was logged
         self._wake, self._stopping = Event(), Event()
         self._thread = Thread(target=self._run, name="schedo telemetry", daemon=True)
 
@@ -140,7 +141,12 @@ class Sender:
 
     def _paced(self, work: Callable[[], None]) -> None:
         began = time.thread_time()
-        work()
+        try:
+            work()
+        except Exception:  # of a sampler that is a plugin, for example: the next batch may succeed
+            if not self._has_bug:
+                self._has_bug = True
+                log.exception("spans or metrics cannot be made; this is logged once")
         self._stopping.wait(time.thread_time() - began)
 
     def _send_batch(self) -> None:
@@ -148,8 +154,12 @@ class Sender:
         spans: list[ReadableSpan] = []
         while self._waiting and len(spans) < self._settings.batch_max:
             notes, durable_at = self._waiting.popleft()
-            spans += self._maker.make(notes, durable_at)
             self._taken += len(notes)
+            try:
+                spans += self._maker.make(notes, durable_at)
+            except Exception:
+                self._failed += len(notes)
+                raise
         for start in range(0, len(spans), self._settings.batch_max):
             self._send_spans(spans[start : start + self._settings.batch_max])
 

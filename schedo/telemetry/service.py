@@ -42,6 +42,7 @@ class Telemetry:
         self._maker = SpanMaker(resource)
         self._sender = Sender(self._maker, resource, settings)
         self._reader: asyncio.Task[None] | None = None
+        self._has_bug = False  # one that was logged
 
     # As an observer.
 
@@ -58,7 +59,16 @@ class Telemetry:
         """Return the leases with the spans of their attempts, which workers continue."""
         if not self._settings.sends_traces:
             return leases
-        return [self._maker.mark(lease) for lease in leases]
+        try:
+            return [self._maker.mark(lease) for lease in leases]
+        except Exception:  # of a sampler that is a plugin
+            self._note_bug()
+            return leases
+
+    def _note_bug(self) -> None:
+        if not self._has_bug:
+            self._has_bug = True
+            log.exception("attempts have no trace context; this is logged once")
 
     def note(self, changes: Changes, ended: Iterable[LeaseKey]) -> list[Note]:
         """Note what a commit is about to make durable."""

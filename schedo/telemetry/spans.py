@@ -28,6 +28,7 @@ from schedo.core.ids import render_id
 from schedo.core.leases import Lease
 from schedo.core.limits import SECOND
 from schedo.core.model import DecisionRecord, Failure, LeaseKey, Trigger
+from schedo.protocol.fields import is_traceparent
 from schedo.protocol.times import render_instant
 from schedo.telemetry.notes import AttemptNote, DecisionNote, JobNote, Note, SubmitNote
 from schedo.telemetry.span_ids import SpanIds
@@ -210,8 +211,8 @@ class SpanMaker:
 
 
 def _caller(job: JobNote) -> SpanContext | None:
-    """Return the span of the job's submitter; the job has a valid traceparent or none."""
-    if job.traceparent is None:
+    """Return the span of the job's submitter; None if the job has no valid traceparent."""
+    if job.traceparent is None or not is_traceparent(job.traceparent):
         return None
     _, trace_id, span_id, flags = job.traceparent.split("-")
     state = TraceState.from_header([job.tracestate or ""])

@@ -116,3 +116,12 @@ def test_ids_are_never_zero_and_differ_by_kind() -> None:
     assert len(numbers) == 3
     assert 0 not in numbers
     assert ids.trace(7) == SpanIds(1).trace(7)
+
+
+def test_a_traceparent_that_is_not_valid_counts_as_none() -> None:
+    maker = SpanMaker(Resource.get_empty())
+
+    span = attempt_span(maker, done(options=Options(traceparent="00-1-2-3", tracestate="=,")))
+
+    assert span.context is not None
+    assert span.context.trace_id == SpanIds(0).trace(7)
