@@ -20,12 +20,14 @@ ARG BASE=python:3.13.9-slim-bookworm
 
 FROM ${BASE} AS build
 
+# all: with the extras, such as PostgreSQL (requirements/all.txt).
+ARG REQUIREMENTS=run
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 
-COPY requirements/run.txt requirements/build.txt requirements/
+COPY requirements/${REQUIREMENTS}.txt requirements/build.txt requirements/
 RUN python -m venv --without-pip /venv \
-    && pip --python /venv/bin/python install --require-hashes --only-binary :all: -r requirements/run.txt \
+    && pip --python /venv/bin/python install --require-hashes --only-binary :all: -r requirements/${REQUIREMENTS}.txt \
     && pip install --require-hashes --only-binary :all: -r requirements/build.txt
 
 COPY pyproject.toml README.md LICENSE ./

@@ -118,6 +118,7 @@ $(VENV)/lock:
 
 lock: $(VENV)/lock  ## renew the pinned requirements from pyproject.toml
 	$(LOCK) pyproject.toml -o requirements/run.txt
+	$(LOCK) pyproject.toml --all-extras -c requirements/run.txt -o requirements/all.txt
 	$(LOCK) --group build -o requirements/build.txt
 	$(LOCK) pyproject.toml --all-extras --group dev -c requirements/run.txt -c requirements/build.txt -o requirements/dev.txt
 	$(LOCK) --group peers -o requirements/peers.txt

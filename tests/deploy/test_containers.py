@@ -21,11 +21,11 @@ import yaml
 from jsonschema import Draft7Validator
 
 from schedo import health
-from schedo.cli.main import cli
 from schedo.client.tokens import check_token
 from schedo.config import load_config
 from schedo.protocol.roles import Role
 from schedo.web.permissions import parse_tokens
+from tests.deploy.commands import accept
 from tests.sources import ROOT
 
 COMPOSE = ROOT / "compose.yaml"
@@ -50,15 +50,6 @@ def services() -> dict[str, dict[str, Any]]:
 def instructions(name: str) -> list[str]:
     text = DOCKERFILE.read_text().replace("\\\n", " ")
     return re.findall(rf"^{name} +(.*)$", text, re.MULTILINE)
-
-
-def accept(command: list[str]) -> None:
-    """Raise click.ClickException if schedo does not know the command or one of its options."""
-    name, *arguments = command
-    subcommand = cli.get_command(click.Context(cli), name)
-    assert subcommand is not None, name
-    with subcommand.make_context(name, arguments):
-        pass
 
 
 def test_the_file_keeps_the_compose_specification() -> None:

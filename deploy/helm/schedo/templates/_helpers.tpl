@@ -1,0 +1,81 @@
+{{- define "schedo.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the selectors of one part use; they cannot change. */}}
+{{- define "schedo.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "schedo.labels" -}}
+{{ include "schedo.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end -}}
+
+{{- define "schedo.image" -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+
+{{- define "schedo.workerImage" -}}
+{{- if .Values.worker.image.repository -}}
+{{- printf "%s:%s" .Values.worker.image.repository (.Values.worker.image.tag | default "latest") -}}
+{{- else -}}
+{{- include "schedo.image" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "schedo.tokenSecret" -}}
+{{- .Values.existingTokenSecret | default (printf "%s-tokens" (include "schedo.name" .)) -}}
+{{- end -}}
+
+{{- define "schedo.storeSecret" -}}
+{{- .Values.existingStoreSecret | default (printf "%s-store" (include "schedo.name" .)) -}}
+{{- end -}}
+
+{{/* "true" if the jobs are in a database that several servers share. */}}
+{{- define "schedo.isShared" -}}
+{{- if or .Values.store .Values.existingStoreSecret -}}true{{- end -}}
+{{- end -}}
+
+{{/* A setting as a variable's text: lists with commas, whole numbers without an exponent. */}}
+{{- define "schedo.text" -}}
+{{- if kindIs "slice" . -}}{{ join "," . }}
+{{- else if kindIs "float64" . -}}{{ if eq . (floor .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- else -}}{{ . }}{{- end -}}
+{{- end -}}
+
+{{- define "schedo.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "schedo.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Where pods may run, and what their authors add. */}}
+{{- define "schedo.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
