@@ -68,11 +68,15 @@ def _describe_late(situation: Situation) -> list[str]:
     return [
         _describe_few(kind, budget, within)
         if budget.starts < _FEW_STARTS
-        else f"Jobs start late. Only {_percent(budget)} of the {budget.starts:,} {_STARTS[kind][1]}"
+        else f"{_how_many(budget)} start late. Only {_percent(budget)} of the {budget.starts:,} {_STARTS[kind][1]}"
         f" of the last 5 minutes started within {within}."
         for kind, budget in situation.recent.items()
         if not budget.is_met
     ]
+
+
+def _how_many(budget: Budget) -> str:
+    return "Some jobs" if budget.within * 20 >= budget.starts * 19 else "Jobs"
 
 
 def _describe_few(kind: str, budget: Budget, within: str) -> str:

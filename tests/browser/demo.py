@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from schedo.core.ids import parse_id
+from schedo.core.changes import Changes
+from schedo.core.ids import first_id, parse_id
 from schedo.core.lateness import BUCKETS
 from schedo.core.leases import (
     AttemptResult,
@@ -22,9 +23,10 @@ from schedo.core.leases import (
     Stopped,
     StopRequest,
 )
-from schedo.core.limits import MINUTE, SECOND
-from schedo.core.model import Failure
+from schedo.core.limits import DAY, MINUTE, SECOND
+from schedo.core.model import Decision, DecisionRecord, Failure
 from schedo.core.series import Row
+from schedo.core.triggers import latest_through
 from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol.times import render_instant
 from tests.browser.shop import Shop
@@ -36,8 +38,18 @@ _QUARTER, _DAY = 900, 1_440
 _TIMERS = (2, 12, 30, 34, 14, 5, 2, 0.6, 0.03, 0.01, 0.005)
 _SUBMITS = (0, 0, 1, 8, 30, 38, 18, 3, 0.04, 0.01, 0.01)
 
-SHOWN = "backup.nightly"  # has RUNS runs
+SHOWN = "stock.export"  # has a fortnight of decisions, and RUNS runs
 RUNS = 16
+_FORTNIGHT = 14 * DAY
+# What did not go as usual, by how many fires ago it was.
+_UNUSUAL = {
+    9: Decision.SKIPPED_OVERLAP,
+    **dict.fromkeys(range(31, 35), Decision.PAUSED),
+    70: Decision.CAUGHT_UP,
+    **dict.fromkeys(range(71, 74), Decision.MISSED),
+    105: Decision.SKIPPED_OVERLAP,
+}
+_LATE_AGO, _LATE_US = 70, 4 * SECOND
 WORKERS = {
     "eu-gpu-1": (8, {"region": "eu", "gpu": "t4"}),
     "eu-std-2": (12, {"region": "eu"}),
@@ -50,7 +62,8 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "prune.sessions": {"cron": "0 * * * *"},
     "search.reindex": {"cron": "0 * * * *"},
     "tokens.rotate": {"cron": "0 */4 * * *"},
-    SHOWN: {"cron": "30 2 * * *", "tz": "Europe/Berlin", "expect": {"within": "30m"}},
+    "backup.nightly": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+    SHOWN: {"cron": "15 */2 * * *", "tz": "Europe/Berlin", "expect": {"within": "30m"}},
     "reports.daily": {"cron": "0 6 * * *", "tz": "America/Sao_Paulo"},
     "fx.rates": {"cron": "0 8,14,20 * * *", "tz": "Europe/London"},
 }
@@ -117,6 +130,7 @@ class Demo(Shop):
                 shown = job["id"]
         due = render_instant(self.engine.clock.now() - 8 * MINUTE)
         await self.submit(task="train_model", queue="ml", run_at=due)
+        await self._make_decisions()
         await self._run_by_hand()
         self._make_past()
         await self.get(f"/v1/jobs/{shown}/wait?timeout=30s")
@@ -128,6 +142,25 @@ class Demo(Shop):
             reply = await self.post(f"/v1/schedules/{SHOWN}:trigger", {"overlap": "allow"})
             run = reply.json()["job"]
             await self.get(f"/v1/jobs/{run}/wait?timeout=5s")
+
+    async def _make_decisions(self) -> None:
+        """Give one schedule a ledger: it fired on time, but for some instants."""
+        await self.engine.flush()
+        schedule = await self.store.get_schedule(SHOWN)
+        assert schedule is not None
+        now = self.engine.clock.now()
+        instants, _ = latest_through(schedule.rule, now - _FORTNIGHT, now, 1_000)
+        records = [
+            DecisionRecord(
+                schedule.id,
+                instant,
+                instant + (_LATE_US if ago == _LATE_AGO else self.draw.randint(90, 2_400)),
+                _UNUSUAL.get(ago, Decision.FIRED),
+                first_id(instant) if ago not in _UNUSUAL else None,
+            )
+            for ago, instant in enumerate(instants)
+        ]
+        await self.store.commit(Changes(decisions=records[::-1]))
 
     def _make_past(self) -> None:
         now, draw = self.engine.clock.now(), self.draw

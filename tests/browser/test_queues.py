@@ -41,7 +41,7 @@ async def test_each_number_has_its_label_on_a_phone(open_page: Open, shop: Shop)
         ".map(each => getComputedStyle(each, '::before').content)",
     )
 
-    assert labels == ['"Running "', '"Due "', '"Oldest waits "']
+    assert labels == ['"Running "', '"Due "', '"Oldest "']
 
 
 async def test_the_note_of_a_pause_is_only_text(open_page: Open, shop: Shop) -> None:

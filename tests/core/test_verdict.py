@@ -65,6 +65,20 @@ def test_what_is_wrong_comes_in_the_order_of_its_weight() -> None:
 
 
 @pytest.mark.parametrize(
+    ("within", "begin"),
+    [
+        (998, "Some jobs start late. Only 99.80 %"),
+        (950, "Some jobs start late. Only 95.00 %"),
+        (949, "Jobs start late. Only 94.90 %"),
+    ],
+)
+def test_a_verdict_says_whether_jobs_are_late_or_a_few_of_them(within: int, begin: str) -> None:
+    found = judge(WELL._replace(recent={"timer": Budget(1_000, within)}))
+
+    assert found.text.startswith(begin)
+
+
+@pytest.mark.parametrize(
     ("kind", "budget", "first"),
     [
         ("timer", Budget(4, 3), "1 of the 4 timed jobs"),

@@ -20,8 +20,8 @@ export function tellLife({ items, state }) {
 const UNTIL = {
   durable: () => ['store', 'made durable'],
   due: (life, item) => ['wait', life.wasChanged(at(item.at)) ? 'until it was changed' : life.attempts ? 'waits to retry' : 'waits for its time'],
-  picked: (life) => ['late', life.isDue ? 'late' : 'waits for its start'],
-  started: (life) => ['late', life.wasPicked ? 'on its way' : life.isDue ? 'late' : 'waits for its start'],
+  picked: (life) => ['late', life.isDue ? 'late' : 'waits to start'],
+  started: (life) => ['late', life.wasPicked ? 'on its way' : life.isDue ? 'late' : 'waits to start'],
   ended: (life, { attempt, outcome }) => [outcome === 'completed' ? 'good' : 'bad', `attempt ${attempt}: ${outcome}`],
   cancel_requested: (life) => ['run', `attempt ${life.attempts} runs`],
 };

@@ -37,9 +37,9 @@ export default function Failures({ query }) {
     <div class="filters"><div class="search"><form role="search" onSubmit=${(event) => event.preventDefault()}><input type="search" aria-label="Filter the groups" placeholder="a task or a message"
       value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></form></div></div>
     <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')} by which ${plural(jobs, 'job')} failed without a retry left, since <${Time} at=${found.since}/>; # stands for numbers and ids that vary; a bar is 2 minutes`}>
-      <${Table} caption="What fails" columns=${COLUMNS} rows=${groups} sort=${{ by: query.sort || 'last', descending: true }} onSort=${(by) => setQuery({ sort: by === 'last' ? '' : by })}
+      <div class="stacked"><${Table} caption="What fails" columns=${COLUMNS} rows=${groups} sort=${{ by: query.sort || 'last', descending: true }} onSort=${(by) => setQuery({ sort: by === 'last' ? '' : by })}
         keyOf=${(group) => [group.task, group.type, group.exit_code, group.message].join('\n')}
-        empty=${html`<${Empty}>${words ? 'No group matches.' : html`No attempt has failed since <${Time} at=${found.since}/>.`}</${Empty}>`}/></${Card}>`;
+        empty=${html`<${Empty}>${words ? 'No group matches.' : html`No attempt has failed since <${Time} at=${found.since}/>.`}</${Empty}>`}/></div></${Card}>`;
 }
 
 function Retry({ group }) {
@@ -61,13 +61,13 @@ const tellHour = (group) => (hourOf(group) ? `${plural(hourOf(group), 'failed at
 
 const COLUMNS = [
   { title: 'Task', cell: (group) => html`<a href=${link('/jobs', queryOf(group))}>${group.task}</a>` },
-  { title: 'Message', className: 'cut wide', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
+  { title: 'Message', className: 'cut text', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
   { title: 'Error', cell: (group) => html`${group.type}${group.exit_code !== null && html` <span class="tag">exit code ${group.exit_code}</span>`}` },
   { title: 'Attempts', number: true, sort: 'attempts', cell: (group) => html`<b title=${group.beyond ? `at most ${count(group.beyond)} of them belong to groups that are gone` : undefined}>${group.beyond ? '≤ ' : ''}${count(group.count)}</b>` },
   { title: 'Jobs failed', number: true, sort: 'jobs', cell: (group) => count(group.failed_jobs) },
-  { title: 'The last hour', sort: 'hour', cell: (group) => html`<span class="hour"><b class="num">${compact(hourOf(group))}</b>
+  { title: 'The last hour', label: 'Last hour', sort: 'hour', cell: (group) => html`<span class="hour"><b class="num">${compact(hourOf(group))}</b>
     <${CountBars} counts=${group.recent} label=${tellHour(group)} color="var(--st-failed)"/></span>` },
-  { title: 'First', cell: (group) => html`<${Time} at=${group.first_at}/>` },
-  { title: 'Last', sort: 'last', cell: (group) => html`<a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a>` },
-  { title: 'What to do', cell: (group) => (group.failed_jobs > 0 && may('create_operation') ? html`<${Retry} group=${group}/>` : null) },
+  { title: 'First', className: 'wide', cell: (group) => html`<${Time} at=${group.first_at}/>` },
+  { title: 'Last', label: 'Last', sort: 'last', cell: (group) => html`<a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a>` },
+  { title: 'What to do', className: 'acts', cell: (group) => (group.failed_jobs > 0 && may('create_operation') ? html`<${Retry} group=${group}/>` : null) },
 ];

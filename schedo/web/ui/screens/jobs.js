@@ -53,8 +53,8 @@ function List({ query }) {
   };
   return html`<${Card} title="Matching jobs" id="list" about=${query.cursor ? 'an earlier page' : 'the newest first'}
     actions=${html`<div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${sayNews(changed)}</button>`}</div>`}>
-    <${Table} caption="Jobs" columns=${COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
-      empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/>
+    <div class="stacked"><${Table} caption="Jobs" columns=${COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
+      empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/></div>
     ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, back to <${Time} at=${last.searched_to}/>.
       <button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${goOn}>Go on</button></p>`}
     <${Selection} query=${query} rows=${rows} selected=${selected} select=${select} reload=${show} hasMore=${Boolean(last.next_cursor)}/>

@@ -50,7 +50,7 @@ const columns = (rates, reload) => [
   { title: 'of', label: 'Running', number: true, cell: (queue) => html`${count(queue.running)} / <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/>` },
   { title: 'Due', number: true, cell: (queue) => html`<span class=${due(queue) ? 'mark warn' : 'muted'}>${compact(due(queue))}</span>` },
   { title: 'Later', number: true, className: 'wide', cell: (queue) => html`<span class="muted">${compact(later(queue))}</span>` },
-  { title: 'Oldest waits', number: true, cell: (queue) => (queue.oldest_due_at ? html`<${Since} at=${queue.oldest_due_at}/>` : html`<span class="muted">–</span>`) },
+  { title: 'Oldest waits', label: 'Oldest', number: true, cell: (queue) => (queue.oldest_due_at ? html`<${Since} at=${queue.oldest_due_at}/>` : html`<span class="muted">–</span>`) },
   { title: 'Clear in', number: true, className: 'wide', cell: (queue) => html`<${Clear} queue=${queue} rate=${rates[queue.name]}/>` },
   { title: 'Weight', number: true, className: 'wide', cell: (queue) => html`<${Limit} queue=${queue} field="weight" label="weight" shown=${queue.weight} read=${(text) => number(text) ?? undefined} reload=${reload}/>` },
   { title: 'Actions', className: 'acts', cell: (queue) => html`<${QueueActions} queue=${queue} small reload=${reload}/>` },

@@ -129,5 +129,5 @@ export default function Schedule({ params: { name } }) {
     <div class="c4 stack flat first"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>
       <${Card} title="Last runs" more=${{ href: link('/jobs', { schedule: name }), text: 'all runs' }}><${Outcomes} runs=${schedule.runs.last} isLinked/><${LastFailure} failure=${schedule.runs.last_failure}/></${Card}>
       <${Card} title="Expected"><${Expectation} schedule=${schedule}/></${Card}><${Card} title="Facts"><${Facts} schedule=${schedule}/></${Card}>
-      <${Card} title="Payload"><${Payload} value=${schedule.payload} label="Payload of its runs"/></${Card}></div></div>`;
+      ${schedule.payload !== null && html`<${Card} title="Payload"><${Payload} value=${schedule.payload} label="Payload of its runs"/></${Card}>`}</div></div>`;
 }

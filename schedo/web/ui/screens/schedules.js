@@ -42,8 +42,8 @@ const COLUMNS = [
   { title: 'Zone', className: 'zone', cell: (row) => html`<${Zone} schedule=${row}/>` },
   { title: 'Next', className: 'next', cell: (row) => html`<${Next} schedule=${row}/>` },
   { title: 'Last runs', className: 'runs', cell: (row) => html`<${Outcomes} runs=${row.runs.last}/>` },
-  { title: 'Median run', number: true, className: 'wide', cell: (row) => { const found = medianRun(row); return found === null ? html`<span class="muted">–</span>` : duration(found); } },
-  { title: 'Expected', className: 'wide', cell: (row) => (row.expect ? html`<span class=${row.expectation?.state === 'missed' ? 'mark bad' : 'muted'}>${row.expect.within ? `within ${row.expect.within}` : `runs at most ${row.expect.max_duration}`}</span>` : html`<span class="muted">–</span>`) },
+  { title: 'Median run', number: true, className: 'rare', cell: (row) => { const found = medianRun(row); return found === null ? html`<span class="muted">–</span>` : duration(found); } },
+  { title: 'Expected', className: 'rare', cell: (row) => (row.expect ? html`<span class=${row.expectation?.state === 'missed' ? 'mark bad' : 'muted'}>${row.expect.within ? `within ${row.expect.within}` : `runs at most ${row.expect.max_duration}`}</span>` : html`<span class="muted">–</span>`) },
   { title: 'State', className: 'health', cell: (row) => html`<${State} schedule=${row}/>` },
 ];
 
@@ -52,12 +52,13 @@ const MANY = 1_000; // of one state: there are more than that if their number is
 // A change of filters goes back to the first page.
 const change = (changes) => setQuery({ ...changes, cursor: '' });
 
+const number = (value) => (value === null ? `${count(MANY)}+` : count(value));
+
 function Filters({ query, counts }) {
-  const number = (name) => (counts[name] === null ? `${count(MANY)}+` : count(counts[name]));
   return html`<div class="filters"><input type="search" aria-label="Find by name, task or queue" placeholder="name, task or queue" value=${query.q ?? ''}
       onInput=${(event) => change({ q: event.target.value })}/>
     <div class="seg" role="group" aria-label="State">${Object.entries(HEALTHS).map(([name, word]) => html`
-      <button aria-pressed=${(query.health ?? '') === name} onClick=${() => change({ health: name })}>${word}${counts && html` <span class="muted">${number(name || 'total')}</span>`}</button>`)}</div></div>`;
+      <button aria-pressed=${(query.health ?? '') === name} onClick=${() => change({ health: name })}>${word}${counts && html` <span class="muted">${number(counts[name || 'total'])}</span>`}</button>`)}</div></div>`;
 }
 
 const soonest = (one, other) => (one.next_fires[0] ?? '~').localeCompare(other.next_fires[0] ?? '~') || one.name.localeCompare(other.name);
@@ -66,13 +67,16 @@ const gravest = (one, other) => (RANK[healthOf(one).name] ?? 9) - (RANK[healthOf
 
 const New = () => may('put_schedule') && html`<a class="btn primary" href=${link('/schedules/-new')}>New schedule</a>`;
 
+const sayWell = ({ total, paused }) => (paused ? `Of ${plural(total, 'schedule')}, ${number(paused)} ${paused === 1 ? 'is' : 'are'} paused; the others are well.`
+  : total === 1 ? 'The only schedule is well.' : `All ${count(total)} schedules are well.`);
+
 // The first sentence of the screen: what is wrong, else what comes. isWhole: items are all schedules.
 function Sentence({ items, counts, isWhole }) {
   if (!counts?.total) return null;
   const bad = counts.overdue + (counts.failing ?? MANY);
   if (bad) return html`<p class="lead"><span class="mark bad">${plural(bad, 'schedule')}${counts.failing === null ? ' and more' : ''}</span> of ${count(counts.total)} ${bad === 1 ? 'fails or is' : 'fail or are'} overdue.</p>`;
   const [next] = isWhole ? items.filter((item) => item.next_fires.length && !item.paused).sort(soonest) : [];
-  return html`<p class="lead">All ${plural(counts.total, 'schedule')} are well.${next && html` Next is <a href=${hrefOf(next.name)}>${next.name}</a> at ${clock(instant(next.next_fires[0]))}.`}</p>`;
+  return html`<p class="lead">${sayWell(counts)}${next && html` Next is <a href=${hrefOf(next.name)}>${next.name}</a> at ${clock(instant(next.next_fires[0]))}.`}</p>`;
 }
 
 // A page by name. What is wrong comes before the first page of a list that is longer.

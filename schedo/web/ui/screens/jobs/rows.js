@@ -35,14 +35,14 @@ function Content({ job }) {
 
 export const FIELDS = 'id,state,task,queue,attempt,max_attempts,scheduled_at,started_at,completed_at,failed_at,cancelled_at,expired_at,worker,payload,error';
 export const COLUMNS = [
-  { title: 'State', cell: (job) => html`<${State} state=${job.state}/>` },
   { title: 'Id', cell: (job) => html`<a class="mono" href=${link(`/jobs/${job.id}`)}>${job.id}</a>` },
+  { title: 'State', className: 'health', cell: (job) => html`<${State} state=${job.state}/>` },
   { title: 'Task', cell: (job) => job.task },
-  { title: 'Queue', cell: (job) => job.queue },
+  { title: 'Queue', className: 'wide', cell: (job) => job.queue },
   { title: 'Due, or ended', cell: (job) => html`<${Time} at=${endOf(job) ?? job.scheduled_at}/>` },
   { title: 'Late', number: true, cell: (job) => span(late(job)) },
   { title: 'Ran', number: true, cell: (job) => span(ran(job)) },
-  { title: 'Attempt', number: true, cell: (job) => `${job.attempt}${job.max_attempts ? `/${job.max_attempts}` : ''}` },
-  { title: 'Worker', cell: (job) => job.worker ?? '' },
-  { title: 'Error, or payload', className: 'cut wide', cell: (job) => html`<${Content} job=${job}/>` },
+  { title: 'Attempt', number: true, className: 'wide', cell: (job) => `${job.attempt}${job.max_attempts ? `/${job.max_attempts}` : ''}` },
+  { title: 'Worker', className: 'wide', cell: (job) => job.worker ?? '' },
+  { title: 'Error, or payload', className: 'cut text', cell: (job) => html`<${Content} job=${job}/>` },
 ];

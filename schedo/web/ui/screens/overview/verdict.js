@@ -26,7 +26,7 @@ export function Verdict() {
   const day = budgetLeft.value;
   return html`<div class="verdict"><span class=${'dot ' + verdict.level}><span class="vh">${WORDS[verdict.level]}: </span></span>
     <div class="says"><p><b>${first}</b>${rest}</p>${verdict.others.map((text) => html`<p class="other">${text}</p>`)}</div>
-    <span class="small muted">${day.starts > 0 && html`<span title=${`${percent(day.share)} of the starts of the last 24 hours kept the objective of ${round(summary.value.objective.lateness_us)}; 99.9 % must.`}>error budget ${Math.max(0, Math.round(day.budget_left * 100))} % left today</span> · `}store ${bytes(store)} · memory ${bytes(memory)}</span></div>`;
+    <span class="small muted">${day.starts > 0 && html`<span title=${`${percent(day.share)} of the starts of the last 24 hours kept the objective of ${round(summary.value.objective.lateness_us)}; 99.9 % must.`}>error budget ${Math.max(0, Math.round(day.budget_left * 100))} % left today</span> · `}${store > 0 && `store ${bytes(store)} · `}memory ${bytes(memory)}</span></div>`;
 }
 
 // Timers say whether schedo is on time. Without any, the jobs that were due at once are shown.
