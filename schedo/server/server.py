@@ -121,8 +121,6 @@ class Server:
 
     async def open(self) -> None:
         """Open the store and start the engine; raise StoreLocked if another server holds it."""
-        if self.takeover is not None:  # the store is held already
-            self.workers.begin_reaping()
         await self.engine.start()
         self._note_step("open")
         if self._telemetry is not None:
@@ -131,9 +129,13 @@ class Server:
             self._predecessor.note_opened()
 
     async def attach(self) -> None:
-        """Run jobs; raise CannotServe if the application cannot be imported."""
+        """Run jobs; raise CannotServe if the application cannot be imported.
+
+        After a take-over the built-in tasks follow when requests are accepted.
+        """
         await self._check_pauses()
-        await self.workers.attach()
+        if self.takeover is None:
+            await self.workers.attach()
         if self.takeover is None or not self.takeover.is_warm:
             await self.workers.start_children()
         self._note_step("attach")
@@ -184,6 +186,9 @@ class Server:
 
             self.predecessors.watch(self._predecessor.pid, self._predecessor.pid)
             report_active(self, self._predecessor)
+        # Not before: the thread that looks for the commands which the dead server has left takes
+        # the interpreter from the open and from the jobs that became due.
+        await self.workers.attach()
         self._watching = asyncio.create_task(self.workers.watch_left())
         if takeover.is_warm:  # the children run already, and wait for this
             try:

@@ -57,23 +57,16 @@ class ServerWorkers:
         if self._children is not None:
             await self._children.prepare()
 
-    def begin_reaping(self) -> None:
-        """Kill the commands that an earlier server left, in a thread: it reads all of /proc.
-
-        This server holds the store, so another server that wrote the list of commands is dead, and
-        what it left running has no owner.
-        """
-        if self._orphans is not None and self._reaping is None:
-            loop = asyncio.get_running_loop()
-            self._reaping = loop.run_in_executor(None, self._orphans.reap)
-
     async def attach(self) -> None:
         """Run the built-in tasks from now on; the engine has started.
 
-        No command starts beside one that an earlier server left.
+        No command starts beside one that an earlier server left. This server holds the store, so
+        another server that wrote the list of commands is dead, and what it left running has no
+        owner. A thread kills it, because that reads all of /proc.
         """
-        self.begin_reaping()
-        if self._reaping is not None:
+        if self._orphans is not None:
+            loop = asyncio.get_running_loop()
+            self._reaping = loop.run_in_executor(None, self._orphans.reap)
             _log_killed(await asyncio.shield(self._reaping))
         self._local.attach()
 
