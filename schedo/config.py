@@ -25,6 +25,7 @@ from schedo.log_format import LogFormat
 from schedo.protocol.public_url import PublicUrl
 from schedo.protocol.times import render_duration
 from schedo.setting_table import SETTINGS
+from schedo.store import without_password
 from schedo.store.base import Retention
 from schedo.suggestions import suggest
 
@@ -241,6 +242,7 @@ def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
         value = getattr(owner, setting.field or key)
         shown = render_duration(value) if setting.metavar == "DURATION" else value
         shown = str(shown) if isinstance(shown, PublicUrl) else shown
+        shown = without_password(config.store) if key == "store" else shown
         yield (
             key,
             list(shown) if isinstance(shown, tuple) else shown,

@@ -12,6 +12,7 @@ from schedo.cli.errors import on_files
 from schedo.cli.escapes import escape
 from schedo.cli.make_client import make_client
 from schedo.cli.new_file import new_file
+from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_json
 from schedo.client.sync import Client
 
@@ -65,4 +66,4 @@ def _copy(store: str, target: Path) -> str:
     from schedo.store.sqlite.backup import back_up_stopped
 
     with on_files():
-        return render_instant(back_up_stopped(store, str(target), SystemClock().now))
+        return render_instant(back_up_stopped(path_of(store), str(target), SystemClock().now))

@@ -8,6 +8,7 @@ from schedo.cli.connection import as_json
 from schedo.cli.errors import on_files
 from schedo.cli.escapes import escape
 from schedo.cli.serve import config_file, load
+from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_json
 from schedo.errors import Exit
 from schedo.protocol.times import render_instant
@@ -30,7 +31,7 @@ def check(
     from schedo.store.sqlite.check import check_store
 
     with on_files():
-        report = check_store(file or load(path, {}).store, is_full=is_full)
+        report = check_store(path_of(file or load(path, {}).store), is_full=is_full)
     if is_json:
         print_json(
             {

@@ -8,6 +8,7 @@ from schedo.cli.connection import as_json
 from schedo.cli.errors import on_files
 from schedo.cli.escapes import escape
 from schedo.cli.serve import config_file, load
+from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_json
 from schedo.clock import SystemClock
 
@@ -30,7 +31,7 @@ def restore(file: str, store: str | None, is_forced: bool, path: str | None, is_
     """
     from schedo.store.sqlite.restore import restore_store
 
-    target = store or load(path, {}).store
+    target = path_of(store or load(path, {}).store)
     with on_files():
         kept = restore_store(file, target, SystemClock().now(), is_replacing=is_forced)
     if is_json:

@@ -11,11 +11,10 @@ import click
 import msgspec
 
 from schedo.cli.connection import as_json
-from schedo.cli.errors import BadConfiguration
 from schedo.cli.serve import config_file, load
+from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_facts, print_json
 from schedo.cli.times import read_now, render_time
-from schedo.config_checks import IN_MEMORY
 from schedo.errors import Exit, Unavailable
 
 if TYPE_CHECKING:
@@ -58,9 +57,7 @@ def _read(store: str) -> Status:
     from schedo.handover.socket_file import SUFFIX
     from schedo.store.sqlite.lock import read_holder
 
-    if store in IN_MEMORY:
-        raise BadConfiguration("a store in memory has no status; give a file with --store")
-    path = os.path.realpath(store.removeprefix("sqlite://"))
+    path = os.path.realpath(path_of(store))
     until = time.monotonic() + _PASSING_S * os.path.exists(path + ".lock")
     while True:
         try:

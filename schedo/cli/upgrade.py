@@ -11,6 +11,7 @@ import msgspec
 
 from schedo.cli.connection import as_json
 from schedo.cli.serve import config_file, load
+from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_json
 from schedo.cli.value_types import DURATION
 from schedo.core.limits import HOUR, SECOND
@@ -67,7 +68,7 @@ def _run(store: str, timeout_s: float) -> Activated:
     from schedo.handover.link import LinkLost
     from schedo.handover.socket_file import SUFFIX
 
-    path = os.path.realpath(store.removeprefix("sqlite://"))
+    path = os.path.realpath(path_of(store))
     try:
         return asyncio.run(request_upgrade(path + SUFFIX, timeout_s, _PASSING_S))
     except LinkLost as error:

@@ -25,7 +25,10 @@ def without_password(url: str) -> str:
         return url
     from schedo.store.postgres.address import parse_address
 
-    return parse_address(url).shown
+    try:
+        return parse_address(url).shown
+    except Invalid:  # then any part may be the password
+        return f"{url.partition('://')[0]}://…"
 
 
 def open_store(url: str, *, accept_loss: bool = False) -> Store:

@@ -124,4 +124,4 @@ def test_a_store_in_memory_has_no_status() -> None:
     result = CliRunner().invoke(cli, ["status", "--store", ":memory:"])
 
     assert result.exit_code == 2
-    assert "a store in memory has no status" in result.stderr
+    assert "a store in memory has no file" in result.stderr

@@ -9,6 +9,7 @@ import asyncpg
 
 from schedo.store.base import Retention
 from schedo.store.postgres import writes
+from schedo.store.postgres.session import transaction
 from schedo.store.sqlite.action_log import KEPT, KEPT_US
 from schedo.store.sqlite.pruning import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
 
@@ -46,7 +47,7 @@ DELETE FROM action_log WHERE number IN (
 
 async def prune(connection: asyncpg.Connection, now: int, retention: Retention, limit: int) -> int:
     """Delete up to `limit` ended jobs and records in one transaction; return how many."""
-    async with connection.transaction():
+    async with transaction(connection):
         await connection.execute("SET LOCAL synchronous_commit = off")
         effort = await _release_runs(connection, now, retention.schedule_runs, limit)
         room = max(0, limit - effort)

@@ -19,6 +19,7 @@ import asyncpg
 
 from schedo.errors import StoreUnsuitable
 from schedo.store.postgres.address import Address
+from schedo.store.postgres.session import transaction
 
 DIRECTORY = Path(__file__).parent / "migrations"
 _MARK = re.compile(r"-- schedo: reads_from=(\d+)\n")
@@ -70,7 +71,7 @@ async def migrate(
     All pending migrations run in one transaction, so another version finds all of them or none.
     """
     migrations = list_migrations(directory)
-    async with connection.transaction():
+    async with transaction(connection):
         await connection.execute(_LOCK, address.schema)
         before = await _read_schema(connection, address, len(migrations))
         pending = migrations[before:]

@@ -22,6 +22,7 @@ from schedo.core.model import PLAIN, DecisionRecord
 from schedo.errors import StoreRefused
 from schedo.store.postgres import evidence, histories, tables
 from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
+from schedo.store.postgres.session import transaction
 from schedo.store.postgres.tables import Statement, columns_of
 from schedo.store.sqlite import rows
 from schedo.store.sqlite.columns import Row
@@ -280,7 +281,7 @@ async def run(connection: asyncpg.Connection, statements: Sequence[Statement]) -
     if len(statements) == 1 and not statements[0].each:
         await connection.execute(statements[0].sql, *statements[0].parameters)
         return
-    async with connection.transaction():
+    async with transaction(connection):
         await _run_all(connection, statements)
 
 
