@@ -68,8 +68,8 @@ def _describe_late(situation: Situation) -> list[str]:
     return [
         _describe_few(kind, budget, within)
         if budget.starts < _FEW_STARTS
-        else f"{_how_many(budget)} start late. Only {_percent(budget)} of the {budget.starts:,} {_STARTS[kind][1]}"
-        f" of the last 5 minutes started within {within}."
+        else f"{_how_many(budget)} start late. Only {_percent(budget)} of the {budget.starts:,}"
+        f" {_STARTS[kind][1]} of the last 5 minutes started within {within}."
         for kind, budget in situation.recent.items()
         if not budget.is_met
     ]
