@@ -69,6 +69,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     store: str = "./data/schedo.db"
     host: str = "127.0.0.1"
     port: int = 8080  # 0: any free port
+    socket_mode: str = "0600"  # octal, of a Unix socket
     concurrency: int = 16
     async_concurrency: int = 1_000  # 0: async tasks of the app share `concurrency` with the others
     processes: int = msgspec.field(default_factory=lambda: _count_processors())

@@ -8,6 +8,7 @@ import os
 from schedo.config import Config
 from schedo.core import limits
 from schedo.errors import Invalid
+from schedo.setting_values import unix_path
 from schedo.store import is_postgres
 
 IN_MEMORY = (":memory:", "memory:")
@@ -55,6 +56,9 @@ def check_config(config: Config) -> None:
 
 
 def _check_tls(config: Config) -> None:
+    if config.tls_cert is not None and unix_path(config.host) is not None:
+        source = config.sources.get("tls_cert", "default")
+        raise Invalid(f"tls_cert ({source}): a Unix socket ({config.host}) has no TLS")
     for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         if getattr(config, given) is not None and getattr(config, missing) is None:
             source = config.sources.get(given, "default")
@@ -68,6 +72,8 @@ def needs_token(config: Config) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach the host; unknown names count as reachable."""
+    if unix_path(host) is not None:
+        return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

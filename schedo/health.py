@@ -5,33 +5,44 @@ Healthy means that it answers GET /healthz. With --ready it must accept jobs and
 
 It is made for a container's health check, and imports only the standard library, so that it is fast
 and small. SCHEDO_HOST and SCHEDO_PORT give the address; a server bound to every address is checked
-over loopback. With SCHEDO_TLS_CERT it speaks TLS, and accepts each certificate: it asks whether the
-server lives, sends no secret, and has its address from the settings of the server itself.
+over loopback, and one at unix:/PATH over its socket. With SCHEDO_TLS_CERT it speaks TLS and accepts
+each certificate: it asks whether the server lives, sends no secret, and has its address from the
+settings of the server itself.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
+import socket
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
 
 TIMEOUT_S = 3.0
 READY = "--ready"
+UNIX = "unix:"
 PATHS = {(): "/healthz", (READY,): "/readyz"}
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def answers_ok(host: str, port: int, path: str, *, has_tls: bool = False) -> bool:
     """Return whether a GET of the path returns 200 within TIMEOUT_S."""
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    is_local = host.startswith(UNIX)
+    name = "localhost" if is_local else host
+    connection = http.client.HTTPConnection(name, port, timeout=TIMEOUT_S)
     if has_tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
     try:
-        connection.request("GET", path)
+        if is_local:
+            connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.sock.settimeout(TIMEOUT_S)
+            connection.sock.connect(host.removeprefix(UNIX))
+        connection.request(
+            "GET", path, headers={"Host": "localhost"} if host.startswith(UNIX) else {}
+        )
         return connection.getresponse().status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False

@@ -10,8 +10,10 @@ from schedo.setting_values import (
     read_app,
     read_choice,
     read_duration,
+    read_host,
     read_host_name,
     read_list_of,
+    read_mode,
     read_number,
     read_objective,
     read_public_url,
@@ -40,8 +42,15 @@ SETTINGS: dict[str, Setting] = {
         read_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"
     ),
     "store": Setting(read_text, "SQLite file that holds all jobs and schedules.", "FILE"),
-    "host": Setting(read_text, "Address to listen on; any but loopback requires a token.", "HOST"),
+    "host": Setting(
+        read_host,
+        "Address to listen on; any but loopback requires a token. unix:/PATH is a Unix socket.",
+        "HOST",
+    ),
     "port": Setting(read_number(0, 65_535), "Port to listen on; 0 means any free port.", "PORT"),
+    "socket_mode": Setting(
+        read_mode, "Permissions of the Unix socket, such as 0660 for its group.", "MODE"
+    ),
     "concurrency": Setting(
         read_number(1, CONCURRENCY_MAX),
         "How many shell and http jobs run at once, and how many jobs of the app's tasks.",

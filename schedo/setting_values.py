@@ -6,6 +6,7 @@ A value comes from a file, the environment or a flag, so a number may be a text.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,36 @@ def read_text(value: object) -> str:
     if any(ord(character) < 32 for character in value):
         raise ValueError("expected a text without control characters")
     return value.strip()
+
+
+UNIX = "unix:"
+_UNIX_PATH_BYTES_MAX = 107  # sun_path of unix(7), without its end
+
+
+def unix_path(host: str) -> str | None:
+    """Return the path of a host such as unix:/run/schedo/api.sock; None for any other host."""
+    return host.removeprefix(UNIX) if host.startswith(UNIX) else None
+
+
+def read_host(value: object) -> str:
+    """Return a host, or unix: and the absolute path of a Unix socket."""
+    text = read_text(value)
+    path = unix_path(text)
+    if path is None:
+        return text
+    if not os.path.isabs(path) or path.endswith("/"):
+        raise ValueError("expected the absolute path of a file, as in unix:/run/schedo/api.sock")
+    if len(os.fsencode(path)) > _UNIX_PATH_BYTES_MAX:
+        raise ValueError(f"the path of a Unix socket has at most {_UNIX_PATH_BYTES_MAX} bytes")
+    return text
+
+
+def read_mode(value: object) -> str:
+    """Return the permissions of a file as octal digits, such as 0660."""
+    text = str(value).strip() if isinstance(value, str) else ""
+    if not re.fullmatch("0?[0-7]{3}", text):
+        raise ValueError('expected octal digits as a text, as in "0660"')
+    return text
 
 
 def read_number(low: int, high: int) -> Callable[[object], int]:

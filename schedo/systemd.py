@@ -25,6 +25,7 @@ import msgspec
 from schedo.config import Config
 from schedo.config_checks import is_loopback
 from schedo.errors import Invalid
+from schedo.setting_values import UNIX, unix_path
 
 STORED_NAME = "schedo-listener"
 _FIRST = 3
@@ -44,30 +45,39 @@ class Inherited(NamedTuple):
         """
         if self.is_stored or not self.sockets:
             return config
-        addresses = [sock.getsockname() for sock in self.sockets]
+        addresses = [_address(sock) for sock in self.sockets]
         reachable = [each for each in addresses if not is_loopback(each[0])]
-        host, port = (reachable or addresses)[0][:2]
+        host, port = (reachable or addresses)[0]
         sources = config.sources | dict.fromkeys(("host", "port"), "the socket of systemd")
         return msgspec.structs.replace(config, host=host, port=port, sources=sources)
 
     def choose(self, host: str, port: int) -> Sequence[socket.socket]:
         """Return the sockets to listen on; close stored ones whose address is no longer set."""
-        if not self.is_stored or {each.getsockname()[:2] for each in self.sockets} == {
-            each[4][:2]
-            for each in socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-        }:
+        if not self.is_stored or {_address(each) for each in self.sockets} == _find(host, port):
             return self.sockets
         for sock in self.sockets:
             sock.close()
         return ()
 
 
+def _address(sock: socket.socket) -> tuple[str, int]:
+    """Return the host and the port of a socket, as the settings have them."""
+    name = sock.getsockname()
+    return (UNIX + os.fsdecode(name), 0) if sock.family == socket.AF_UNIX else (name[0], name[1])
+
+
+def _find(host: str, port: int) -> set[tuple[str, int]]:
+    """Return the hosts and ports of the sockets that the settings mean."""
+    if unix_path(host) is not None:
+        return {(host, 0)}
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return {(str(each[4][0]), int(each[4][1])) for each in found}
+
+
 def take_sockets(environ: MutableMapping[str, str]) -> Inherited:
     """Return the sockets for this process, and remove the variables: no child shall take them.
 
-    Raise Invalid if one of them is not a listening TCP socket.
+    Raise Invalid if one of them is not a listening stream socket.
     """
     given = {name: environ.pop(name, "") for name in ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")}
     if given["LISTEN_PID"] != str(os.getpid()) or not given["LISTEN_FDS"].isdecimal():
@@ -92,7 +102,8 @@ def _take_socket(descriptor: int) -> socket.socket:
         sock = socket.socket(fileno=descriptor)
     except OSError as error:
         raise _unusable(descriptor, error.strerror) from None
-    if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
+    families = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+    if sock.family not in families or sock.type != socket.SOCK_STREAM:
         raise _unusable(descriptor, f"it is {sock.family.name}, {sock.type.name}")
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         raise _unusable(descriptor, "it does not listen, or the unit has Accept=yes")
@@ -102,8 +113,8 @@ def _take_socket(descriptor: int) -> socket.socket:
 
 def _unusable(descriptor: int, reason: str | None) -> Invalid:
     return Invalid(
-        f"LISTEN_FDS: descriptor {descriptor} is not a listening TCP socket ({reason});"
-        " the socket unit needs ListenStream= with a port"
+        f"LISTEN_FDS: descriptor {descriptor} is not a listening stream socket ({reason});"
+        " the socket unit needs ListenStream= with a port or a path"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.config import load_config
+from schedo.config_checks import check_config
 from schedo.errors import Invalid
 
 
@@ -18,3 +19,29 @@ def test_the_objective_for_lateness_is_a_bound_of_the_histograms() -> None:
     assert str(caught.value).startswith(
         "lateness_objective = '15ms' (flag --lateness-objective): expected one of 50us, 100us,"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("host", "unix:api.sock", "expected the absolute path of a file"),
+        ("host", "unix:/run/schedo/", "expected the absolute path of a file"),
+        ("host", "unix:/" + "a" * 107, "has at most 107 bytes"),
+        ("socket_mode", "rw", "expected octal digits"),
+        ("socket_mode", "0999", "expected octal digits"),
+        ("socket_mode", 660, "expected octal digits"),
+    ],
+)
+def test_a_unix_socket_has_an_absolute_short_path_and_octal_permissions(
+    key: str, value: object, reason: str
+) -> None:
+    with pytest.raises(Invalid, match=rf"^{key} = .*{reason}"):
+        load_config({key: value}, {}, [])
+
+
+def test_a_unix_socket_has_no_tls_and_needs_no_token() -> None:
+    local = {"host": "unix:/run/schedo/api.sock"}
+    check_config(load_config(local, {}, []))
+
+    with pytest.raises(Invalid, match=r"^tls_cert .*a Unix socket .* has no TLS"):
+        check_config(load_config({**local, "tls_cert": "a", "tls_key": "b"}, {}, []))

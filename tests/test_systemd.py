@@ -63,6 +63,25 @@ def test_a_socket_that_other_machines_reach_needs_a_token(listener: socket.socke
             check_config(settings)
 
 
+def test_a_unix_socket_of_a_unit_needs_no_token(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(tmp_path / "api.sock"))
+
+        settings = Inherited([local]).settle(Config(host="127.0.0.2"))
+
+        assert settings.host == f"unix:{tmp_path}/api.sock"
+        check_config(settings)
+
+
+def test_a_stored_unix_socket_is_used_if_its_path_is_set(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(tmp_path / "api.sock"))
+        inherited = Inherited([local], is_stored=True)
+
+        assert inherited.choose(f"unix:{tmp_path}/api.sock", 8080) == [local]
+        assert inherited.choose(f"unix:{tmp_path}/other.sock", 8080) == ()
+
+
 def test_without_a_socket_unit_the_settings_stay(listener: socket.socket) -> None:
     config = Config(port=7)
 

@@ -12,6 +12,7 @@ from schedo.cli.tables import print_json
 from schedo.client import monitoring_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
+from schedo.errors import Invalid
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -48,6 +49,11 @@ def _launch(url: str) -> bool:
 def _make_link(client: Client) -> Record:
     me = client.send(monitoring_operations.get_me())
     address = me.get("public_url", client.url).rstrip("/")
+    if address.startswith("unix:"):
+        raise Invalid(
+            "a browser cannot open a Unix socket; give the server the address of a proxy with"
+            " --public-url"
+        )
     if me["access"] != "token":
         return {"url": address + "/"}
     made = client.send(monitoring_operations.create_session_link())

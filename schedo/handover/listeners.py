@@ -14,8 +14,10 @@ def describe_addresses(sockets: Iterable[socket.socket]) -> list[str]:
     return [describe_address(sock.family, sock.getsockname()) for sock in sockets]
 
 
-def describe_address(family: int, address: Sequence[object]) -> str:
-    """Return an address as "127.0.0.1:8080" or "[::1]:8080"."""
+def describe_address(family: int, address: Sequence[object] | str | bytes) -> str:
+    """Return an address as "127.0.0.1:8080", "[::1]:8080" or "unix:/run/schedo/api.sock"."""
+    if isinstance(address, str | bytes):  # bytes: a name outside of the file system
+        return f"unix:{os.fsdecode(address)}"
     host, port = str(address[0]), address[1]
     return f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
 
@@ -66,5 +68,6 @@ def close_sockets(sockets: Iterable[socket.socket]) -> None:
 
 def _check_listening(sock: socket.socket) -> None:
     is_listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    if sock.family not in (socket.AF_INET, socket.AF_INET6) or not is_listening:
+    families = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+    if sock.family not in families or sock.type != socket.SOCK_STREAM or not is_listening:
         raise BadMessage("it does not listen for connections of clients")

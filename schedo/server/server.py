@@ -37,6 +37,7 @@ from schedo.server.shutdown import Shutdown
 from schedo.server.start import Start
 from schedo.server.upgrades import Upgrades
 from schedo.server.workers import ServerWorkers
+from schedo.setting_values import unix_path
 from schedo.store import open_store
 from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
@@ -162,7 +163,7 @@ class Server:
         if passed:
             _close(left)  # else they would go on listening after a stop
         self._owns_sockets = not passed
-        self._bound = list(passed) or left or await _bind(config.host, config.port)
+        self._bound = list(passed) or left or await _bind(config)
 
     async def listen(self, notifier: Notifier) -> int:
         """Accept requests on the bound sockets; return the port."""
@@ -304,9 +305,14 @@ def _close(sockets: Iterable[socket.socket]) -> None:
         sock.close()
 
 
-async def _bind(host: str, port: int) -> list[socket.socket]:
-    with _explaining(host, port):
-        return await bind(host, port)
+async def _bind(config: Config) -> list[socket.socket]:
+    path = unix_path(config.host)
+    if path is not None:
+        from schedo.web.unix_socket import bind_unix
+
+        return [bind_unix(path, int(config.socket_mode, 8))]
+    with _explaining(config.host, config.port):
+        return await bind(config.host, config.port)
 
 
 @contextlib.contextmanager

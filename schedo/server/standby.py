@@ -24,6 +24,7 @@ from schedo.protocol.times import render_instant
 from schedo.server.server import Server
 from schedo.server.takeover import Takeover
 from schedo.server.warm_up import warm_up
+from schedo.setting_values import unix_path
 from schedo.store.sqlite.lock_wait import HeldLocks
 from schedo.store.sqlite.schema import newest_schema
 
@@ -100,6 +101,8 @@ def _make_standby(server: Server) -> Standby:
 
 def _compare(config: Config, found: Sequence[str]) -> list[str]:
     """Return, as sentences, how the addresses of the active server differ from the settings."""
+    if unix_path(config.host) is not None:
+        return _describe_difference({config.host}, found)
     if config.port == 0:
         return []
     try:
@@ -109,6 +112,10 @@ def _compare(config: Config, found: Sequence[str]) -> list[str]:
     except OSError as error:
         return [f"the host {config.host!r} of the settings has no address now: {error.strerror}"]
     wanted = {describe_address(family, address) for family, _, _, _, address in infos}
+    return _describe_difference(wanted, found)
+
+
+def _describe_difference(wanted: set[str], found: Sequence[str]) -> list[str]:
     if wanted == set(found):
         return []
     return [

@@ -12,8 +12,10 @@ import contextlib
 import math
 import select
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -34,6 +36,10 @@ SENDING_S = 0.02  # for the responses that have begun
 _PROGRESS_CHECK_S = 0.001
 _ACCEPT_TURNS_MAX = 1_000
 _SETTLE_TURNS = 10  # asyncio takes 4 from accept() to connection_made()
+# The file is that of the next server, too: Python 3.13 would remove it with the first one.
+_LOCAL_OPTIONS: dict[str, Any] = {"backlog": _BACKLOG} | (
+    {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+)
 
 
 class HttpServer:
@@ -63,11 +69,11 @@ class HttpServer:
         return await self.listen(app, await bind(host, port))
 
     async def listen(self, app: WebApp, sockets: Sequence[socket.socket]) -> int:
-        """Accept requests on bound sockets, which this server closes; return the port."""
+        """Accept requests on bound sockets, which this server closes; return the port, 0: none."""
         self.use(app)
         await self._accept(sockets)
         self._watch = asyncio.create_task(self._watch_connections(), name="schedo http watch")
-        bound: int = sockets[0].getsockname()[1]
+        bound: int = 0 if _is_local(sockets[0]) else sockets[0].getsockname()[1]
         return bound
 
     def use(self, app: WebApp) -> None:
@@ -78,9 +84,15 @@ class HttpServer:
         self._set_date()
 
     async def _accept(self, sockets: Sequence[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        local = [
+            await loop.create_unix_server(self._connect_local, sock=sock, **_LOCAL_OPTIONS)
+            for sock in sockets
+            if _is_local(sock)
+        ]
         server = _make_server(self._state.app, self._connect)
-        await server.startup(list(sockets))
-        self._listeners, self.sockets = server.servers, sockets
+        await server.startup([sock for sock in sockets if not _is_local(sock)])
+        self._listeners, self.sockets = [*server.servers, *local], sockets
 
     def _connect(self, **_: object) -> asyncio.BufferedProtocol:
         """Return the protocol of a new connection, with the certificate of the last reload."""
@@ -90,6 +102,10 @@ class HttpServer:
         from schedo.web.tls import TlsTransport  # a server without TLS does not need OpenSSL
 
         return TlsTransport(self._state, tls.context)
+
+    def _connect_local(self) -> Connection:
+        """Return the protocol of a new connection from this machine, which needs no TLS."""
+        return Connection(self._state)
 
     async def _accept_no_more(self) -> None:
         await _let_callbacks_run()  # closing a listener would break connections in accept
@@ -230,6 +246,10 @@ class HttpServer:
 
     def _set_date(self) -> None:
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+
+
+def _is_local(sock: socket.socket) -> bool:
+    return sock.family == socket.AF_UNIX
 
 
 def _make_server(app: ASGIApp, connect: Callable[..., asyncio.BufferedProtocol]) -> uvicorn.Server:

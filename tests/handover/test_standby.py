@@ -183,8 +183,8 @@ async def test_a_pid_that_is_used_again_is_not_killed(tmp_path: Path) -> None:
     link.close()
 
 
-async def test_a_listener_of_a_family_without_ports_is_refused(served: Served) -> None:
-    strange = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+async def test_a_listener_without_streams_is_refused(served: Served) -> None:
+    strange = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     strange.bind("")
     strange.listen()
     close_sockets(served.active.sockets)

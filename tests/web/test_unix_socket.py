@@ -1,0 +1,84 @@
+"""The file of a Unix socket: only that of a server that has ended is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from schedo.errors import Invalid, Unavailable
+from schedo.web.server import HttpServer
+from schedo.web.unix_socket import bind_unix
+from tests.web.connecting import HEAD, respond
+from tests.web.world import World
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "api.sock")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_the_file_has_the_permissions_of_the_setting(path: str, mode: int) -> None:
+    with bind_unix(path, mode):
+        assert stat.S_IMODE(os.stat(path).st_mode) == mode
+
+
+def test_the_socket_of_a_server_that_has_ended_is_replaced(path: str) -> None:
+    bind_unix(path, 0o600).close()
+    with pytest.raises(ConnectionRefusedError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+
+    with bind_unix(path, 0o600), socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+
+
+def test_the_socket_of_a_server_that_listens_is_left_alone(path: str) -> None:
+    with bind_unix(path, 0o600), socket.socket(socket.AF_UNIX) as client:
+        with pytest.raises(Unavailable, match=f"another server listens at unix:{path}"):
+            bind_unix(path, 0o600)
+
+        client.connect(path)
+
+
+def test_the_socket_of_a_server_that_accepts_nothing_now_is_left_alone(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as client:
+        busy.bind(path)
+        busy.listen(0)
+        client.connect(path)
+
+        with pytest.raises(Unavailable):
+            bind_unix(path, 0o600)
+
+
+def test_another_file_is_left_alone(path: str) -> None:
+    Path(path).write_text("mine")
+
+    with pytest.raises(Invalid, match="there is a file that is not a socket"):
+        bind_unix(path, 0o600)
+
+    assert Path(path).read_text() == "mine"
+
+
+def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"host = 'unix:.*/none/api.sock': No such file"):
+        bind_unix(str(tmp_path / "none/api.sock"), 0o600)
+
+
+async def test_the_file_stays_when_the_server_ends_for_the_next_one(
+    world: World, path: str
+) -> None:
+    server = HttpServer()
+    assert await server.listen(world.app, [bind_unix(path, 0o600)]) == 0
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(HEAD + b"\r\n")
+    assert (await respond(reader))[0] == 200
+    writer.close()
+
+    await server.stop(grace_s=0.2)
+
+    assert stat.S_ISSOCK(os.stat(path).st_mode)
