@@ -142,6 +142,12 @@ def _read_list(
     help="The server takes the worker for lost after this time without a request from it.",
 )
 @click.option(
+    "--ready-file",
+    envvar="SCHEDO_WORKER_READY_FILE",
+    metavar="FILE",
+    help="File that exists while the worker is connected and takes jobs, for supervisors.",
+)
+@click.option(
     "--drain-grace",
     "grace",
     envvar="SCHEDO_DRAIN_GRACE",

@@ -192,6 +192,15 @@ def test_the_probes_ask_for_paths_that_need_no_token() -> None:
     assert args[args.index("--port") + 1] == str(port["containerPort"])
 
 
+def test_a_worker_is_ready_when_it_has_made_its_file() -> None:
+    [worker] = [each for _, each in pods(render(SQLITE)) if each["name"] == "worker"]
+    *test, file = worker["readinessProbe"]["exec"]["command"]
+
+    assert test == ["test", "-e"]
+    assert f"--ready-file={file}" in worker["args"]
+    assert str(Path(file).parent) in [each["mountPath"] for each in worker["volumeMounts"]]
+
+
 def test_a_file_has_one_server_and_a_volume() -> None:
     objects = render(SQLITE)
     [server] = [each for (kind, _), each in objects.items() if kind == "StatefulSet"]

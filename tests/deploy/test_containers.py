@@ -102,6 +102,17 @@ def test_the_health_check_asks_whether_the_server_is_ready(
     assert services["worker"]["depends_on"]["server"] == {"condition": "service_healthy"}
 
 
+def test_the_health_check_of_a_worker_looks_for_its_file(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    worker = services["worker"]
+    command = worker["command"]
+
+    file = command[command.index("--ready-file") + 1]
+    assert worker["healthcheck"]["test"] == ["CMD", "test", "-e", file]
+    assert str(Path(file).parent) in worker["tmpfs"]
+
+
 def test_the_tokens_are_made_once_and_are_what_the_server_reads(tmp_path: Path) -> None:
     script = (ROOT / "deploy" / "compose" / "prepare.sh").read_text()
     folders = {name: tmp_path / name.replace("/", "-") for name in ("/run/server", "/run/worker")}

@@ -53,6 +53,28 @@ def submit_remote(server: Server, gate: Gate, **options: object) -> str:
     return str(job["id"])
 
 
+def test_the_ready_file_exists_while_the_worker_takes_jobs(tmp_path: Path) -> None:
+    gate, ready = Gate(tmp_path), tmp_path / "ready"
+    ready.touch()  # as a process that was killed has left it
+    with shell_server(tmp_path) as server:
+        option = ("--ready-file", str(ready))
+        alone = WorkerProcess(server, "alone", *option, url=f"http://127.0.0.1:{find_port()}")
+        eventually(lambda: "cannot reach" in alone.log(), "an attempt to connect")
+        assert not ready.exists()
+        alone.process.kill()
+        alone.wait()
+
+        with worker(server, "far", *FAR, *option) as far:
+            eventually(ready.exists, "the file")
+            submit_remote(server, gate)
+            gate.wait_begun()
+            far.signal(signal.SIGTERM)
+            eventually(lambda: not ready.exists(), "the end of the file at the begin of the drain")
+            assert far.process.poll() is None
+            gate.open()
+            assert far.wait() == 0
+
+
 def test_a_worker_runs_the_tasks_of_its_application(tmp_path: Path) -> None:
     (tmp_path / "calculus.py").write_text(APPLICATION)
     with serving(tmp_path) as server, worker(server, "w1", "calculus:app"):

@@ -38,6 +38,7 @@ from schedo.version import __version__
 from schedo.worker.executor import Executor
 from schedo.worker.http_backend import HttpBackend
 from schedo.worker.remote.poller import RESPONSE_S, Poller
+from schedo.worker.remote.ready_file import check_ready_file, existing_file
 from schedo.worker.remote.registration import SESSION_TIMEOUT_S, SLOTS, Registration, make_name
 from schedo.worker.remote.schedules import declare_schedules
 
@@ -60,6 +61,9 @@ class Worker:
 
     The schedules of `app` are put on the server, whose owner of them is `code:{app_name}`. With
     `prune_schedules` the start deletes those that it once declared and no longer declares.
+
+    `ready_file` exists while the server has accepted the worker and it takes jobs: not before, and
+    not while it drains.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword per property of a worker
@@ -82,6 +86,7 @@ class Worker:
         grace: Duration = GRACE_S,
         app_name: str = "worker",
         prune_schedules: bool = False,
+        ready_file: str | os.PathLike[str] | None = None,
     ) -> None:
         url = server or os.environ.get("SCHEDO_URL")
         if not url:
@@ -109,6 +114,7 @@ class Worker:
         self._output_dir = None if output_dir is None else Path(output_dir)
         AddressRules(webhook_allow)  # so that a bad rule is an error now
         self._webhook_allow = webhook_allow
+        self._ready_file = None if ready_file is None else check_ready_file(ready_file)
         self._stopping = asyncio.Event()
         self._executor: Executor | None = None  # while it runs
         self.tasks = self._choose_tasks(tasks)
@@ -167,8 +173,10 @@ class Worker:
         )
         polling = asyncio.create_task(poller.run())
         declaring = asyncio.create_task(self._declare_schedules(poller))
+        showing = asyncio.create_task(self._show_ready(poller))
         try:
             await _first(polling, self._stopping.wait(), poller.drain_requested.wait())
+            showing.cancel()
             poller.drain()
             if not self._stopping.is_set():  # an operator drains the worker: without a time limit
                 await _first(polling, executor.wait_idle(), self._stopping.wait())
@@ -186,7 +194,8 @@ class Worker:
         finally:
             polling.cancel()
             declaring.cancel()
-            await asyncio.gather(polling, declaring, return_exceptions=True)
+            showing.cancel()
+            await asyncio.gather(polling, declaring, showing, return_exceptions=True)
             await executor.close()
         log.info("stopped")
 
@@ -226,6 +235,13 @@ class Worker:
                 name: TaskRunner(task, threads, hooks=hooks) for name, task in tasks.items()
             }
         return runners
+
+    async def _show_ready(self, poller: Poller[Executor]) -> None:
+        if self._ready_file is None:
+            return
+        await poller.connected.wait()
+        with existing_file(self._ready_file):
+            await asyncio.Event().wait()  # until this task is cancelled
 
     async def _declare_schedules(self, poller: Poller[Executor]) -> None:
         if self._app is None or not (self._app.registry.schedules or self._is_pruning):

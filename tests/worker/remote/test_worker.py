@@ -45,6 +45,11 @@ class Factory:
             return "done"
 
 
+def test_a_ready_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"ready_file = .*missing.*: cannot be written: No such file"):
+        Worker(server="http://127.0.0.1:1", ready_file=tmp_path / "missing" / "ready")
+
+
 async def test_the_hooks_of_the_application_run_in_the_worker(server: WorkServer) -> None:
     story: list[str] = []
 
