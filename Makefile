@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
+.PHONY: help run test check coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,9 @@ types: $(VENV)/.dev  ## mypy --strict
 coverage: $(VENV)/.dev  ## the tests of the core and the engine take every branch of schedo/core
 	$(BIN)/coverage run --source=schedo/core -m pytest -q tests/core tests/engine
 	$(BIN)/coverage report --fail-under=100 --precision=1
+
+proto: $(VENV)/.dev  ## generate the messages of gRPC from schedo/grpc/schedo.proto
+	$(BIN)/python -m tests.grpc.generate
 
 fmt: $(VENV)/.dev  ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix --exit-zero --quiet .

@@ -70,6 +70,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080  # 0: any free port
     socket_mode: str = "0600"  # octal, of a Unix socket
+    grpc_port: int | None = None  # None: no gRPC; 0: any free port
     concurrency: int = 16
     async_concurrency: int = 1_000  # 0: async tasks of the app share `concurrency` with the others
     processes: int = msgspec.field(default_factory=lambda: _count_processors())

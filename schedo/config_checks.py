@@ -45,6 +45,7 @@ def check_config(config: Config) -> None:
             f"anonymous ({source}): without a token, every client may do everything; put tokens in"
             " a file and add --tokens"
         )
+    _check_grpc(config)
     if not needs_token(config) and not is_loopback(config.host):
         source = config.sources.get("host", "default")
         raise Invalid(
@@ -63,6 +64,23 @@ def _check_tls(config: Config) -> None:
         if getattr(config, given) is not None and getattr(config, missing) is None:
             source = config.sources.get(given, "default")
             raise Invalid(f"{given} ({source}): TLS also needs {missing}")
+
+
+def _check_grpc(config: Config) -> None:
+    """Raise Invalid if the packages of the extra are missing, or the port is that of HTTP."""
+    if config.grpc_port is None:
+        return
+    from importlib.util import find_spec  # only a server with gRPC needs it
+
+    source = config.sources.get("grpc_port", "default")
+    for name in ("h2", "google", "google.protobuf", "google.rpc"):
+        if find_spec(name) is None:
+            raise Invalid(
+                f"grpc_port ({source}): gRPC needs packages that are not installed; install them"
+                " with: pip install 'schedo[grpc]'"
+            )
+    if config.grpc_port == config.port != 0:
+        raise Invalid(f"grpc_port ({source}): port {config.port} is that of HTTP; give another one")
 
 
 def needs_token(config: Config) -> bool:

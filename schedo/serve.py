@@ -148,7 +148,7 @@ async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> No
         asyncio.get_running_loop().call_later(_SETTLED_S, server.reload.run)
     handle_upgrades(server.upgrades.begin)
     if not server.is_successor:  # else the old process has printed it
-        print_address(server.config, port, is_new_store=is_new_store)
+        print_address(server.config, port, server.grpc.address, is_new_store=is_new_store)
     notifier.send("READY=1", "STATUS=It is active", f"MAINPID={os.getpid()}")
 
 

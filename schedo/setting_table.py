@@ -48,6 +48,11 @@ SETTINGS: dict[str, Setting] = {
         "HOST",
     ),
     "port": Setting(read_number(0, 65_535), "Port to listen on; 0 means any free port.", "PORT"),
+    "grpc_port": Setting(
+        read_number(0, 65_535),
+        "Port for gRPC, on the same address; needs the extra schedo[grpc]; 0 means any free port.",
+        "PORT",
+    ),
     "socket_mode": Setting(
         read_mode, "Permissions of the Unix socket, such as 0660 for its group.", "MODE"
     ),

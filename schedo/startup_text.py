@@ -12,12 +12,16 @@ from schedo.setting_values import unix_path
 from schedo.store import without_password
 
 
-def print_address(config: Config, port: int, *, is_new_store: bool) -> None:
+def print_address(
+    config: Config, port: int, grpc_address: str | None = None, *, is_new_store: bool
+) -> None:
     """Print it to stdout; with the log format JSON as one record, for programs that read both."""
     address = _describe_address(config, port)
     new = ", which is new and empty" if is_new_store else ""
     store = without_password(config.store)
     ready = f"schedo {schedo.__version__} listens on {address}; its jobs are in {store}{new}"
+    if grpc_address is not None:
+        ready += f"; gRPC listens on {grpc_address}"
     if config.log_format == "json":
         record = {"name": "schedo", "levelno": logging.INFO, "levelname": "INFO", "msg": ready}
         lines = [JsonFormatter().format(logging.makeLogRecord(record))]

@@ -14,6 +14,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "health", "testing"),
     ("serve",),
+    ("grpc",),
     ("web", "worker", "handover", "telemetry"),
     ("tasks", "client"),
     ("engine", "protocol"),

@@ -53,8 +53,10 @@ TEXT_ENDINGS = {
     ".py", ".md", ".toml", ".txt", ".cfg", ".ini", ".sql", ".html", ".css", ".js", ".json", ".yaml",
     ".yml", ".sh", ".go", ".spec", ".tpl", ".service", ".socket",
 }
+IN_THE_PACKAGE = {
+    ".py", ".sql", ".html", ".css", ".js", ".json", ".svg", ".txt", ".typed", ".proto", ".pyi",
+}
 # fmt: on
-IN_THE_PACKAGE = {".py", ".sql", ".html", ".css", ".js", ".json", ".svg", ".txt", ".typed"}
 TEXT_NAMES = {"Makefile", "Dockerfile", "LICENSE", "run", ".gitignore", ".dockerignore"}
 TEXT_FOLDERS = (".ci", "bench", "deploy", "docs", "requirements", "schedo", "tests")
 

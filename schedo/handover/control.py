@@ -11,11 +11,11 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from schedo.handover.link import Link, LinkLost
-from schedo.handover.listeners import describe_addresses, take_stream
+from schedo.handover.listeners import ListenerPair, take_stream
 from schedo.handover.messages import (
     PROTOCOL,
     Activated,
@@ -24,7 +24,6 @@ from schedo.handover.messages import (
     GetListeners,
     GetStatus,
     Hello,
-    Listeners,
     Message,
     Ping,
     Pong,
@@ -53,7 +52,7 @@ class Active(Protocol):
     def status(self, standbys: list[StandbyStatus]) -> Status:
         """Return the server's status, with these standbys."""
 
-    def listeners(self) -> Sequence[socket.socket]:
+    def listeners(self) -> ListenerPair:
         """Return the sockets on which it listens."""
 
     def note_standbys(self, count: int) -> None:
@@ -191,12 +190,10 @@ class Control:
     def _pong(self, link: Link, ping: Ping) -> None:
         link.send(Pong(ping.number))
 
-    def _send_listeners(self, link: Link, _: GetListeners) -> None:
+    def _send_listeners(self, link: Link, message: GetListeners) -> None:
         if link not in self._standbys:
             raise BadMessage("only a standby gets the listeners")
-        sockets = self._active.listeners()
-        addresses = describe_addresses(sockets)
-        link.send(Listeners(addresses), [sock.fileno() for sock in sockets])
+        self._active.listeners().pass_by(link.send, takes_grpc=message.takes_grpc)
 
     def _send_status(self, link: Link, _: GetStatus) -> None:
         known = [status for status in self._standbys.values() if status is not None]

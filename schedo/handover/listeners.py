@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Self
 
-from schedo.handover.messages import BadMessage
+from schedo.handover.messages import BadMessage, Listeners
 
 
 def describe_addresses(sockets: Iterable[socket.socket]) -> list[str]:
@@ -20,6 +21,32 @@ def describe_address(family: int, address: Sequence[object] | str | bytes) -> st
         return f"unix:{os.fsdecode(address)}"
     host, port = str(address[0]), address[1]
     return f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
+
+
+class ListenerPair(NamedTuple):
+    """The listening sockets of one server: for HTTP, and for gRPC if it has that."""
+
+    http: Sequence[socket.socket] = ()
+    grpc: Sequence[socket.socket] = ()
+
+    def pass_by(
+        self, send: Callable[[Listeners, Sequence[int]], None], *, takes_grpc: bool
+    ) -> None:
+        """Send them to a process; takes_grpc: as in its Hello."""
+        grpc = self.grpc if takes_grpc else ()
+        message = Listeners(describe_addresses(self.http), describe_addresses(grpc))
+        send(message, [sock.fileno() for sock in (*self.http, *grpc)])
+
+    @classmethod
+    def take(cls, message: Listeners, descriptors: list[int]) -> Self:
+        """Return those that came with the message; raise as take_listeners."""
+        sockets = take_listeners(descriptors)
+        count = len(sockets) - len(message.grpc)
+        return cls(sockets[:count], sockets[count:])
+
+    def close(self) -> None:
+        """Close all of them; other processes that have them keep them open."""
+        close_sockets([*self.http, *self.grpc])
 
 
 def take_listeners(descriptors: list[int]) -> list[socket.socket]:

@@ -40,7 +40,8 @@ class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
 class Hello(_Message, frozen=True, kw_only=True):
     """A client introduces itself; schema: the newest schema of the store that it can open.
 
-    store: the path of the database that the settings of a successor name.
+    store: the path of the database that the settings of a successor name. takes_grpc: a successor
+    can tell the listeners of gRPC from the others; older versions get only the others.
     """
 
     protocol: int = PROTOCOL
@@ -49,6 +50,7 @@ class Hello(_Message, frozen=True, kw_only=True):
     schema: int
     pid: int
     store: str = ""
+    takes_grpc: bool = False
 
 
 class Welcome(_Message, frozen=True, kw_only=True):
@@ -72,13 +74,19 @@ class Refused(_Message, frozen=True):
 
 
 class GetListeners(_Message, frozen=True):
-    """The client asks for the sockets on which the server listens."""
+    """The client asks for the sockets on which the server listens; takes_grpc: as in Hello."""
+
+    takes_grpc: bool = False
 
 
 class Listeners(_Message, frozen=True):
-    """The server's listening sockets are beside this message, in the order of the addresses."""
+    """The server's listening sockets are beside this message, in the order of the addresses.
+
+    addresses: of those for HTTP, which come first. grpc: of those for gRPC.
+    """
 
     addresses: list[str]
+    grpc: list[str] = []
 
 
 class Ping(_Message, frozen=True):

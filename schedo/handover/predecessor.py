@@ -13,7 +13,7 @@ from collections.abc import MutableMapping
 
 from schedo.handover.command import VARIABLE
 from schedo.handover.link import Link, LinkLost, close_all
-from schedo.handover.listeners import take_listeners
+from schedo.handover.listeners import ListenerPair
 from schedo.handover.messages import (
     Activated,
     BadMessage,
@@ -68,14 +68,18 @@ class Predecessor:
         os.close(self._stderr)
         self._stderr = None
 
-    async def introduce(self, schema: int, store: str) -> list[socket.socket]:
+    async def introduce(self, schema: int, store: str) -> ListenerPair:
         """Introduce this process, and return the listening sockets of the server."""
         hello = Hello(
-            role="successor", version=__version__, schema=schema, pid=os.getpid(), store=store
+            role="successor",
+            version=__version__,
+            schema=schema,
+            pid=os.getpid(),
+            store=store,
+            takes_grpc=True,
         )
         self.link.send(hello)
-        _, descriptors = await self.link.expect_descriptors(Listeners)
-        return take_listeners(descriptors)
+        return ListenerPair.take(*await self.link.expect_descriptors(Listeners))
 
     def report_ready(self) -> None:
         """Report that only the store is missing."""

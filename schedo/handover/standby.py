@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from schedo.errors import SchedoError
 from schedo.handover.client import connected, introduce
 from schedo.handover.fencing import CannotFence, Fence
 from schedo.handover.link import Link, LinkLost, LinkRefused
-from schedo.handover.listeners import close_sockets, take_listeners
+from schedo.handover.listeners import ListenerPair
 from schedo.handover.messages import (
     BadMessage,
     GetListeners,
@@ -56,7 +55,7 @@ class Standby:
         self._link: Link | None = None
         self._fence: Fence | None = None
         self._problem = ""  # why there is no connection
-        self.listeners: list[socket.socket] = []
+        self.listeners = ListenerPair()
         self.takeovers = 0  # of the store so far
 
     def note_warm(self, warmed_ms: float) -> None:
@@ -98,10 +97,10 @@ class Standby:
 
     async def _register(self, link: Link, welcome: Welcome) -> None:
         self.takeovers = welcome.takeovers
-        link.send(GetListeners())
+        link.send(GetListeners(takes_grpc=True))
         message, descriptors = await link.expect_descriptors(Listeners)
-        old, self.listeners = self.listeners, take_listeners(descriptors)
-        close_sockets(old)
+        old, self.listeners = self.listeners, ListenerPair.take(message, descriptors)
+        old.close()
         self._link, self._problem = link, ""
         log.info(
             "this is a standby of the server that is active (pid %d, schedo %s) on %s",

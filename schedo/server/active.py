@@ -6,11 +6,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import schedo
-from schedo.handover.listeners import describe_addresses
+from schedo.handover.listeners import ListenerPair, describe_addresses
 from schedo.handover.messages import Activated, LastTakeover, StandbyStatus, Status, Welcome
 from schedo.protocol.times import render_instant
 from schedo.server.settings import ADMIN
@@ -53,7 +52,7 @@ class ActiveServer:
             epoch=health.epoch,
             since=render_instant(server.engine.metrics.began_at),
             store=server.engine.store.path or server.config.store,
-            addresses=describe_addresses(self.listeners()),
+            addresses=describe_addresses(self._server.http.sockets),
             is_ready=health.ready and not server.shutdown.is_requested,
             reasons=["the server is stopping"] * server.shutdown.is_requested + health.reasons,
             takeovers=server.app.context.tenure.takeovers,
@@ -73,8 +72,8 @@ class ActiveServer:
             steps_ms=takeover.steps_ms,
         )
 
-    def listeners(self) -> Sequence[socket.socket]:
-        return self._server.http.sockets
+    def listeners(self) -> ListenerPair:
+        return self._server.find_listeners()
 
     def note_standbys(self, count: int) -> None:
         self._server.engine.bound_replay(count > 0)

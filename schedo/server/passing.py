@@ -7,6 +7,7 @@ serves on. Else this process sees through what it still runs: see server/replace
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
@@ -55,12 +56,14 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     held_at = time.monotonic()
     worker = name_of(os.getpid())
     try:
-        await server.http.hold(server.engine.freezing.end_waits, waits_s)
+        end_waits = server.engine.freezing.end_waits
+        await asyncio.gather(server.http.hold(end_waits, waits_s), server.grpc.hold(end_waits))
         note_step(server, Step.HELD, recipient.pid)
         frozen = await server.engine.freezing.freeze(worker)
     except Exception as error:
         await recipient.give_up()
         await server.http.resume()
+        server.grpc.resume()
         server.handover = None
         raise UpgradeFailed(f"the last commit of this process failed: {error}") from error
     server.workers.leave()
@@ -83,4 +86,5 @@ async def _take_back(server: Server, recipient: Recipient) -> None:
     await server.engine.freezing.reopen()
     server.reopen_control()
     await server.http.resume()
+    server.grpc.resume()
     server.handover = None

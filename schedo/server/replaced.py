@@ -45,6 +45,7 @@ class Replaced:
         self._backend = SuccessorBackend(partial(self._way.open, is_trusted=True))
         server.workers.follow(self._backend)
         server.http.pass_on(Forwarder(partial(self._way.open, is_trusted=False)))
+        server.grpc.pass_on()
 
     async def stop(self, grace_s: float) -> None:
         """Return when the attempts have ended, at the latest when the grace time is over."""
@@ -68,7 +69,7 @@ class Replaced:
         except SchedoError as error:
             log.error("the attempts of this process are lost: %s", error)
             self._server.workers.stop_now()
-        await asyncio.gather(workers, connections)
+        await asyncio.gather(workers, connections, self._server.grpc.stop(connections_s))
         for task in (passing, ending):
             task.cancel()
         await asyncio.gather(passing, ending, return_exceptions=True)

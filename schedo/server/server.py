@@ -31,6 +31,7 @@ from schedo.errors import SchedoError, Unavailable
 from schedo.logs import set_level
 from schedo.reload import Reload
 from schedo.server.control import ControlSocket
+from schedo.server.grpc_port import GrpcPort
 from schedo.server.predecessors import Predecessors
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
@@ -48,6 +49,7 @@ from schedo.web.tenure import Tenure
 
 if TYPE_CHECKING:
     from schedo.handover.control import Control
+    from schedo.handover.listeners import ListenerPair
     from schedo.handover.messages import Handover
     from schedo.handover.predecessor import Predecessor
     from schedo.server.replaced import Replaced
@@ -88,17 +90,25 @@ class Server:
         self.workers = ServerWorkers(config, self.engine, start)
         self.app = build_app(self.engine, read_web_settings(config))
         self.http = HttpServer()
+        self.grpc = GrpcPort(config, self.app, self.http)
         self.reload = Reload(config, read, self._use)
         self.predecessors = Predecessors(self.engine.sessions, self.workers.reap_left)
         self.takeover: Takeover | None = None  # by which it became active; None: the store was free
         self._control = ControlSocket(self._make_control, self.store.path)
         self._bound: list[socket.socket] = []  # on which it will listen
+        self._bound_grpc: list[socket.socket] = []
         self._owns_sockets = False  # they are not from systemd
 
     @property
     def is_successor(self) -> bool:
         """Whether an upgrade has started this process."""
         return self._predecessor is not None
+
+    def find_listeners(self) -> ListenerPair:
+        """Return the sockets on which it listens."""
+        from schedo.handover.listeners import ListenerPair
+
+        return ListenerPair(self.http.sockets, self.grpc.sockets)
 
     @property
     def config(self) -> Config:
@@ -159,17 +169,24 @@ class Server:
         """
         config, takeover = self.config, self.takeover
         passed = inherited.choose(config.host, config.port)
-        left = takeover.listeners if takeover is not None else []
+        left, grpc = ((), ()) if takeover is None else takeover.listeners
         if passed:
             _close(left)  # else they would go on listening after a stop
         self._owns_sockets = not passed
-        self._bound = list(passed) or left or await _bind(config)
+        self._bound = list(passed or left) or await _bind(config)
+        self._bound_grpc = list(grpc)
+        if config.grpc_port is None:
+            _close(grpc)
+        elif not grpc:
+            self._bound_grpc = await _bind_grpc(config, config.grpc_port)
 
     async def listen(self, notifier: Notifier) -> int:
         """Accept requests on the bound sockets; return the port."""
         sockets, self._bound = self._bound, []
         with _explaining(self.config.host, self.config.port):
             port = await self.http.listen(self.app, sockets)
+        grpc_sockets, self._bound_grpc = self._bound_grpc, []
+        self.grpc.listen(grpc_sockets)
         self._control.open()
         if self.takeover is not None:
             await self._end_takeover(self.takeover)
@@ -248,9 +265,10 @@ class Server:
             self._watching.cancel()
         self.predecessors.close()
         await self._control.close()
-        _close(self._bound)
+        _close([*self._bound, *self._bound_grpc])
         # One that was replaced has waited for its clients already.
-        await self.http.stop(STOP_GRACE_S if self.replaced is None else 0.0)
+        grace_s = STOP_GRACE_S if self.replaced is None else 0.0
+        await asyncio.gather(self.http.stop(grace_s), self.grpc.stop(grace_s))
         await self.workers.drain(0.0)
         if self._telemetry is not None:
             await self._telemetry.end_metrics()
@@ -315,8 +333,15 @@ async def _bind(config: Config) -> list[socket.socket]:
         return await bind(config.host, config.port)
 
 
+async def _bind_grpc(config: Config, port: int) -> list[socket.socket]:
+    """Bind the port at the host of HTTP; beside a Unix socket, on loopback."""
+    host = config.host if unix_path(config.host) is None else "127.0.0.1"
+    with _explaining(host, port, "grpc-port"):
+        return await bind(host, port)
+
+
 @contextlib.contextmanager
-def _explaining(host: str, port: int) -> Iterator[None]:
+def _explaining(host: str, port: int, option: str = "port") -> Iterator[None]:
     """Turn the error of a port that is in use into Unavailable.
 
     listen() can have it, too: two processes can bind the same port as long as neither listens.
@@ -328,5 +353,5 @@ def _explaining(host: str, port: int) -> Iterator[None]:
             raise
         raise Unavailable(
             f"port {port} of {host} is in use, perhaps by another schedo server;"
-            " choose another port with --port"
+            f" choose another port with --{option}"
         ) from error

@@ -55,7 +55,7 @@ def _read_tls(config: Config) -> Tls | None:
         return None
     from schedo.server.tls import read_tls  # a server without it does not need OpenSSL
 
-    return read_tls(config.tls_cert, config.tls_key)
+    return read_tls(config.tls_cert, config.tls_key, has_grpc=config.grpc_port is not None)
 
 
 def _find_anyone(config: Config) -> TokenPermission | None:

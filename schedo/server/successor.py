@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import time
 from typing import TYPE_CHECKING
 
 import schedo
 from schedo.errors import Unavailable
 from schedo.handover.link import LinkLost
-from schedo.handover.listeners import close_sockets
+from schedo.handover.listeners import ListenerPair
 from schedo.handover.messages import Activated
 from schedo.handover.predecessor import Predecessor
 from schedo.handover.steps import Step, log_step
@@ -34,14 +33,14 @@ ENDS_WITHIN_S = 5.0  # a process that was killed, and whose locks are free then
 
 async def succeed(server: Server, predecessor: Predecessor) -> Takeover:
     """Return once this process has the store of the old one; raise what prevents that."""
-    listeners: list[socket.socket] = []
+    listeners = ListenerPair()
     with contextlib.suppress(LinkLost):  # it has died: see _become_warm
         listeners = await predecessor.introduce(newest_schema(), server.store.path or "")
     receiving = asyncio.create_task(_receive_locks(server, predecessor))
     try:
         return await _become_warm(server, predecessor, receiving, Takeover(listeners, 0, 0.0))
     except BaseException:
-        close_sockets(listeners)
+        listeners.close()
         raise
     finally:
         receiving.cancel()
@@ -65,7 +64,7 @@ async def _become_warm(
         takeover.held_at = time.monotonic() if frozen is None else frozen.held_at
     except LinkLost:
         predecessor.speak()
-        takeover.held_at = await _hold_left(server, has_listeners=bool(takeover.listeners))
+        takeover.held_at = await _hold_left(server, has_listeners=bool(takeover.listeners.http))
     finally:
         warming.cancel()
         await asyncio.gather(warming, return_exceptions=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from dataclasses import dataclass, field
+
+from schedo.handover.listeners import ListenerPair
 
 log = logging.getLogger("schedo")
 
@@ -19,7 +20,7 @@ class Takeover:
     store was done before.
     """
 
-    listeners: list[socket.socket]
+    listeners: ListenerPair
     number: int
     held_at: float
     is_warm: bool = True

@@ -12,7 +12,7 @@ from schedo.web.settings import Tls
 FILE_CHARACTERS_MAX = 1_048_576
 
 
-def read_tls(cert: str, key: str) -> Tls:
+def read_tls(cert: str, key: str, *, has_grpc: bool = False) -> Tls:
     """Return the TLS of a server, 1.2 or newer; raise Invalid if the files cannot be used."""
     chain = _read_text(cert)
     secret = read_private(key, "tls_key", FILE_CHARACTERS_MAX)
@@ -25,15 +25,24 @@ def read_tls(cert: str, key: str) -> Tls:
             f"tls_key = {key!r}: the key has a passphrase, which a server cannot type; fix:"
             f" openssl pkey -in {key} -out plain.key"
         )
+    return Tls(
+        _make_context(cert, key, "http/1.1"),
+        hashlib.sha256(f"{chain}\0{secret}".encode()).digest(),
+        _make_context(cert, key, "h2") if has_grpc else None,
+    )
+
+
+def _make_context(cert: str, key: str, protocol: str) -> ssl.SSLContext:
+    """Return the context for connections that speak this protocol, by its name in ALPN."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([protocol])
     try:
         context.load_cert_chain(cert, key)
     except ssl.SSLError as error:
         raise Invalid(_explain(error, cert, key)) from error
-    return Tls(context, hashlib.sha256(f"{chain}\0{secret}".encode()).digest())
+    return context
 
 
 def _read_text(path: str) -> str:

@@ -13,12 +13,10 @@ import time
 from typing import TYPE_CHECKING
 
 from schedo.handover.command import Command
-from schedo.handover.listeners import describe_addresses
 from schedo.handover.messages import (
     Activated,
     Frozen,
     Hello,
-    Listeners,
     Locks,
     Ready,
     UpgradeFailed,
@@ -84,9 +82,7 @@ async def _wait_until_ready(server: Server, successor: Successor) -> None:
             f"the settings of the new process name another store: {hello.store}, and this server"
             f" has {server.store.path}"
         )
-    sockets = server.http.sockets
-    listeners = Listeners(describe_addresses(sockets))
-    successor.send(listeners, [sock.fileno() for sock in sockets])
+    server.find_listeners().pass_by(successor.send, takes_grpc=hello.takes_grpc)
     await successor.expect(Ready)
     note_step(server, Step.READY, successor.pid)
     await server.store.shorten_log()

@@ -60,6 +60,10 @@ class WebApp:
             self._site = Site(self.context.settings.prefix + "/")
         await self._site(scope, receive, send)
 
+    def check(self, scope: Scope) -> None:
+        """Raise the error of a request that may not come at all; its body need not be there."""
+        self._guarded.check(scope)
+
     def use(self, settings: WebSettings) -> None:
         """Use these settings for the requests that follow."""
         self.context.settings = settings

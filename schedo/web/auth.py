@@ -97,6 +97,10 @@ class AccessMiddleware:
             bug = SchedoError(f"a bug in schedo; its log has more under {request_id}")
             await send_response(send, problem_response(bug, request_id), request_id)
 
+    def check(self, scope: Scope) -> None:
+        """Raise the error of a request that has the wrong host or no valid token."""
+        self._check(index_headers(scope), scope)
+
     async def _load_key(self, scope: Scope) -> None:
         try:
             await self._credentials.sessions.load()

@@ -40,7 +40,8 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         operation, handle = self._find(scope)
-        claim = Claim(self._context.in_flight)
+        # gRPC has received the body already, and claimed its bytes for that.
+        claim = scope.get("schedo.claim") or Claim(self._context.in_flight)
         try:
             body, media_type = b"", ""
             if operation.request is None:

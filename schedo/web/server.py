@@ -60,6 +60,11 @@ class HttpServer:
         """The open connections."""
         return list(self._state.all)
 
+    @property
+    def answering(self) -> ASGIApp:
+        """What answers requests now: the application, or what stands for it in a passing."""
+        return self._state.app
+
     def shed_slow(self) -> None:
         """Close the connections of slow clients if memory is short."""
         self._state.shed()

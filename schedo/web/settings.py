@@ -19,10 +19,14 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Tls(NamedTuple):
-    """A certificate and its key, ready for use. digest: the SHA-256 of their files."""
+    """A certificate and its key, ready for use; digest: the SHA-256 of their files.
+
+    grpc: for the gRPC port, if there is one.
+    """
 
     context: ssl.SSLContext
     digest: bytes
+    grpc: ssl.SSLContext | None = None
 
 
 @dataclass(frozen=True, slots=True)

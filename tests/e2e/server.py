@@ -36,6 +36,7 @@ class Server:
         self._environment = environment or {}
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
+        self.grpc_address = ""  # with --grpc-port
 
     def start(self) -> None:
         """Start the server; return once it has printed its address."""
@@ -64,6 +65,8 @@ class Server:
         found = re.search(r"https?://[\d.:]+", line)
         assert found, f"the server said {line!r}; its log: {self.log()}"
         self.url = found.group()
+        grpc = re.search(r"gRPC listens on ([\d.:]+)", line)
+        self.grpc_address = grpc[1] if grpc is not None else ""
 
     @property
     def pid(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from schedo.handover.control import Control
-from schedo.handover.listeners import close_sockets
+from schedo.handover.listeners import ListenerPair, close_sockets
 from schedo.handover.messages import Activated, StandbyStatus, Status, UpgradeFailed, Welcome
 from schedo.server.control import ControlSocket
 
@@ -23,6 +23,7 @@ class FakeActive:
 
     def __init__(self) -> None:
         self.sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.grpc_sockets: list[socket.socket] = []
         self.counts: list[int] = []  # of standbys, in the order of the changes
         self.predecessors: list[tuple[int, int]] = []
 
@@ -30,7 +31,7 @@ class FakeActive:
         return self
 
     def __exit__(self, *_: object) -> None:
-        close_sockets(self.sockets)
+        close_sockets([*self.sockets, *self.grpc_sockets])
 
     def welcome(self) -> Welcome:
         return Welcome(version="1.0", schema=SCHEMA, pid=os.getpid(), epoch=3, takeovers=2)
@@ -50,8 +51,8 @@ class FakeActive:
             standbys=standbys,
         )
 
-    def listeners(self) -> Sequence[socket.socket]:
-        return self.sockets
+    def listeners(self) -> ListenerPair:
+        return ListenerPair(self.sockets, self.grpc_sockets)
 
     def note_standbys(self, count: int) -> None:
         self.counts.append(count)

@@ -19,7 +19,7 @@ from schedo.handover import socket_file
 from schedo.handover.client import connected, introduce, read_status
 from schedo.handover.control import LINKS_MAX, Control
 from schedo.handover.link import Link, LinkLost, close_all
-from schedo.handover.listeners import close_sockets, take_listeners
+from schedo.handover.listeners import ListenerPair, close_sockets, take_listeners
 from schedo.handover.messages import (
     DESCRIPTORS_MAX,
     MESSAGE_BYTES_MAX,
@@ -88,6 +88,23 @@ async def test_a_standby_gets_the_very_listener_and_may_outlive_the_server(serve
     assert message.addresses == [f"127.0.0.1:{address[1]}"]
     assert not os.get_inheritable(sockets[0].fileno())
     close_sockets(sockets)
+
+
+async def test_a_standby_can_tell_the_listeners_of_grpc_from_the_others(served: Served) -> None:
+    grpc = socket.create_server(("127.0.0.1", 0))
+    served.active.grpc_sockets.append(grpc)
+    async with connected(served.control_path) as link:
+        await introduce(link, "standby", SCHEMA)
+        link.send(GetListeners(takes_grpc=True))
+        pair = ListenerPair.take(*await link.expect_descriptors(Listeners))
+        link.send(GetListeners())  # as a version before gRPC does
+        older = ListenerPair.take(*await link.expect_descriptors(Listeners))
+
+    http_address = served.active.sockets[0].getsockname()
+    found = [[sock.getsockname() for sock in sockets] for sockets in (*pair, *older)]
+    assert found == [[http_address], [grpc.getsockname()], [http_address], []]
+    pair.close()
+    older.close()
 
 
 async def test_the_active_server_knows_how_many_standbys_there_are(served: Served) -> None:

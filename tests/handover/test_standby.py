@@ -54,7 +54,7 @@ async def standing_by(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        close_sockets(standby.listeners)
+        standby.listeners.close()
 
 
 @contextmanager
@@ -83,16 +83,16 @@ async def until(check: Callable[[], bool]) -> None:
 
 async def test_a_standby_has_the_listener_and_the_number_of_take_overs(served: Served) -> None:
     async with standing_by(served.path) as standby:
-        await until(lambda: bool(standby.listeners))
+        await until(lambda: bool(standby.listeners.http))
 
         address = served.active.sockets[0].getsockname()
-        assert [sock.getsockname() for sock in standby.listeners] == [address]
+        assert [sock.getsockname() for sock in standby.listeners.http] == [address]
         assert standby.takeovers == 2
 
 
 async def test_a_standby_reports_that_it_is_warm(served: Served) -> None:
     async with standing_by(served.path, lambda found: [f"not {found[0]}"]) as standby:
-        await until(lambda: bool(standby.listeners))
+        await until(lambda: bool(standby.listeners.http))
         standby.note_warm(123.0)
         (seen,) = (await read_status(served.control_path)).standbys
 
@@ -107,12 +107,12 @@ async def test_a_standby_registers_at_the_next_active_server_and_keeps_its_liste
     with FakeActive() as first, FakeActive() as second:
         async with standing_by(str(path)) as standby:
             async with serving(first, path):
-                await until(lambda: bool(standby.listeners))
-            kept = [sock.getsockname() for sock in standby.listeners]
+                await until(lambda: bool(standby.listeners.http))
+            kept = [sock.getsockname() for sock in standby.listeners.http]
             assert kept == [first.sockets[0].getsockname()]
             async with serving(second, path):
                 await until(lambda: second.counts == [1])
-                await until(lambda: standby.listeners[0].getsockname() != kept[0])
+                await until(lambda: standby.listeners.http[0].getsockname() != kept[0])
 
 
 async def test_a_standby_waits_for_a_server_that_has_no_control_socket_yet(
@@ -191,7 +191,7 @@ async def test_a_listener_without_streams_is_refused(served: Served) -> None:
     served.active.sockets[:] = [strange]
     async with standing_by(served.path) as standby:
         await until(lambda: 0 in served.active.counts)
-        assert standby.listeners == []
+        assert standby.listeners.http == ()
 
 
 async def test_a_standby_that_is_refused_ends_with_the_reason(served: Served) -> None:

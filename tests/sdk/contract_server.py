@@ -11,20 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.remote import find_port
-from tests.e2e.server import DEADLINE_S, eventually, serving
+from tests.e2e.server import DEADLINE_S, Server, eventually, serving
 from tests.sdk.process_worker import process_worker
 
 Command = Sequence[str]
 
 
-class ServerClaims:
-    """A test module gives the fixtures `worker_command` and `client_command`."""
+class WorkerServerClaims:
+    """A test module gives the fixture `worker_command`."""
+
+    def choose_options(self) -> list[str]:
+        """Return the options of the server."""
+        return ["--port", find_port()]
+
+    def find_url(self, server: Server) -> str:
+        """Return the address by which the worker reaches the server."""
+        return server.url
 
     async def test_a_worker_runs_the_jobs_of_a_real_server(
         self, worker_command: Command, tmp_path: Path
     ) -> None:
-        with serving(tmp_path) as server:
-            async with process_worker(worker_command, server.url) as worker:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
                 done, failed = (
                     server.submit(task="work", payload={"n": n}, retry=1) for n in (1, 2)
                 )
@@ -41,8 +49,8 @@ class ServerClaims:
     async def test_a_cancelled_job_stops_on_its_worker(
         self, worker_command: Command, tmp_path: Path
     ) -> None:
-        with serving(tmp_path) as server:
-            async with process_worker(worker_command, server.url) as worker:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
                 job = server.submit(task="work")
                 call = await worker.called()
                 server.ask("POST", f"/v1/jobs/{job['id']}:cancel")
@@ -53,8 +61,8 @@ class ServerClaims:
     async def test_an_attempt_survives_the_death_of_its_server(
         self, worker_command: Command, tmp_path: Path
     ) -> None:
-        with serving(tmp_path, "--port", find_port()) as server:
-            async with process_worker(worker_command, server.url) as worker:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
                 job = server.submit(task="work")
                 call = await worker.called()
                 server.kill()
@@ -68,8 +76,8 @@ class ServerClaims:
     async def test_progress_and_output_reach_the_server(
         self, worker_command: Command, tmp_path: Path
     ) -> None:
-        with serving(tmp_path) as server:
-            async with process_worker(worker_command, server.url) as worker:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
                 job = server.submit(task="work")
                 call = await worker.called()
                 worker.progress(call, percent=40, message="half of it")
@@ -85,8 +93,8 @@ class ServerClaims:
     async def test_an_invocation_runs_and_a_drained_worker_gives_its_job_back(
         self, worker_command: Command, tmp_path: Path
     ) -> None:
-        with serving(tmp_path) as server:
-            async with process_worker(worker_command, server.url) as worker:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
                 eventually(lambda: server.ask("GET", "/v1/workers/w1")[0] == 200, "worker")
                 body = {"task": "work", "payload": {"n": 1}, "wait": 0}
                 status, invoked = server.ask("POST", "/v1/invoke", body)
@@ -106,6 +114,10 @@ class ServerClaims:
                     0,
                     0,
                 )
+
+
+class ServerClaims(WorkerServerClaims):
+    """A test module gives the fixtures `worker_command` and `client_command`."""
 
     async def test_a_client_submits_reads_and_changes_jobs(
         self, client_command: Command, tmp_path: Path

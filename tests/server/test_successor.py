@@ -41,7 +41,7 @@ async def test_it_takes_the_store_of_an_old_process_that_has_died(
 ) -> None:
     takeover = await succeed(server, dead)
 
-    assert takeover.listeners == []
+    assert takeover.listeners == ((), ())
     dead.link.close()
 
 

@@ -15,6 +15,7 @@ import pytest
 from schedo.config import Config
 from schedo.core.model import JobSpec
 from schedo.core.states import State
+from schedo.handover.listeners import ListenerPair
 from schedo.server.server import Server
 from schedo.server.start import PLAIN_START
 from schedo.server.takeover import Takeover
@@ -49,7 +50,7 @@ async def server(
     server = Server(config, PLAIN_START, lambda: config)
     monkeypatch.setattr(server.workers._orphans, "reap", reaper.reap)
     listener = socket.create_server(("127.0.0.1", 0))
-    server.takeover = Takeover([listener], 1, time.monotonic())
+    server.takeover = Takeover(ListenerPair([listener]), 1, time.monotonic())
     yield server
     reaper.may_end.set()
     await server.drain()
