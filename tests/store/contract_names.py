@@ -23,6 +23,11 @@ class NameClaims:
         assert await store.list_names(9, 9) == (["a", "b", "c"], ["blue", "green", "red"])
         assert await store.list_names(2, 1) == (["a", "b"], ["blue"])
 
+    async def test_a_store_keeps_the_number_that_identifies_it(self, store: Store) -> None:
+        first, second = await store.snapshot(), await store.snapshot()
+
+        assert first.store_id == second.store_id != 0
+
     async def test_an_empty_store_knows_no_names(self, store: Store) -> None:
         assert await store.list_names(9, 9) == ([], [])
 

@@ -147,6 +147,7 @@ class ModelStore(ModelRest):
             pauses=[pause for _, pause in sorted(self._pauses.items())],
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
+            store_id=1,
             has_blocked=any(job.state is State.BLOCKED for job in jobs),
             clock=self._clock._replace(
                 seen_at=max(self._clock.seen_at, *(j.created_at - j.offset_us for j in jobs), 0)

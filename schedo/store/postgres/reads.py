@@ -38,6 +38,10 @@ _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_i
 _decode_before = msgspec.json.Decoder(tuple[JobBefore, ...]).decode
 
 RAISE_EPOCH = "SELECT nextval('epoch')"
+# A random number that the store gets with its first snapshot, and keeps.
+_STORE = """
+INSERT INTO meta (name, value) VALUES ('store', (random() * 9e18)::bigint)
+ON CONFLICT (name) DO UPDATE SET value = meta.value RETURNING value"""
 _NEWEST_AT = "SELECT created_at - offset_us FROM job ORDER BY id DESC LIMIT 1"
 _CLOCK = "SELECT name, value FROM meta WHERE name LIKE 'clock\\_%'"
 _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
@@ -205,6 +209,7 @@ async def read_snapshot(connection: asyncpg.Connection) -> Snapshot:
         has_blocked=bool(await connection.fetch(_BLOCKED, 0, 1)),
         clock=clock,
         expectations=expectations,
+        store_id=await connection.fetchval(_STORE),
     )
 
 
