@@ -19,6 +19,8 @@ class TraceContext(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """The headers that are set, by their names."""
+        if self.traceparent is None:
+            return {}
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 

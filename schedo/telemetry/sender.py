@@ -82,6 +82,7 @@ class Sender:
         self._refused = self._failed = 0
         self._reading: Reading | None = None
         self._has_bug = False  # one that was logged
+        self._has_ended = False  # what is sent now fails, because the exporters are shut down
         self._wake, self._stopping = Event(), Event()
         self._thread = Thread(target=self._run, name="schedo telemetry", daemon=True)
 
@@ -116,7 +117,8 @@ class Sender:
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout_s)
-        if self._thread.is_alive():  # it waits for the collector: its request ends with the process
+        if self._thread.is_alive():  # its request ends with the process
+            self._has_ended = True
             for exporter in (self._spans, self._metrics):
                 if exporter is not None:
                     exporter.shutdown()
@@ -168,7 +170,8 @@ class Sender:
         is_sent = self._spans.export(spans) is SpanExportResult.SUCCESS
         if not is_sent:
             self._failed += len(spans)
-        self._outages[0].note(is_sent=is_sent)
+        if not self._has_ended:
+            self._outages[0].note(is_sent=is_sent)
 
     def _send_metrics(self, reading: Reading) -> None:
         assert self._metrics is not None, "without it there are no readings"

@@ -112,7 +112,7 @@ class Telemetry:
     async def stop(self) -> None:
         """Send what waits, for STOP_S at most; the rest is lost."""
         if not await asyncio.to_thread(self._sender.stop, STOP_S):
-            log.warning("the OpenTelemetry collector does not respond; the last spans are lost")
+            log.warning("not all spans could be sent within %g s; the last spans are lost", STOP_S)
 
 
 def _make_resource() -> Resource:

@@ -13,13 +13,14 @@ from hashlib import blake2b
 from schedo.core.model import DecisionRecord, LeaseKey
 
 _TRACE_BYTES, _SPAN_BYTES = 16, 8
+_PACKERS = [struct.Struct(f">{count}q").pack for count in range(4)]
 
 
 class SpanIds:
     """Derives the ids for the jobs of one store."""
 
     def __init__(self, store_id: int) -> None:
-        self._key = struct.pack(">q", store_id)
+        self._base = blake2b(digest_size=_TRACE_BYTES, key=struct.pack(">q", store_id))
 
     def trace(self, job_id: int) -> int:
         """Return the id of the trace of a job that has none from its submitter."""
@@ -45,6 +46,6 @@ class SpanIds:
         return self._derive(_SPAN_BYTES, kind, decision.schedule_id, decision.scheduled_for)
 
     def _derive(self, size: int, kind: bytes, *numbers: int) -> int:
-        data = kind + struct.pack(f">{len(numbers)}q", *numbers)
-        digest = blake2b(data, digest_size=size, key=self._key).digest()
-        return int.from_bytes(digest, "big") or 1  # 0 means that there is no id
+        made = self._base.copy()  # a third of the time of a new one
+        made.update(kind + _PACKERS[len(numbers)](*numbers))
+        return int.from_bytes(made.digest()[:size], "big") or 1  # 0 means that there is no id

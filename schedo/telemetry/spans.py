@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 _NS_PER_US = 1_000
+_SAMPLED, _UNSAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 _BY_REQUEST = (Trigger.SUBMIT, Trigger.INVOKE)
 _ERRORS = ("failed", "timeout", "lost")
 
@@ -79,18 +80,11 @@ class SpanMaker:
 
     def mark(self, lease: Lease) -> Lease:
         """Return the lease with the span of its attempt as the parent of the worker's span."""
-        options = lease.options
-        job = JobNote(
-            lease.key.job_id,
-            lease.task,
-            lease.queue,
-            lease.trigger,
-            options.traceparent,
-            options.tracestate,
-        )
-        submit = self._submit_context(job)
-        span_id = self._ids.attempt(lease.key)
-        traceparent = f"00-{submit.trace_id:032x}-{span_id:016x}-{submit.trace_flags:02x}"
+        options, key = lease.options, lease.key
+        caller = _read_caller(options.traceparent, options.tracestate)
+        trace_id = self._ids.trace(key.job_id) if caller is None else caller.trace_id
+        flags = self._sample(trace_id, caller)[0]
+        traceparent = f"00-{trace_id:032x}-{self._ids.attempt(key):016x}-{flags:02x}"
         return replace(lease, options=replace(options, traceparent=traceparent))
 
     def make(self, notes: Iterable[Note], durable_at: int) -> Iterator[ReadableSpan]:
@@ -107,9 +101,11 @@ class SpanMaker:
 
     def _make_submit(self, note: SubmitNote, durable_at: int) -> ReadableSpan | None:
         job, decision = note.job, note.decision
+        if not self._submit_context(job).trace_flags.sampled:
+            return None
         self._next.trace_id = self._ids.trace(job.id)
         self._next.span_id = self._ids.submit(job.id)
-        parent = _caller(job)
+        parent = _read_caller(job.traceparent, job.tracestate)
         if parent is None and decision is not None:
             parent = self._decision_context(decision)
         return self._end(
@@ -122,6 +118,9 @@ class SpanMaker:
 
     def _make_attempt(self, note: AttemptNote) -> ReadableSpan | None:
         job, record = note.job, note.record
+        submit = self._submit_context(job)
+        if not submit.trace_flags.sampled:
+            return None
         key = LeaseKey(record.job_id, record.attempt, record.epoch)
         self._next.span_id = self._ids.attempt(key)
         began_at = record.ended_at if record.started_at is None else record.started_at
@@ -135,7 +134,7 @@ class SpanMaker:
             attributes["schedo.lateness_s"] = max(0, began_at - record.due_at) / SECOND
         return self._end(
             f"run {job.task}",
-            self._submit_context(job),
+            submit,
             SpanKind.PRODUCER,
             attributes,
             (began_at, record.ended_at),
@@ -194,28 +193,36 @@ class SpanMaker:
 
     def _submit_context(self, job: JobNote) -> SpanContext:
         """Return the context of the span of the job's submit, as it was when that was made."""
-        caller = _caller(job)
+        caller = _read_caller(job.traceparent, job.tracestate)
         trace_id = self._ids.trace(job.id) if caller is None else caller.trace_id
-        return self._sampled(trace_id, self._ids.submit(job.id), caller)
+        return self._make_context(trace_id, self._ids.submit(job.id), caller)
 
     def _decision_context(self, decision: DecisionRecord) -> SpanContext:
         trace_id = self._ids.decision_trace(decision)
-        return self._sampled(trace_id, self._ids.decision(decision), None)
+        return self._make_context(trace_id, self._ids.decision(decision), None)
 
-    def _sampled(self, trace_id: int, span_id: int, parent: SpanContext | None) -> SpanContext:
-        """Return the context of a span; its parent and its trace decide whether it is sampled."""
+    def _make_context(self, trace_id: int, span_id: int, parent: SpanContext | None) -> SpanContext:
+        flags, state = self._sample(trace_id, parent)
+        return SpanContext(trace_id, span_id, False, flags, state)
+
+    def _sample(
+        self, trace_id: int, parent: SpanContext | None
+    ) -> tuple[TraceFlags, TraceState | None]:
+        """Return whether the first span of a job is sampled, as flags, and its state.
+
+        Its parent and its trace decide that for all spans of the job.
+        """
         result = self._sampler.should_sample(_as_context(parent), trace_id, "")
         is_sampled = result.decision is Sampled.RECORD_AND_SAMPLE
-        flags = TraceFlags(TraceFlags.SAMPLED if is_sampled else TraceFlags.DEFAULT)
-        return SpanContext(trace_id, span_id, False, flags, result.trace_state)
+        return _SAMPLED if is_sampled else _UNSAMPLED, result.trace_state
 
 
-def _caller(job: JobNote) -> SpanContext | None:
-    """Return the span of the job's submitter; None if the job has no valid traceparent."""
-    if job.traceparent is None or not is_traceparent(job.traceparent):
+def _read_caller(traceparent: str | None, tracestate: str | None) -> SpanContext | None:
+    """Return the span of a job's submitter; None if the job has no valid traceparent."""
+    if traceparent is None or not is_traceparent(traceparent):
         return None
-    _, trace_id, span_id, flags = job.traceparent.split("-")
-    state = TraceState.from_header([job.tracestate or ""])
+    _, trace_id, span_id, flags = traceparent.split("-")
+    state = TraceState.from_header([tracestate or ""])
     return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)), state)
 
 

@@ -139,6 +139,7 @@ class ModelStore(ModelRest):
         self._waiting = count_waiting(jobs)
         ids = (*self._jobs, *self._schedules, *self._expectations, *self._bulk_operations)
         queued = {job.ready_key for job in jobs if job.state is State.QUEUED}
+        seen_at = max(self._clock.seen_at, *(j.created_at - j.offset_us for j in jobs), 0)
         return Snapshot(
             epoch=self._epoch,
             last_id=max([first_id(self._decided_at), *ids]),
@@ -149,9 +150,7 @@ class ModelStore(ModelRest):
             ready_keys=sorted(queued, key=lambda key: key[:2]),
             store_id=1,
             has_blocked=any(job.state is State.BLOCKED for job in jobs),
-            clock=self._clock._replace(
-                seen_at=max(self._clock.seen_at, *(j.created_at - j.offset_us for j in jobs), 0)
-            ),
+            clock=self._clock._replace(seen_at=seen_at),
         )
 
     async def load(self, load: loads.Load) -> Any:  # noqa: C901, PLR0912  # one arm for each load
