@@ -236,3 +236,16 @@ async def test_a_list_that_cannot_be_read_says_why(open_page: Open, shop: Shop, 
     await axe(page)
     await page.get_by_role("button", name="Clear all").click()
     await expect(page.get_by_text("There are no jobs.")).to_be_visible()
+
+
+async def test_a_phone_shows_each_job_whole_and_selects_all(open_page: Open, shop: Shop) -> None:
+    await shop.seed_jobs()
+    page = await open_page("/jobs?task=send_email", width=390)
+    await expect(page.locator("tbody tr")).to_have_count(25)
+
+    await page.get_by_role("checkbox", name="Select all rows").check()
+
+    await expect(page.locator(".selection")).to_contain_text("25 on this page")
+    table = page.get_by_role("group", name="Jobs", exact=True)
+    assert await table.evaluate("element => element.scrollWidth <= element.clientWidth")
+    await expect(page.locator("tbody tr").last).to_contain_text("order")

@@ -185,3 +185,19 @@ async def test_the_preview_shows_fires_as_ranges_while_a_jitter_is_typed(
     await page.get_by_label("Jitter").fill("20m")
 
     await expect(page.locator(".fires li").first).to_contain_text("02:30:00 to 02:50:00")
+
+
+async def test_what_changes_is_as_wide_as_the_cards_above_it(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    for width in (1440, 390):
+        page = await open_page("/schedules/backup.nightly/edit", width=width)
+        changes = page.get_by_role("region", name="What changes")
+        await expect(changes).to_be_visible()
+        means = page.get_by_role("region", name="What it means")
+
+        narrow, wide = await changes.bounding_box(), await means.bounding_box()
+
+        assert narrow
+        assert wide
+        assert narrow["width"] == wide["width"]
+        await page.close()
