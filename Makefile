@@ -151,5 +151,5 @@ binary: $(VENV)/binary/.made $(VENV)/go/.made  ## build dist/schedo, one file th
 	$(VENV)/binary/bin/python deploy/binary/build.py $(abspath $(VENV))/go/go/bin/go dist/schedo
 
 clean:  ## remove everything that was made, except ./data
-	rm -rf $(VENV) sdk/*/build sdk/*/dist sdk/*/node_modules dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage
+	rm -rf $(VENV) deploy/binary/launcher/payload.* sdk/*/build sdk/*/dist sdk/*/node_modules dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage
 	find . -path ./data -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,19 @@ def test_the_base_of_the_image_is_one_release() -> None:
 
     assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)
     assert [name.split()[0] for name in instructions("FROM")] == ["${BASE}", "${BASE}"]
+
+
+def test_the_image_with_the_extras_has_all_of_them() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {
+        re.split("[^a-z0-9-]", requirement)[0]
+        for extra in project["optional-dependencies"].values()
+        for requirement in extra
+    }
+    pinned = re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements" / "all.txt").read_text(), re.M)
+
+    assert len(wanted) >= 3
+    assert wanted - set(pinned) == set()
 
 
 def test_the_image_starts_the_server_as_a_user_without_rights() -> None:

@@ -40,8 +40,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .Values.existingStoreSecret | default (printf "%s-store" (include "schedo.name" .)) -}}
 {{- end -}}
 
-{{/* "true" if the jobs are in a database that several servers share. */}}
-{{- define "schedo.isShared" -}}
+{{/* "true" if the jobs are in a database, not in a file. */}}
+{{- define "schedo.hasDatabase" -}}
 {{- if or .Values.store .Values.existingStoreSecret -}}true{{- end -}}
 {{- end -}}
 
