@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING
 
 from schedo.clock import Clock
 from schedo.core.changes import Changes
@@ -17,8 +18,10 @@ from schedo.core.limits import SECOND, TURN_COMMANDS_US
 from schedo.core.scheduler import Scheduler
 from schedo.engine.commit_times import CommitTimes
 from schedo.engine.metrics import Metrics
-from schedo.engine.observing import Observer
 from schedo.errors import SchedoError
+
+if TYPE_CHECKING:
+    from schedo.engine.observing import Observer
 
 log = logging.getLogger("schedo.engine")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 import orjson
@@ -29,7 +29,9 @@ from schedo.protocol.requirements import (
 )
 from schedo.protocol.times import render_duration, render_instant
 from schedo.protocol.why import WorkerReasonResponse
-from schedo.trace_context import TraceContext
+
+if TYPE_CHECKING:
+    from schedo.trace_context import TraceContext
 
 COUNT_MAX = 1_000
 TTL_US_MAX = 5 * limits.MINUTE

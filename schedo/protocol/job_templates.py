@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from schedo.core.model import JobSpec
 from schedo.protocol.jobs import JobRequest
-from schedo.trace_context import TraceContext
+
+if TYPE_CHECKING:
+    from schedo.trace_context import TraceContext
 
 
 class JobTemplate(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from schedo.core.bulk import BulkAction
 from schedo.core.lateness import DURATION_BOUNDS_US, START_KINDS, TARGET, count_within
@@ -21,7 +21,6 @@ from schedo.core.states import State
 from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import Histogram, Metrics
-from schedo.engine.observing import Observer
 from schedo.engine.run_times import RUN_BOUNDS_US, RunTimes
 from schedo.engine.sharing import SharedCall, in_steps
 from schedo.protocol.prometheus import (
@@ -38,6 +37,9 @@ from schedo.web.handlers.process_metrics import read_process
 from schedo.web.handlers.schedule_metrics import read_schedules, render_schedules
 from schedo.web.http import Request, Response
 from schedo.web.tenure import Tenure
+
+if TYPE_CHECKING:
+    from schedo.engine.observing import Observer
 
 _BOUNDS_S = tuple(bound / SECOND for bound in DURATION_BOUNDS_US)
 
