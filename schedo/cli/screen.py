@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import click
 
 from schedo.cli.escapes import escape, truncate
-from schedo.cli.stats import FAILING_MAX, SCHEDULES_MAX, Distribution, Figures, QueueStats
 from schedo.cli.tables import render_table
 from schedo.cli.times import render_span, render_time
+from schedo.cli.top_figures import FAILING_MAX, SCHEDULES_MAX, Distribution, Figures, QueueStats
 from schedo.core.limits import SECOND
 
 _QUEUE_HEADERS = (

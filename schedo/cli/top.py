@@ -19,7 +19,9 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.errors import explain
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.screen import fit_height, mark_stale, render_frame
-from schedo.cli.stats import (
+from schedo.cli.tables import has_colors, make_printable, print_json, print_text
+from schedo.cli.times import read_now
+from schedo.cli.top_figures import (
     FAILING_MAX,
     SCHEDULES_MAX,
     Figures,
@@ -28,8 +30,6 @@ from schedo.cli.stats import (
     compute_figures,
     reading_at_start,
 )
-from schedo.cli.tables import has_colors, make_printable, print_json, print_text
-from schedo.cli.times import read_now
 from schedo.client import operations, schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client

@@ -11,7 +11,7 @@ import pytest
 
 from schedo.cli.escapes import measure
 from schedo.cli.screen import fit_height, mark_stale, render_frame
-from schedo.cli.stats import Figures, Lists, Reading, compute_figures, reading_at_start
+from schedo.cli.top_figures import Figures, Lists, Reading, compute_figures, reading_at_start
 from schedo.client.messages import Record
 from schedo.client.metrics import parse_metrics
 from tests.cli.conftest import Call
