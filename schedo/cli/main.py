@@ -59,6 +59,7 @@ COMMANDS = {
     "events": _Entry("schedo.cli.events:events", "Print what happens, as it happens."),
     "names": _Entry("schedo.cli.known_names:names", "List the names that the server knows."),
     "timeseries": _Entry("schedo.cli.timeseries:timeseries", "Print figures over the last day."),
+    "stats": _Entry("schedo.cli.stats:stats", "Print what ended over hours and days."),
     "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
     "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
     "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),

@@ -20,6 +20,7 @@ from schedo.client import (
     schedule_operations,
 )
 from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation, AsyncTriggered
+from schedo.client.aio_monitoring import AsyncMonitoring
 from schedo.client.async_transport import AsyncTransport
 from schedo.client.errors import Unreachable
 from schedo.client.events import Event, EventParser
@@ -30,17 +31,15 @@ from schedo.client.options import (
     Instant,
     InvokeOptions,
     JobOptions,
-    LogFilters,
     PauseOptions,
     ReserveOptions,
 )
 from schedo.client.records import is_final
-from schedo.client.rest import Page
 from schedo.client.schedule_operations import DECISIONS_LISTED, CronOptions, ScheduleFilters
 from schedo.errors import SchedoError, Unavailable
 
 
-class AsyncClient:
+class AsyncClient(AsyncMonitoring):
     """A client of one server, for one event loop; the arguments are those of `Client`."""
 
     def __init__(
@@ -311,21 +310,6 @@ class AsyncClient:
         """Resume a paused queue."""
         return await self.send(operations.resume_queue(name))
 
-    async def get_summary(self) -> Record:
-        """Return the verdict on the server, in one sentence, and its main figures."""
-        return await self.send(monitoring_operations.get_summary())
-
-    async def get_timeseries(
-        self,
-        window: str = "15m",
-        *,
-        names: Sequence[str] | None = None,
-        queue: str | None = None,
-        points: int | None = None,
-    ) -> Record:
-        """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
-        return await self.send(monitoring_operations.get_timeseries(window, names, queue, points))
-
     async def get_me(self) -> Record:
         """Return who this client is, and the names of the operations that it may call."""
         return await self.send(monitoring_operations.get_me())
@@ -333,18 +317,6 @@ class AsyncClient:
     async def create_session_link(self) -> Record:
         """Make a code that logs a browser in, once and within a minute, at `/login#link=CODE`."""
         return await self.send(monitoring_operations.create_session_link())
-
-    async def list_log(self, **filters: Unpack[LogFilters]) -> Page:
-        """Return a page of who changed what by hand, newest first."""
-        return await self.send(monitoring_operations.list_log(filters))
-
-    async def list_failures(self) -> Record:
-        """Return what has failed since the server started, in groups of the same task and error."""
-        return await self.send(monitoring_operations.list_failures())
-
-    async def list_names(self) -> Record:
-        """Return the names of queues, tasks, schedules, workers and tags."""
-        return await self.send(monitoring_operations.list_names())
 
     async def events(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedo.client.messages import Operation, Record
+from schedo.client.options import render_value
 from schedo.client.rest import (
     Page,
     get,
@@ -59,6 +60,12 @@ def get_timeseries(
         "points": points,
     }
     return get(f"/v1/timeseries{render_query(query)}", read_record)
+
+
+def get_stats(options: Mapping[str, object]) -> Operation[Record]:
+    """Return what ended by task, queue or schedule."""
+    query = {name: render_value(value) for name, value in options.items()}
+    return get(f"/v1/stats{render_query(query)}", read_record)
 
 
 def get_events(

@@ -26,19 +26,18 @@ from schedo.client.options import (
     Instant,
     InvokeOptions,
     JobOptions,
-    LogFilters,
     PauseOptions,
     ReserveOptions,
 )
 from schedo.client.records import is_final
-from schedo.client.rest import Page
 from schedo.client.schedule_operations import DECISIONS_LISTED, CronOptions, ScheduleFilters
 from schedo.client.sync_handles import Reservation, SyncJobHandle, Triggered
+from schedo.client.sync_monitoring import Monitoring
 from schedo.client.transport import Transport
 from schedo.errors import SchedoError, Unavailable
 
 
-class Client:
+class Client(Monitoring):
     """A client of one server, which threads may share.
 
     timeout: seconds for each response. ca_cert: the file of the only authorities to trust for TLS.
@@ -310,21 +309,6 @@ class Client:
         """Resume a paused queue."""
         return self.send(operations.resume_queue(name))
 
-    def get_summary(self) -> Record:
-        """Return the verdict on the server, in one sentence, and its main figures."""
-        return self.send(monitoring_operations.get_summary())
-
-    def get_timeseries(
-        self,
-        window: str = "15m",
-        *,
-        names: Sequence[str] | None = None,
-        queue: str | None = None,
-        points: int | None = None,
-    ) -> Record:
-        """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
-        return self.send(monitoring_operations.get_timeseries(window, names, queue, points))
-
     def get_me(self) -> Record:
         """Return who this client is, and the names of the operations that it may call."""
         return self.send(monitoring_operations.get_me())
@@ -332,18 +316,6 @@ class Client:
     def create_session_link(self) -> Record:
         """Make a code that logs a browser in, once and within a minute, at `/login#link=CODE`."""
         return self.send(monitoring_operations.create_session_link())
-
-    def list_log(self, **filters: Unpack[LogFilters]) -> Page:
-        """Return a page of who changed what by hand, newest first."""
-        return self.send(monitoring_operations.list_log(filters))
-
-    def list_failures(self) -> Record:
-        """Return what has failed since the server started, in groups of the same task and error."""
-        return self.send(monitoring_operations.list_failures())
-
-    def list_names(self) -> Record:
-        """Return the names of queues, tasks, schedules, workers and tags."""
-        return self.send(monitoring_operations.list_names())
 
     def events(
         self,

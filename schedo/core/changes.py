@@ -8,6 +8,7 @@ from typing import NamedTuple
 from schedo.core.action_log import LogEntry
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
+from schedo.core.ends import End
 from schedo.core.expectations import Expectation
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
@@ -72,6 +73,7 @@ class Changes:
     ended_runs: list[EndedRun] = field(default_factory=list)
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)  # not stored: they count once it is durable
 
     def __bool__(self) -> bool:
         return bool(self.jobs) or self.has_others

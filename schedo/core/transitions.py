@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedo.core.bulk_undo import JobBefore
 from schedo.core.changes import AttemptRecord
+from schedo.core.ends import REQUEUED, RETRIED, end_of
 from schedo.core.event_jobs import facts_of_failure
 from schedo.core.expectation_table import Expectations
 from schedo.core.job_maker import JobMaker
@@ -17,6 +18,7 @@ from schedo.core.states import FINAL, State
 
 # Access to an enum member through its class costs as much as a small call, and happens per job.
 _COMPLETED, _FAILED = State.COMPLETED, State.FAILED
+_FAILURES = frozenset({"failed", "timeout", "lost"})  # outcomes of attempts
 
 
 class JobTransitions:
@@ -58,6 +60,12 @@ class JobTransitions:
                 None if job.picked_at == job.started_at else job.picked_at,
             )
         )
+        is_lost = transition.evidence == "lost"
+        if transition.state not in FINAL:
+            outcome = RETRIED if transition.evidence in _FAILURES else REQUEUED
+            self._jobs.changes.ends.append(
+                end_of(job, outcome, self._jobs.offset_us, now, is_lost=is_lost)
+            )
         job.failures += transition.failures
         job.losses += transition.losses
         job.poison_suspect = transition.poison_suspect
@@ -68,7 +76,7 @@ class JobTransitions:
         elif transition.due_at is not None:
             self.wait_until(job, transition.state, transition.due_at)
         else:
-            self.finish(job, transition.state, now)
+            self.finish(job, transition.state, now, is_lost=is_lost)
         if transition.failure is not None and transition.state is not State.CANCELLED:
             self._note_failed(job, transition)
 
@@ -95,10 +103,12 @@ class JobTransitions:
             )
         )
 
-    def finish(self, job: Job, state: State, now: int) -> None:
-        """End the job."""
+    def finish(self, job: Job, state: State, now: int, *, is_lost: bool = False) -> None:
+        """End the job; is_lost: its attempt was lost, so it is unknown when that ended."""
+        changes = self._jobs.changes
+        changes.ends.append(end_of(job, state, self._jobs.offset_us, now, is_lost=is_lost))
         if job.schedule_id is not None:
-            self._jobs.changes.ended_runs.append(end_run(job, job.schedule_id, state, now))
+            changes.ended_runs.append(end_run(job, job.schedule_id, state, now))
         self._jobs.move(job, state)
         self._ended[state] += 1
         job.ended_at = now
@@ -107,7 +117,7 @@ class JobTransitions:
         if keeps or job.options.keep is not None:
             job.kept_until = kept_until(job, keeps.get(job.queue), now, self._jobs.offset_us)
             if job.kept_until == NOT_KEPT:
-                self._jobs.changes.dropped.append(job)
+                changes.dropped.append(job)
         if state is _FAILED and job.options.on_failure is not None:  # in the commit of the failure
             facts = facts_of_failure(job)
             self._maker.make_event_job(job.options.on_failure, facts, Trigger.ON_FAILURE, now)

@@ -86,7 +86,7 @@ class Engine:
         self.settling = partial(Settling, self._loop)
         self.expectations = Expectations(self._loop)
         self.declarations = Declarations(self._loop, store)
-        self.tasks = self._loop.notes.tasks
+        self.tasks, self.read_tallies = self._loop.notes.tasks, partial(monitor.ends.read, store)
         self.series, self.bulk = self._maintenance.recorder, BulkRunner(self._loop, store)
         self.freezing = Freezing(self._loop, self._maintenance, self.bulk)
         pausing = Pausing(self._loop)

@@ -17,6 +17,7 @@ from schedo.core.leases import Lease
 from schedo.core.limits import SECOND, TURN_COMMANDS_US
 from schedo.core.scheduler import Scheduler
 from schedo.engine.commit_times import CommitTimes
+from schedo.engine.ends import Ends
 from schedo.engine.metrics import Metrics
 from schedo.errors import SchedoError
 
@@ -40,6 +41,7 @@ class LoopMonitor:
         self.metrics = metrics
         self.commits = CommitTimes()
         self.observer: Observer | None = None
+        self.ends = Ends()
         self._turn_due_at = _NEVER
         self._round_began_at: int | None = None
         self._late_at = -_NEVER
@@ -118,6 +120,7 @@ class LoopMonitor:
         now = self.clock.now()
         self.metrics.note_commit(changes, now - self._round_began_at)
         self.commits.note(last_id, now)
+        self.ends.note(changes.ends)
 
     def round_ended(self) -> None:
         """Note that the store has responded."""

@@ -61,8 +61,7 @@ class EngineLoop(CommandQueue):
         self._clock_changes = ClockChanges(store, monitor, self._follow_clock)
         self._make_scheduler = make_scheduler
         self._on_fatal = on_fatal
-        self._is_open = self._is_dispatching = False
-        self.is_frozen = False
+        self._is_open = self._is_dispatching = self.is_frozen = False
         self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
@@ -104,6 +103,7 @@ class EngineLoop(CommandQueue):
         self.clock.close()
         self._fail_waiting(interrupted(self.failure))
         self._refuse_queued(self.failure)
+        await self.monitor.ends.save(self._store, self.clock.now())
         await self._store.close()
 
     # Queries.
@@ -322,6 +322,7 @@ class EngineLoop(CommandQueue):
             self.fail_and_recover(error)
             raise
         self._fail_waiting(Unavailable("the server passes its store to a new process"))
+        await self.monitor.ends.save(self._store, self.clock.now())
         await self._store.close(keep_log=True)
 
     def _end_turns(self, last: Command[None]) -> None:

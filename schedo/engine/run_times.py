@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from schedo.core.changes import Changes
 from schedo.core.limits import MILLISECOND, SECOND
-from schedo.core.states import State
 from schedo.engine.metrics import Histogram
 
 TASKS_NAMED_MAX = 32
@@ -29,20 +28,13 @@ class RunTimes:
 
     def note(self, changes: Changes) -> None:
         """Note the attempts that have ended in a commit."""
-        jobs = changes.jobs
-        for job in jobs.values():
-            if job.state is State.COMPLETED:
-                self._observe(job.task, job.started_at, job.ended_at)
-        for attempt in changes.attempts:
-            job_of = jobs.get(attempt.job_id)
-            if job_of is not None:  # it may have been deleted in the same commit
-                self._observe(job_of.task, attempt.started_at, attempt.ended_at)
+        for task, _, _, _, _, run_us, _ in changes.ends:
+            if run_us is not None:
+                self._observe(task, run_us)
 
-    def _observe(self, task: str, started_at: int | None, ended_at: int | None) -> None:
-        if started_at is None or ended_at is None:
-            return
+    def _observe(self, task: str, run_us: int) -> None:
         times = self.by_task.get(task)
         if times is None:
             name = task if len(self.by_task) < TASKS_NAMED_MAX else OTHER_TASKS
             times = self.by_task.setdefault(name, Histogram(RUN_BOUNDS_US))
-        times.observe(ended_at - started_at)
+        times.observe(run_us)

@@ -130,6 +130,7 @@ class Recorder:
         return Row(number, [*figures, *self._place_queues(by_name)])
 
     async def _save(self, row: Row) -> None:
+        await self._loop.monitor.ends.save(self._store, self._loop.clock.now())
         try:
             await self._store.save_minute(row.number * MINUTE, self._encode(row), DAY)
             self.store_bytes = await self._store.size_bytes()

@@ -10,6 +10,7 @@ from schedo.protocol import (
     fires,
     names,
     sessions,
+    stats,
     summary,
     timeseries,
 )
@@ -267,6 +268,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *fires.OPERATIONS,
     *names.OPERATIONS,
     *timeseries.OPERATIONS,
+    *stats.OPERATIONS,
     *sessions.OPERATIONS,
     *action_log.OPERATIONS,
     Operation(

@@ -9,6 +9,7 @@ from schedo.core.job_filter import Order
 from schedo.core.leases import STREAMS
 from schedo.core.schedule_filter import Health
 from schedo.core.states import State
+from schedo.core.tallies import Dimension, Period
 from schedo.protocol.declarations import OWNER_CHARACTERS_MAX, OWNER_PATTERN
 from schedo.protocol.fields import INSTANT_SCHEMA
 from schedo.protocol.fires import HOURS_DEFAULT, HOURS_MAX
@@ -20,6 +21,7 @@ from schedo.protocol.query import (
     LIMIT_DEFAULT,
     LIMIT_MAX,
 )
+from schedo.protocol.tallies import TEXT_CHARACTERS_MAX as NAME_TEXT_CHARACTERS_MAX
 from schedo.protocol.times import DURATION_CHARACTERS_MAX, DURATION_PATTERN
 from schedo.protocol.timeseries import POINTS_MAX, WINDOWS
 
@@ -149,6 +151,22 @@ PARAMETERS = _by_name(
         pattern="^[A-Za-z0-9_-]+$",
     ),
     _query("window", "How far the figures go back; default 15m.", enum=list(WINDOWS)),
+    _query("by", "What the items are; default task.", enum=[*Dimension]),
+    _query(
+        "since",
+        "Only what ended in the hour or day of this instant, or later; default 7 days ago.",
+        type="string",
+        **INSTANT_SCHEMA,
+    ),
+    _query("until", "Only hours that began before; default now.", type="string", **INSTANT_SCHEMA),
+    _query("per", "Also give each item in points of this length.", enum=[*Period]),
+    _query(
+        "name",
+        "Only names with this text, in upper or lower case.",
+        type="string",
+        minLength=1,
+        maxLength=NAME_TEXT_CHARACTERS_MAX,
+    ),
     _query(
         "points",
         "Into how many intervals the window is cut at most.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk import BulkOperation
@@ -25,6 +25,9 @@ from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Rule,
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import State
+
+if TYPE_CHECKING:
+    from schedo.core.tallies import Dimension, HourTallies, Period
 
 
 class ClockMark(NamedTuple):
@@ -247,6 +250,11 @@ class Reader(Protocol):
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         """Return the instants and the texts of save_minute after the instant, in order."""
 
+    async def load_tallies(
+        self, dimension: Dimension, period: Period, after: int, before: int, limit: int
+    ) -> list[tuple[int, str]]:
+        """Return rows between the instants: when each begins, and its text."""
+
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes
     ) -> IdempotencyRecord | None:
@@ -338,6 +346,9 @@ class Store(Reader, Protocol):
 
         Minutes that are older than this one by `keep_us` are deleted.
         """
+
+    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
+        """Add tallies of hours, of which HOURS_KEPT stay; the next commit makes this durable."""
 
     async def session_key(self) -> bytes:
         """Return the random key that signs sessions; the first call makes it durable.

@@ -47,6 +47,7 @@ _OPERATIONS: dict[str, str] = {
     "schedo.web.handlers.names": "list_names",
     "schedo.web.handlers.summary": "get_summary",
     "schedo.web.handlers.timeseries": "get_timeseries",
+    "schedo.web.handlers.stats": "get_stats",
     "schedo.web.handlers.pauses": "pause_server resume_server",
     "schedo.web.handlers.clock": "advance_clock",
     "schedo.web.handlers.backup": "create_backup",

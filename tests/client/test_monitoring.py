@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from schedo import AsyncClient, Client
@@ -11,6 +13,7 @@ SUMMARY = {"verdict": {"level": "ok"}}
 SERIES = {"window": "24h", "figures": {}}
 FAILURES = {"since": "2026-11-20T11:00:00.000000Z", "items": []}
 FIRES = {"together": [2, 0], "items": []}
+STATS = {"by": "task", "items": []}
 NAMES = {"queues": ["mail"], "tags": []}
 TARGETS = [
     "/v1/summary",
@@ -20,7 +23,10 @@ TARGETS = [
     "/v1/fires?from=2026-11-20T12%3A00%3A00Z&hours=6&bucket=1m&limit=9",
     "/v1/timeseries?window=15m",
     "/v1/timeseries?window=24h&names=due%2Cstarted&queue=mail&points=24",
+    "/v1/stats?by=task",
+    "/v1/stats?by=queue&since=2026-11-20T12%3A00%3A00Z&per=hour&name=ma&limit=9",
 ]
+WANTED: Any = {"since": "2026-11-20T12:00:00Z", "per": "hour", "name": "ma", "limit": 9}
 
 
 @pytest.fixture
@@ -30,6 +36,7 @@ def monitored(server: FakeServer) -> FakeServer:
     server.on("GET", "/v1/names", 200, NAMES)
     server.on("GET", "/v1/fires", 200, FIRES)
     server.on("GET", "/v1/timeseries", 200, SERIES)
+    server.on("GET", "/v1/stats", 200, STATS)
     return server
 
 
@@ -42,6 +49,8 @@ def test_the_summary_and_the_series_are_read(monitored: FakeServer) -> None:
         client.list_fires(start="2026-11-20T12:00:00Z", hours=6, bucket="1m", limit=9)
         client.get_timeseries()
         found = client.get_timeseries("24h", names=["due", "started"], queue="mail", points=24)
+        assert client.get_stats() == STATS
+        client.get_stats("queue", **WANTED)
 
     assert found == SERIES
     assert [request.target for request in monitored.requests] == TARGETS
@@ -57,6 +66,8 @@ async def test_the_summary_and_the_series_are_read_with_asyncio(monitored: FakeS
         await client.get_timeseries()
         names = ["due", "started"]
         found = await client.get_timeseries("24h", names=names, queue="mail", points=24)
+        assert await client.get_stats() == STATS
+        await client.get_stats("queue", **WANTED)
 
     assert found == SERIES
     assert [request.target for request in monitored.requests] == TARGETS

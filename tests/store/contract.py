@@ -12,7 +12,7 @@ from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
 from tests.store.contract_keep import KeepClaims
 from tests.store.contract_lists import ListClaims
-from tests.store.contract_minutes import LogClaims, MinuteClaims, SessionKeyClaims
+from tests.store.contract_minutes import LogClaims, MinuteClaims, SessionKeyClaims, TallyClaims
 from tests.store.contract_names import NameClaims
 from tests.store.contract_reads import ReadClaims
 from tests.store.contract_schedule_lists import ScheduleListClaims
@@ -35,5 +35,6 @@ class StoreContract(
     ScheduleListClaims,
     SearchClaims,
     SessionKeyClaims,
+    TallyClaims,
 ):
     """Every claim; see the modules."""

@@ -1,10 +1,11 @@
-"""Claims about records that no job depends on: minutes, the key of sessions, the log."""
+"""Claims about records that no job depends on: minutes, tallies, the key of sessions, the log."""
 
 from __future__ import annotations
 
 from schedo.core.action_log import LogEntry, LogFilter
 from schedo.core.changes import Changes
-from schedo.core.limits import MINUTE
+from schedo.core.limits import DAY, HOUR, MINUTE
+from schedo.core.tallies import HOURS_KEPT, Dimension, Period, Tallies, Tally, decode_row
 from schedo.store.base import Store
 
 
@@ -30,6 +31,64 @@ class MinuteClaims:
             await store.save_minute(minute * MINUTE, "{}", 3 * MINUTE)
 
         assert [at // MINUTE for at, _ in await store.load_minutes(0)] == [6, 7, 8]
+
+
+def tallies(name: str = "mail", completed: int = 1) -> Tallies:
+    found = Tally()
+    found.counts["completed"] = completed
+    found.run[7] = completed
+    return {name: found}
+
+
+class TallyClaims:
+    async def test_tallies_of_an_hour_add_up(self, store: Store) -> None:
+        await store.add_tallies({(Dimension.TASK, HOUR): tallies()}, HOUR)
+        await store.add_tallies(
+            {(Dimension.TASK, HOUR): tallies(completed=2) | tallies("resize")}, HOUR
+        )
+
+        [(at, text)] = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, DAY, 9)
+        found = decode_row(text)
+        assert at == HOUR
+        assert {name: tally.counts["completed"] for name, tally in found.items()} == {
+            "mail": 3,
+            "resize": 1,
+        }
+        assert (found["mail"].run, found["mail"].late) == ({7: 3}, {})
+
+    async def test_tallies_are_read_in_order_between_two_instants(self, store: Store) -> None:
+        for hour in (3, 1, 4, 2):
+            await store.add_tallies({(Dimension.QUEUE, hour * HOUR): tallies()}, 4 * HOUR)
+        await store.add_tallies({(Dimension.TASK, 2 * HOUR): tallies()}, 4 * HOUR)
+
+        async def load(after: int, before: int, limit: int) -> list[int]:
+            where = Dimension.QUEUE, Period.HOUR
+            found = await store.load_tallies(*where, after * HOUR, before * HOUR, limit)
+            return [at // HOUR for at, _ in found]
+
+        assert await load(0, 9, 9) == [1, 2, 3, 4]
+        assert await load(1, 4, 9) == [2, 3]
+        assert await load(1, 9, 1) == [2]
+
+    async def test_an_hour_without_room_is_added_to_its_day(self, store: Store) -> None:
+        for hour in range(HOURS_KEPT + 30):
+            await store.add_tallies({(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR)
+
+        hours = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, 99 * DAY, 1_000)
+        days = await store.load_tallies(Dimension.TASK, Period.DAY, -1, 99 * DAY, 1_000)
+        assert [at // HOUR for at, _ in hours] == [*range(30, HOURS_KEPT + 30)]
+        assert [at // DAY for at, _ in days] == [0, 1]
+        assert [decode_row(text)["mail"].ended for _, text in days] == [24, 6]
+
+    async def test_hours_of_a_wrong_clock_give_way_to_those_next_to_now(self, store: Store) -> None:
+        for hour in range(9_000, 9_000 + HOURS_KEPT):
+            await store.add_tallies({(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR)
+
+        for hour in range(100, 105):
+            await store.add_tallies({(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR)
+
+        hours = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, 9_000 * HOUR, 1_000)
+        assert [at // HOUR for at, _ in hours] == [*range(100, 105)]
 
 
 class SessionKeyClaims:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import Changes
+from schedo.core.limits import DAY
 from schedo.core.model import Job, Schedule
+from schedo.core.tallies import (
+    DAYS_KEPT,
+    HOURS_KEPT,
+    Dimension,
+    HourTallies,
+    Period,
+    Tallies,
+    add_tallies,
+    encode_row,
+)
 from schedo.store.base import ScheduleRule, StoredNames
 
 
@@ -20,6 +33,7 @@ class ModelRest:
         self._session_key = bytes(32)
         self._steps: dict[tuple[int, int], BulkStep] = {}
         self._log: list[LogEntry] = []
+        self._tallies: dict[tuple[Dimension, Period], dict[int, Tallies]] = defaultdict(dict)
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
         self._minutes[at] = figures
@@ -27,6 +41,27 @@ class ModelRest:
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
+
+    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
+        for (dimension, at), by_name in tallies.items():
+            hours, days = (
+                self._tallies[dimension, Period.HOUR],
+                self._tallies[dimension, Period.DAY],
+            )
+            add_tallies(hours.setdefault(at, {}), by_name)
+            while len(hours) > HOURS_KEPT:
+                furthest = max(hours, key=lambda at: (abs(at - now), at))
+                day = days.setdefault(furthest - furthest % DAY, {})
+                add_tallies(day, hours.pop(furthest))
+            while len(days) > DAYS_KEPT:
+                del days[max(days, key=lambda at: (abs(at - now), at))]
+
+    async def load_tallies(
+        self, dimension: Dimension, period: Period, after: int, before: int, limit: int
+    ) -> list[tuple[int, str]]:
+        rows = sorted(self._tallies[dimension, period].items())
+        found = [(at, encode_row(tallies)) for at, tallies in rows if after < at < before]
+        return found[:limit]
 
     def _commit_rest(self, changes: Changes) -> None:
         self._log += changes.log

@@ -12,6 +12,7 @@ from schedo.core.limits import INTEGER_MAX
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
+from schedo.core.tallies import Dimension, Period
 from schedo.errors import StoreError
 from schedo.store.base import (
     DecisionPage,
@@ -23,7 +24,7 @@ from schedo.store.base import (
     ScheduleRule,
     StoredNames,
 )
-from schedo.store.postgres import job_search, reads, schedule_search
+from schedo.store.postgres import job_search, reads, schedule_search, tallies
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.session import Readers
 from schedo.store.sqlite import rows
@@ -135,6 +136,13 @@ class ConcurrentReads:
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         async with self._require_readers().session() as session:
             return [(at, figures) for at, figures in await session.fetch(reads.MINUTES, after)]
+
+    async def load_tallies(
+        self, dimension: Dimension, period: Period, after: int, before: int, limit: int
+    ) -> list[tuple[int, str]]:
+        wanted = dimension.value, period.value, after, before, limit
+        async with self._require_readers().session() as session:
+            return [(at, figures) for at, figures in await session.fetch(tallies.ROWS, *wanted)]
 
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes

@@ -15,6 +15,7 @@ import asyncpg
 from schedo.core.changes import Changes
 from schedo.core.loads import Load
 from schedo.core.model import Job
+from schedo.core.tallies import HourTallies
 from schedo.errors import (
     NotFound,
     StoreBroken,
@@ -32,6 +33,7 @@ from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import Readers, Writer, close, connect
+from schedo.store.postgres.tallies import add
 from schedo.store.postgres.waiting_count import WaitingCount
 from schedo.store.sqlite.bad_values import describe
 
@@ -223,6 +225,9 @@ class PostgresStore(ConcurrentReads):
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
         await self._require_writer().run(lambda c: c.execute(_SAVE_MINUTE, at, figures, keep_us))
+
+    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
+        await self._require_writer().run(lambda connection: add(connection, tallies, now))
 
     async def session_key(self) -> bytes:
         async def load_key(connection: asyncpg.Connection) -> bytes:

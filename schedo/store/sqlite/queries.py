@@ -170,6 +170,9 @@ OUTPUT_PARTS = {
     "tail": f"SELECT substr(tail, ? + 1, ?) {_OUTPUT_PART}",
 }
 MINUTES = "SELECT at, figures FROM minute WHERE at > ? ORDER BY at"
+TALLIES = """
+SELECT at, figures FROM tally
+WHERE dimension = ? AND period = ? AND at > ? AND at < ? ORDER BY at LIMIT ?"""
 EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation ORDER BY id"
 PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
 QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"

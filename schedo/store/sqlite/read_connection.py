@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep
@@ -34,6 +34,9 @@ from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import Position, search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
+
+if TYPE_CHECKING:
+    from schedo.core.tallies import Dimension, Period
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -191,6 +194,12 @@ class ConcurrentReads(StoreCalls):
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return await self._read(reads.fetch_all, queries.MINUTES, (after,))
+
+    async def load_tallies(
+        self, dimension: Dimension, period: Period, after: int, before: int, limit: int
+    ) -> list[tuple[int, str]]:
+        parameters = (dimension, period, after, before, limit)
+        return await self._read(reads.fetch_all, queries.TALLIES, parameters)
 
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes

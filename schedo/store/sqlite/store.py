@@ -16,7 +16,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.changes import Changes
 from schedo.core.loads import Load, PromoteDue
@@ -46,6 +46,12 @@ from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_readers import WarmReaders
 from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
 from schedo.store.sqlite.writes import Commit
+
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    from schedo.core.tallies import HourTallies
 
 log = logging.getLogger("schedo.store")
 
@@ -218,6 +224,12 @@ class SqliteStore(PassedLocks, SessionKeys):
             return self._guard.committed(connection)
 
         self._checkpoint_if_long(await self._run(self._require_open(self._writer), save_minute))
+
+    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
+        from schedo.store.sqlite.tallies import add
+
+        await self._run(self._require_open(self._writer), add, tallies, now)
+        self._checkpoint_if_long(self._guard.log_bytes())
 
     async def load(self, load: Load) -> Any:
         writer = self._require_open(self._writer)

@@ -1,0 +1,63 @@
+"""The calls of a client that show how a server is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from schedo.client import monitoring_operations
+from schedo.client.messages import Operation, Record, T
+from schedo.client.options import Instant, LogFilters
+from schedo.client.rest import Page
+
+
+class AsyncMonitoring:
+    """A part of AsyncClient, which sends the requests."""
+
+    async def send(self, operation: Operation[T]) -> T:
+        """Send any operation of schedo.client.operations."""
+        raise NotImplementedError
+
+    async def get_summary(self) -> Record:
+        """Return the verdict on the server, in one sentence, and its main figures."""
+        return await self.send(monitoring_operations.get_summary())
+
+    async def get_timeseries(
+        self,
+        window: str = "15m",
+        *,
+        names: Sequence[str] | None = None,
+        queue: str | None = None,
+        points: int | None = None,
+    ) -> Record:
+        """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
+        return await self.send(monitoring_operations.get_timeseries(window, names, queue, points))
+
+    async def get_stats(
+        self,
+        by: str = "task",
+        *,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        per: str | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+    ) -> Record:
+        """Return what ended by task, queue or schedule: counts, run times and lateness.
+
+        since: 7 days ago by default. per: "hour" or "day", for points in time. name: a part of it.
+        """
+        wanted = {"by": by, "since": since, "until": until, "per": per, "name": name}
+        return await self.send(monitoring_operations.get_stats({**wanted, "limit": limit}))
+
+    async def list_log(self, **filters: Unpack[LogFilters]) -> Page:
+        """Return a page of who changed what by hand, newest first."""
+        return await self.send(monitoring_operations.list_log(filters))
+
+    async def list_failures(self) -> Record:
+        """Return what has failed since the server started, in groups of the same task and error."""
+        return await self.send(monitoring_operations.list_failures())
+
+    async def list_names(self) -> Record:
+        """Return the names of queues, tasks, schedules, workers and tags."""
+        return await self.send(monitoring_operations.list_names())

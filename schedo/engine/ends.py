@@ -1,0 +1,81 @@
+"""What has ended since it was added to the tallies.
+
+An end counts once its commit is durable. Here its times enter a list. After some thousands, and
+once a minute, the lists are added to the tallies (engine/tallies.py), which are imported then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from schedo.core.ends import End
+from schedo.core.limits import HOUR
+
+if TYPE_CHECKING:
+    from schedo.core.tallies import Tallies, TallyFilter
+    from schedo.engine.tallies import TallyBook
+    from schedo.store.base import Store
+
+_NOTED_MAX = 2_048
+
+# The hour, the task, the queue, the schedule and the outcome of ends that are alike.
+Kind = tuple[int, str, str, str | None, str]
+
+
+class Alike:
+    """Ends that are alike: how many, and the times of their attempts in microseconds."""
+
+    __slots__ = ("count", "late_us", "run_us")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.run_us: list[int] = []
+        self.late_us: list[int] = []
+
+
+class Ends:
+    """The ends that are not in the tallies yet, and the tallies that are not saved yet."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Kind, Alike] = {}
+        self._count = 0
+        self._book: TallyBook | None = None
+
+    def note(self, ends: Collection[End]) -> None:
+        """Count the ends of a commit that is durable; this is hot."""
+        kinds = self._kinds
+        for task, queue, schedule, outcome, ended_at, run_us, late_us in ends:
+            kind = ended_at // HOUR, task, queue, schedule, outcome
+            alike = kinds.get(kind)
+            if alike is None:
+                alike = kinds[kind] = Alike()
+            alike.count += 1
+            if run_us is not None:
+                alike.run_us.append(run_us)
+            if late_us is not None:
+                alike.late_us.append(late_us)
+        self._count += len(ends)
+        if self._count > _NOTED_MAX:
+            self._add_up()
+
+    async def save(self, store: Store, now: int) -> None:
+        """Add all of it to the tallies in the store, if it takes them; else it stays."""
+        if self._kinds or self._book is not None:
+            await self._add_up().save(store, now)
+
+    async def read(self, store: Store, wanted: TallyFilter) -> dict[int, Tallies]:
+        """Return the tallies of all ends whose commit is durable, by when each part begins.
+
+        Raise the errors of the store.
+        """
+        return await self._add_up().read(store, wanted)
+
+    def _add_up(self) -> TallyBook:
+        from schedo.engine.tallies import TallyBook
+
+        book = self._book = self._book or TallyBook()
+        book.add(self._kinds)
+        self._kinds.clear()
+        self._count = 0
+        return book
