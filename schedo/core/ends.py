@@ -17,6 +17,9 @@ REQUEUED = "requeued"  # the attempt was released, or snoozed: its job runs agai
 # no attempt has ended, or the time says nothing. It is a plain tuple, because one is made per job.
 End = tuple[str, str, str | None, str, int, int | None, int | None]
 
+# The hour, the task, the queue, the schedule and the outcome of ends that are alike.
+Kind = tuple[int, str, str, str | None, str]
+
 # Access to an enum member through its class costs as much as a small call, and happens per job.
 _RUNNING, _SCHEDULE, _CATCHUP = State.RUNNING, Trigger.SCHEDULE, Trigger.CATCHUP
 
@@ -40,3 +43,14 @@ def end_of(job: Job, outcome: str, offset_us: int, now: int, *, is_lost: bool = 
             if job.trigger is not _CATCHUP:
                 late_us = began_at - due_at
     return job.task, job.queue, job.options.schedule, outcome, now, run_us, late_us
+
+
+class Alike:
+    """Ends that are alike: how many, and the times of their attempts in microseconds."""
+
+    __slots__ = ("count", "late_us", "run_us")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.run_us: list[int] = []
+        self.late_us: list[int] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import ceil
 
 from schedo.core.limits import DAY
@@ -57,22 +58,15 @@ def add_sketch(into: Sketch, other: Mapping[int, int]) -> None:
 
 
 def find_quantiles(sketch: Mapping[int, int], shares: Sequence[float]) -> list[int]:
-    """Return for each share, in rising order, the least value in us that this share is not above.
+    """Return for each share the least value in us that this share of the values is not above.
 
     The last bucket counts as its lower bound, and the first one as its upper bound. The sketch must
     have values.
     """
-    total, below, found = sum(sketch.values()), 0, []
-    wanted = iter([max(1, ceil(share * total)) for share in shares])
-    rank = next(wanted)
-    for bucket in sorted(sketch):
-        below += sketch[bucket]
-        while below >= rank:
-            found.append(_value_of(bucket))
-            if len(found) == len(shares):
-                return found
-            rank = next(wanted)
-    raise AssertionError("the largest value is in the last bucket")
+    buckets = sorted(sketch)
+    ranks = list(accumulate(sketch[bucket] for bucket in buckets))
+    wanted = [max(1, ceil(share * ranks[-1])) for share in shares]
+    return [_value_of(buckets[bisect_left(ranks, rank)]) for rank in wanted]
 
 
 def _value_of(bucket: int) -> int:

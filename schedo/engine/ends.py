@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from schedo.core.ends import End
+from schedo.core.ends import Alike, End, Kind
 from schedo.core.limits import HOUR
 
 if TYPE_CHECKING:
@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from schedo.store.base import Store
 
 _NOTED_MAX = 2_048
-
-# The hour, the task, the queue, the schedule and the outcome of ends that are alike.
-Kind = tuple[int, str, str, str | None, str]
-
-
-class Alike:
-    """Ends that are alike: how many, and the times of their attempts in microseconds."""
-
-    __slots__ = ("count", "late_us", "run_us")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.run_us: list[int] = []
-        self.late_us: list[int] = []
 
 
 class Ends:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Generator, Mapping, Sequence
 
-from schedo.core.ends import REQUEUED
+from schedo.core.ends import REQUEUED, Alike, Kind
 from schedo.core.limits import HOUR
 from schedo.core.sketch import add_values
 from schedo.core.tallies import (
@@ -26,7 +26,6 @@ from schedo.core.tallies import (
     add_tallies,
     decode_row,
 )
-from schedo.engine.ends import Alike, Kind
 from schedo.engine.sharing import in_steps
 from schedo.errors import SchedoError
 from schedo.store.base import Store

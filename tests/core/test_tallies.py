@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from schedo.core.ends import end_of
+from schedo.core.limits import DAY, HOUR, REQUEUE_BOOST_US
+from schedo.core.model import Job, Trigger
 from schedo.core.sketch import BUCKETS
+from schedo.core.states import State
 from schedo.core.tallies import (
     NAMES_MAX,
     OTHER,
     ROW_BYTES_MAX,
+    Dimension,
+    Period,
+    Tallies,
     Tally,
+    TallyFilter,
     add_tallies,
     decode_row,
     encode_row,
+    extend_row,
 )
 
 
@@ -60,3 +73,70 @@ def test_adding_leaves_the_added_tallies_alone() -> None:
 
     assert (into["mail"].ended, added["mail"].ended) == (4, 1)
     assert added["mail"].run == {0: 1}
+
+
+def test_only_what_is_wanted_is_added() -> None:
+    wanted = TallyFilter(Dimension.TASK, HOUR, DAY, Period.HOUR, "AI")
+    found: dict[int, Tallies] = {}
+
+    for at in (0, HOUR, 2 * HOUR, DAY):
+        wanted.add(found, at, {"mail": tally(1), "resize": tally(1)})
+
+    assert {at: list(tallies) for at, tallies in found.items()} == {
+        HOUR: ["mail"],
+        2 * HOUR: ["mail"],
+    }
+
+
+def test_days_and_the_whole_range_have_all_their_hours() -> None:
+    by_day = TallyFilter(Dimension.TASK, 0, 2 * DAY, Period.DAY)
+    together = by_day._replace(start=HOUR, per=None)
+    days: dict[int, Tallies] = {}
+    whole: dict[int, Tallies] = {}
+
+    for at in range(0, 2 * DAY, 6 * HOUR):
+        by_day.add(days, at, {"mail": tally(1)})
+        together.add(whole, at, {"mail": tally(1)})
+
+    assert {at: each["mail"].ended for at, each in days.items()} == {0: 4, DAY: 4}
+    assert {at: each["mail"].ended for at, each in whole.items()} == {HOUR: 7}
+
+
+def test_the_weight_of_a_tally_is_its_jobs_and_attempts() -> None:
+    assert tally(3, 2).weight == 3 + 2 * 3
+
+
+def test_a_row_can_be_extended() -> None:
+    row = extend_row(None, {"mail": tally(1)})
+
+    assert decode_row(extend_row(row, {"mail": tally(2)}))["mail"].ended == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, (90, 10)),
+        ({"state": State.QUEUED}, (None, None)),
+        ({"started_at": None}, (None, None)),
+        ({"due_at": 1_050}, (90, 10)),
+        ({"due_at": 1_050, "trigger": Trigger.SCHEDULE}, (90, 60)),
+        ({"trigger": Trigger.CATCHUP}, (90, None)),
+        ({"attempt": 2}, (90, 10)),
+        ({"attempt": 2, "rank": 1_100 - 7 - REQUEUE_BOOST_US}, (90, None)),
+    ],
+)
+def test_the_end_of_an_attempt_says_how_long_it_ran_and_how_late_it_was(
+    changes: dict[str, Any], expected: tuple[int | None, int | None]
+) -> None:
+    job = Job(id=1, task="mail", queue="slow")
+    fields: dict[str, Any] = {
+        **{"created_at": 1_100, "due_at": 1_100, "rank": 1_093, "started_at": 1_110},
+        **{"state": State.RUNNING, "attempt": 1},
+    }
+    for name, value in (fields | changes).items():
+        setattr(job, name, value)
+
+    end = end_of(job, "completed", 7, 1_200)
+
+    assert end == ("mail", "slow", None, "completed", 1_200, *expected)
+    assert end_of(job, "failed", 7, 1_200, is_lost=True)[5:] == (None, expected[1])
