@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
+.PHONY: help run test check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,9 @@ types: $(VENV)/.dev  ## mypy --strict
 coverage: $(VENV)/.dev  ## the tests of the core and the engine take every branch of schedo/core
 	$(BIN)/coverage run --source=schedo/core -m pytest -q tests/core tests/engine
 	$(BIN)/coverage report --fail-under=100 --precision=1
+
+check-postgres: $(VENV)/.dev  ## run the tests of the engine and of the web on a store in PostgreSQL
+	SCHEDO_TEST_STORE=postgres $(BIN)/python -m pytest -q tests/store/test_postgres.py tests/store/test_postgres_server.py tests/engine tests/web
 
 proto: $(VENV)/.dev  ## generate the messages of gRPC from schedo/grpc/schedo.proto
 	$(BIN)/python -m tests.grpc.generate

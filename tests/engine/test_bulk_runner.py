@@ -24,6 +24,7 @@ from schedo.engine.pacing import BULK_JOBS_PER_S, BULK_PAUSE_S, BulkPace
 from schedo.errors import NotFound, StoreError, StoreFull
 from tests.engine.world import World, running, spec
 from tests.store.steps import all_jobs
+from tests.stores import needs_sqlite
 
 CANCEL, RETRY, RUN, DELETE = BulkAction
 
@@ -238,6 +239,7 @@ async def test_an_operation_fails_after_five_failures_in_a_row_and_the_others_go
     assert f"operation {render_id(bad.id)} is failed: 0 jobs done" in caplog.text
 
 
+@needs_sqlite
 async def test_failures_are_counted_over_restarts(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

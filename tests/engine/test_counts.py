@@ -17,6 +17,7 @@ from schedo.store.sqlite import waiting_count
 from schedo.store.sqlite.connection import Connection
 from tests.engine.world import THRICE, World, running
 from tests.store.files import Crashed
+from tests.stores import needs_sqlite
 
 FAILED = Failed(Failure("boom", "it broke"))
 
@@ -52,6 +53,7 @@ async def test_a_job_is_counted_while_it_waits_for_its_retry(path: Path) -> None
         assert await counts(world) == {"default": {"retrying": 1}}
 
 
+@needs_sqlite
 async def test_counts_are_right_after_a_crash(path: Path) -> None:
     async with running(path) as world:
         await world.engine.pause_queue("mail")
@@ -66,6 +68,7 @@ async def test_counts_are_right_after_a_crash(path: Path) -> None:
         assert await counts(after) == {"default": {}, "mail": {"queued": 3}}
 
 
+@needs_sqlite
 async def test_overdue_jobs_that_the_store_queues_itself_are_counted(path: Path) -> None:
     async with running(path, window=4) as world:
         await world.engine.pause_queue("default")
@@ -80,6 +83,7 @@ async def test_overdue_jobs_that_the_store_queues_itself_are_counted(path: Path)
         assert await counts(after) == {"default": {"queued": 40}}
 
 
+@needs_sqlite
 async def test_changes_during_the_count_of_the_store_are_counted_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +106,7 @@ async def test_changes_during_the_count_of_the_store_are_counted_once(
         assert await listing == {"default": {"scheduled": 3}}
 
 
+@needs_sqlite
 async def test_a_count_that_fails_is_an_error_for_each_caller(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from schedo.engine.command_queue import QueuedCommand
 from schedo.errors import StoreError
 from schedo.store.base import Store
 from tests.engine.world import THRICE, Answers, World, recovered, running, spec
+from tests.stores import needs_sqlite
 
 OLD = "handover-7"
 Submitting = asyncio.Future[Answers]
@@ -209,6 +210,7 @@ async def test_a_freeze_whose_last_commit_fails_leaves_the_engine_open(path: Pat
         assert (ended.state, ended.worker) == (State.COMPLETED, "process-1")
 
 
+@needs_sqlite
 async def test_a_reopen_that_fails_ends_the_process(path: Path) -> None:
     async with running(path) as world:
         await world.engine.freezing.freeze(OLD)

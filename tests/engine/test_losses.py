@@ -11,6 +11,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import StoreLocked
 from schedo.store.sqlite.lock import BOOT_ID
 from tests.engine.world import HandWorker, World, running
+from tests.stores import needs_sqlite
 
 
 def note_kill(path: Path) -> None:
@@ -39,6 +40,7 @@ async def states_after_restart(path: Path, jobs: list[int]) -> list[tuple[State,
     return [(job.state, job.losses) for job in found]
 
 
+@needs_sqlite
 @pytest.mark.parametrize("worker", ["process-7", "local"])
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_job_in_a_child_process_counts_no_loss_when_the_server_is_killed(
@@ -49,12 +51,14 @@ async def test_a_job_in_a_child_process_counts_no_loss_when_the_server_is_killed
     assert await states_after_restart(path, jobs) == [(State.QUEUED, 0)] * count
 
 
+@needs_sqlite
 async def test_a_job_that_runs_alone_each_time_its_server_is_killed_fails(path: Path) -> None:
     jobs = await kill_servers(path, "embedded", 1, LOSSES_MAX)
 
     assert await states_after_restart(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
+@needs_sqlite
 async def test_a_refused_start_does_not_hide_that_the_previous_server_was_killed(
     path: Path,
 ) -> None:
@@ -72,6 +76,7 @@ async def test_a_refused_start_does_not_hide_that_the_previous_server_was_killed
     assert await states_after_restart(path, jobs) == [(State.FAILED, LOSSES_MAX)]
 
 
+@needs_sqlite
 async def test_no_loss_is_counted_if_several_jobs_ran_in_a_killed_server(path: Path) -> None:
     jobs = await kill_servers(path, "embedded", 3, 1)
 
@@ -85,6 +90,7 @@ async def test_an_orderly_shutdown_counts_no_loss(path: Path) -> None:
     assert await states_after_restart(path, [job.id]) == [(State.QUEUED, 0)]
 
 
+@needs_sqlite
 async def test_a_server_that_only_recovered_ends_in_order_all_the_same(path: Path) -> None:
     async with running(path):
         pass
@@ -94,6 +100,7 @@ async def test_a_server_that_only_recovered_ends_in_order_all_the_same(path: Pat
             assert world.engine.was_killed is was_killed
 
 
+@needs_sqlite
 async def test_poison_suspects_run_one_at_a_time_beside_other_jobs(path: Path) -> None:
     suspects = await kill_servers(path, "embedded", 2, 1)
     async with running(path, worker="embedded") as world:

@@ -20,6 +20,7 @@ from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull, Store
 from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, World, leased, recovered, running
 from tests.store.steps import all_jobs
+from tests.stores import needs_sqlite
 
 
 async def test_a_failed_commit_raises_and_leaves_no_job(path: Path) -> None:
@@ -244,6 +245,7 @@ async def test_a_stop_returns_even_if_the_store_breaks_during_it(
         assert asked[0].result() is None
 
 
+@needs_sqlite
 async def test_an_engine_that_cannot_start_leaves_no_file_open(path: Path) -> None:
     async with running(path) as world:
         await world.engine.gauges()  # the count of the waiting jobs has closed its connection

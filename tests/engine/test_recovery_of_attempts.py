@@ -15,10 +15,10 @@ from schedo.core.model import Failure, JobSpec, Overlap, Rule, ScheduleSpec, Tri
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention
-from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, THRICE, World, leased, recovered, running
 from tests.factories import make_job, make_schedule
 from tests.store.steps import all_jobs
+from tests.stores import make_store
 
 FLICKER = StoreError("it flickered")
 BOOM = Failed(Failure("boom", "it broke"))
@@ -239,7 +239,7 @@ async def test_a_blocked_run_about_to_start_is_not_replaced_by_a_later_one(
         )
         for number in (1, 2)
     )
-    store = SqliteStore(path)
+    store = make_store(path)
     await store.open()
     await store.commit(Changes(jobs={1: first, 2: second}, schedules={schedule.id: schedule}))
     await store.close()

@@ -17,9 +17,9 @@ from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
 from schedo.store.base import Store
-from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.testing.faults import FaultyStore
+from tests.stores import make_store
 
 Answers = list[Accepted[Job] | SchedoError]
 
@@ -59,7 +59,7 @@ class World:
     ) -> None:
         self.path = path
         self.clock = VirtualClock(now)
-        self.store = FaultyStore(SqliteStore(path))
+        self.store = FaultyStore(make_store(path))
         self.fatal: list[BaseException] = []  # errors after which the process should end
         self.engine = Engine(
             cast(Store, self.store),

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from schedo.core.changes import Changes
+from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.model import Queue
 from schedo.errors import StoreBroken, StoreError, StoreLocked, StoreRefused, StoreUnsuitable
 from schedo.store import open_store
@@ -191,12 +191,12 @@ async def test_a_refused_commit_names_the_jobs_that_brought_the_values(
         make_job(id=2, worker="\0"), make_job(id=3), make_job(id=4, attempt=2**63), make_job(id=5)
     )
     changes.jobs[5].unique_key = "k"
+    changes.attempts = [AttemptRecord(3, 1, 1, None, None, 2**63, "failed", None)]
 
     with pytest.raises(StoreRefused) as caught:
         await store.commit(changes)
 
-    # What the driver cannot encode stops the check of the jobs after it in no way.
-    assert {*caught.value.jobs} == {2, 4, 5}
+    assert {*caught.value.jobs} == {2, 3, 4, 5}
     assert await listed(store) == [1]
 
 

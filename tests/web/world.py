@@ -15,11 +15,11 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.protocol.roles import Role
 from schedo.store.base import Store
-from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from schedo.web.app import WebApp, build_app
 from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
+from tests.stores import make_store
 from tests.web.responses import check_response
 
 SECOND = 1_000_000
@@ -175,7 +175,7 @@ class World(Browser):
 
         knows_all_tasks: no response warns of an unknown task.
         """
-        self.store = store or SqliteStore(":memory:")
+        self.store = store or make_store()
         self.clock = VirtualClock(T0)
         self.engine = Engine(self.store, clock or self.clock, draw=lambda: 0.5)
         if knows_all_tasks:

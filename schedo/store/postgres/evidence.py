@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from schedo.core import limits
 from schedo.core.changes import Changes
@@ -10,6 +11,7 @@ from schedo.core.model import DecisionRecord
 from schedo.store.postgres import tables
 from schedo.store.postgres.tables import Statement, Table, columns_of
 from schedo.store.sqlite import rows
+from schedo.store.sqlite.columns import Row
 
 
 def _numbered(table: Table, owner: str, condition: str = "TRUE") -> str:
@@ -67,29 +69,46 @@ WHERE decision.schedule_id = decided.schedule_id AND decision.number <= greatest
 )"""
 
 
-def keep_evidence(changes: Changes) -> Iterator[Statement]:
-    """Return the statements that write attempts and outputs, and delete the oldest ones."""
-    if changes.attempts:
+class Evidence(NamedTuple):
+    """The rows of the attempts and the outputs of a commit; each begins with the id of its job."""
+
+    attempts: Sequence[Row] = ()
+    outputs: Sequence[Row] = ()
+
+    @classmethod
+    def of(cls, changes: Changes) -> Evidence:
+        """Return the rows of the changes."""
         attempts = [rows.attempt_row(each, has_job=True) for each in changes.attempts]
-        found = [tuple(row[name] for name in tables.ATTEMPT.names) for row in attempts]
-        yield Statement(_INSERT_ATTEMPTS, columns_of(found, len(tables.ATTEMPT.names)))
-        yield Statement(_TRIM_ATTEMPTS, ([*{row[0] for row in found}],))
-    if changes.outputs:
         # The last one of each stream, because a statement changes each row once.
         outputs = {
-            (each.job_id, each.attempt, str(each.capture.stream)): (
-                each.capture.head,
-                each.capture.tail,
-                each.capture.total_bytes,
-            )
+            (each.job_id, each.attempt, str(each.capture.stream)): each.capture
             for each in changes.outputs
         }
-        found = [(*key, *values) for key, values in outputs.items()]
-        yield Statement(_INSERT_OUTPUTS, columns_of(found, 6))
-        # The output of a first attempt is always within the limit.
-        repeated = {each.job_id for each in changes.outputs if each.attempt > 1}
-        if repeated:
-            yield Statement(_TRIM_OUTPUTS, ([*repeated],))
+        return cls(
+            [tuple(row[name] for name in tables.ATTEMPT.names) for row in attempts],
+            [(*key, found.head, found.tail, found.total_bytes) for key, found in outputs.items()],
+        )
+
+    def of_each_job(self) -> Iterator[tuple[int, Evidence]]:
+        """Return the rows of each job by itself."""
+        for job_id in dict.fromkeys(row[0] for row in (*self.attempts, *self.outputs)):
+            yield (
+                job_id,
+                Evidence(*([row for row in found if row[0] == job_id] for found in self)),
+            )
+
+    def statements(self) -> Iterator[Statement]:
+        """Return the statements that write them, and delete the oldest ones of their jobs."""
+        if self.attempts:
+            columns = columns_of(self.attempts, len(tables.ATTEMPT.names))
+            yield Statement(_INSERT_ATTEMPTS, columns)
+            yield Statement(_TRIM_ATTEMPTS, ([*{row[0] for row in self.attempts}],))
+        if self.outputs:
+            yield Statement(_INSERT_OUTPUTS, columns_of(self.outputs, 6))
+            # The output of a first attempt is always within the limit.
+            repeated = {row[0] for row in self.outputs if row[1] > 1}
+            if repeated:
+                yield Statement(_TRIM_OUTPUTS, ([*repeated],))
 
 
 def keep_decisions(decisions: Sequence[DecisionRecord]) -> Iterator[Statement]:

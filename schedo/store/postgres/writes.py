@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import asyncpg
@@ -20,8 +21,9 @@ from schedo.core.ids import newest_at
 from schedo.core.keep import NOT_KEPT
 from schedo.core.model import PLAIN, DecisionRecord
 from schedo.errors import StoreRefused
-from schedo.store.postgres import evidence, histories, tables
+from schedo.store.postgres import histories, tables
 from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
+from schedo.store.postgres.evidence import Evidence, keep_decisions
 from schedo.store.postgres.session import transaction
 from schedo.store.postgres.tables import Statement, columns_of
 from schedo.store.sqlite import rows
@@ -141,21 +143,23 @@ class Commit(NamedTuple):
 
     deletes: Sequence[Statement]
     jobs: JobRows
-    others: Sequence[Statement]
+    evidence: Evidence = Evidence()
+    others: Sequence[Statement] = ()
 
     def statements(self) -> list[Statement]:
         """Return all statements."""
         dropped = delete_jobs(self.jobs.unkept) if self.jobs.unkept else ()
-        return [*self.deletes, *dropped, *self.jobs.statements(), *self.others]
+        jobs = (*self.jobs.statements(), *self.evidence.statements())
+        return [*self.deletes, *dropped, *jobs, *self.others]
 
 
 def encode(changes: Changes, offset_us: int) -> Commit:
     """Return the writes that make the changes durable; the records may change afterwards."""
     jobs = _encode_jobs(changes, offset_us)
     if not changes.has_others:
-        return Commit((), jobs, ())
+        return Commit((), jobs)
     deletes = delete_jobs(changes.jobs_deleted) if changes.jobs_deleted else ()
-    return Commit(deletes, jobs, [*_encode_others(changes, offset_us)])
+    return Commit(deletes, jobs, Evidence.of(changes), [*_encode_others(changes, offset_us)])
 
 
 def _encode_jobs(changes: Changes, offset_us: int) -> JobRows:
@@ -208,9 +212,8 @@ def _encode_others(changes: Changes, offset_us: int) -> Iterator[Statement]:
         yield Statement(histories.ADD_ENDED_RUN, added, each=True)
     yield from _encode_settings(changes, offset_us)
     yield from _encode_operations(changes)
-    yield from evidence.keep_evidence(changes)
     decisions = [each for each in changes.decisions if each.schedule_id not in deleted]
-    yield from evidence.keep_decisions(decisions)
+    yield from keep_decisions(decisions)
     marks = _marks(changes, decisions)
     if marks:
         yield Statement(MARK_DECIDED, (max(marks),))
@@ -303,10 +306,13 @@ async def find_unwritable(connection: asyncpg.Connection, commit: Commit) -> dic
     try:
         async with connection.transaction():
             await _run_all(connection, commit.deletes)
-            for job_id, single in commit.jobs.of_each_job():
+            singles: Iterator[tuple[int, JobRows | Evidence]] = chain(
+                commit.jobs.of_each_job(), commit.evidence.of_each_job()
+            )
+            for job_id, single in singles:
                 fault = await _try(connection, [*single.statements()])
                 if fault is not None:
-                    faults[job_id] = fault
+                    faults.setdefault(job_id, fault)
             raise _Undo
     except (_Undo, StoreRefused, *DRIVER_ERRORS):  # if the check fails, no job is blamed
         return faults

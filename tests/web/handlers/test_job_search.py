@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schedo.store.sqlite import job_search, read_connection
+from tests.stores import needs_sqlite
 from tests.web.world import World
 
 
@@ -62,6 +63,7 @@ async def test_a_list_shows_only_the_fields_that_are_asked_for(world: World) -> 
     assert len(rest["items"]) == 2
 
 
+@needs_sqlite
 async def test_a_search_that_ends_early_says_how_far_it_came(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

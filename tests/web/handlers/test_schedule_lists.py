@@ -12,6 +12,7 @@ from schedo.core.states import State
 from schedo.protocol.times import parse_instant, render_instant
 from schedo.store.sqlite import schedule_search
 from schedo.web.handlers import schedules
+from tests.stores import needs_sqlite
 from tests.web.world import SECOND, T0, World
 
 DAILY = {"cron": "30 9 * * mon-fri", "tz": "Europe/Paris", "task": "report"}
@@ -139,6 +140,7 @@ async def test_schedules_are_found_by_words_in_the_name_the_task_and_the_queue(
     assert await names_of(world, "q=nowhere") == []
 
 
+@needs_sqlite
 async def test_a_search_among_many_schedules_ends_its_page_and_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

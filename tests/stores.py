@@ -1,0 +1,47 @@
+"""The store that the tests of the engine and of the web use: a SQLite one, or one in PostgreSQL.
+
+`make check-postgres` runs them with `SCHEDO_TEST_STORE=postgres`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import ExitStack
+from functools import cache
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from schedo.store.base import Store
+from schedo.store.sqlite.store import SqliteStore
+from tests.postgres import VARIABLE, running_server
+
+IN_POSTGRES = os.environ.get("SCHEDO_TEST_STORE") == "postgres"
+# For tests that copy or sign the files of a store, or replace a part of the one in SQLite.
+needs_sqlite = pytest.mark.skipif(IN_POSTGRES, reason="it is about a store in a file")
+_numbers = count(1)
+
+
+def make_store(path: Path | str = ":memory:") -> Store:
+    """Return the store at the path, not yet opened; the same one for the same path."""
+    if not IN_POSTGRES:
+        return SqliteStore(path)
+    from schedo.store.postgres.store import PostgresStore
+
+    name = f"{os.getpid()} {next(_numbers)}" if path == ":memory:" else str(path)
+    url = _database()
+    separator = "&" if "?" in url else "?"
+    return PostgresStore(f"{url}{separator}schema=t{sha256(name.encode()).hexdigest()[:30]}")
+
+
+@cache
+def _database() -> str:
+    given = os.environ.get(VARIABLE)
+    if given:
+        return given
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(running_server()).url()
