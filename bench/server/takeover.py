@@ -14,6 +14,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from schedo.store.sqlite.store import SqliteStore
 BATCH = 100
 TIMER_EVERY_US = 2_000
 TIMERS = 5_000
+FILLED_AT_ONCE = 5_000
 LOADED_S = 1.0
 STEPS = ("lock", "open", "recovered", "fire")
 
@@ -63,14 +65,21 @@ def _attach(engine: Engine) -> Worker:
     return worker
 
 
-async def _serve(store: str, waiting: int, rate: int) -> None:
-    """Fill the store, then submit until killed."""
+async def _fill(store: str, waiting: int) -> None:
+    """Make a store in which this many jobs wait; each kill gets a copy of its file."""
+    engine = Engine(SqliteStore(store), SystemClock())
+    await engine.start()
+    later = JobSpec("later", delay_us=86_400_000_000)
+    for done in range(0, waiting, FILLED_AT_ONCE):
+        await engine.submit([later] * min(waiting - done, FILLED_AT_ONCE))
+    await engine.stop()
+
+
+async def _serve(store: str, rate: int) -> None:
+    """Submit until killed."""
     engine = Engine(SqliteStore(store), SystemClock())
     engine.bound_replay(True)
     await engine.start()
-    later = JobSpec("later", delay_us=86_400_000_000)
-    for _ in range(0, waiting, 5_000):
-        await engine.submit([later] * min(waiting, 5_000))
     now = engine.clock.now()
     timers = [JobSpec("noop", run_at=now + n * TIMER_EVERY_US) for n in range(TIMERS)]
     await engine.submit(timers)
@@ -165,15 +174,20 @@ def _kill(holder: tuple[object, ...], waiter: tuple[object, ...]) -> dict[str, f
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
     """Measure idle and at the given rate, beside the floor of the same run."""
+    filled = directory / "filled.db"
+    run(_fill(str(filled), arguments.waiting))
     for rate in (0, arguments.rate):
         found, floor = [], []
         for number in range(arguments.kills):
             store = directory / f"{rate}-{number}.db"
-            found.append(_kill(("serve", store, arguments.waiting, rate), ("wait", store)))
+            shutil.copyfile(filled, store)
+            found.append(_kill(("serve", store, rate), ("wait", store)))
             bare = directory / f"{rate}-{number}-bare.db"
             floor.append(round(_kill(("hold", bare), ("bare", bare))["fire"] * 1e6))
             [(broken,)] = query_store(store, "PRAGMA integrity_check")
             assert broken == "ok", broken
+            for path in directory.glob(f"{rate}-{number}*"):
+                path.unlink()
         what = f"{rate:,} submits/s" if rate else "idle"
         least = percentiles(floor)
         for step in STEPS:
@@ -192,8 +206,8 @@ OPTIONS = (
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", path, waiting, rate]:
-            run(_serve(path, int(waiting), int(rate)))
+        case ["serve", path, rate]:
+            run(_serve(path, int(rate)))
         case ["wait", path]:
             run(_wait(path))
         case ["hold", path]:
