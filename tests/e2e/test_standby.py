@@ -44,11 +44,12 @@ def warm_pids(directory: Path) -> set[int]:
 
 
 @contextlib.contextmanager
-def standing_by(active: Server, *arguments: str) -> Iterator[Server]:
+def standing_by(active: Server, *arguments: str, **environment: str) -> Iterator[Server]:
     """Run a standby of the server during the block, from when it is warm."""
     port = active.url.rpartition(":")[2]
     options = (*arguments, "--standby", "--port", port)
-    standby = Server(active.directory, *options, environment={"PYTHONPATH": str(ROOT)})
+    environment["PYTHONPATH"] = str(ROOT)
+    standby = Server(active.directory, *options, environment=environment)
     standby.launch()
     try:
         eventually(lambda: standby.pid in warm_pids(active.directory), "a warm standby")
@@ -194,6 +195,22 @@ def served_by(server: Server, standby: Server) -> dict[str, Any] | None:
         return None
     job = server.submit(task="shell", payload={"command": "echo $PPID"})
     return server.ended(job["id"])
+
+
+def test_a_warm_standby_has_imported_all_that_a_take_over_needs(tmp_path: Path) -> None:
+    said = "took over from the server before"
+    with (
+        serving(tmp_path, "--allow-shell") as active,
+        standing_by(active, "--allow-shell", PYTHONPROFILEIMPORTTIME="1") as standby,
+    ):
+        active.submit(task="shell", payload={"command": "true"}, delay="1s")
+        before = len(standby.log())
+        active.kill()
+        log = eventually(lambda: said in standby.log() and standby.log(), "a take-over")
+
+    assert "import time:" in log[:before]
+    taking_over, _, _ = log[before:].partition(said)
+    assert "import time:" not in taking_over
 
 
 def test_a_standby_ends_at_once_on_sigterm(lasting: Server) -> None:
