@@ -37,9 +37,13 @@ _READ = "SELECT value FROM meta WHERE name = 'open_schema'"
 _WRITE = "INSERT OR REPLACE INTO meta (name, value) VALUES ('open_schema', ?)"
 
 
-def mark_open(connection: sqlite3.Connection) -> None:
-    """Mark the store as open; needs a transaction."""
-    connection.execute(_WRITE, (_read_schema(connection),))
+def mark_open(connection: sqlite3.Connection) -> bool:
+    """Mark the store as open, and return whether it was marked before; needs a transaction."""
+    schema = _read_schema(connection)
+    was_open: bool = connection.execute(_READ).fetchone() == (schema,)
+    if not was_open:
+        connection.execute(_WRITE, (schema,))
+    return was_open
 
 
 def mark_closed(connection: sqlite3.Connection) -> None:

@@ -31,6 +31,7 @@ class DatabaseGuard:
     """The guard of a database in memory: no other program can reach it, and nothing outlives it."""
 
     was_killed = False  # the previous server, and its host still runs
+    was_open = False  # the previous server did not copy its log: it was killed, or passed the store
 
     # Before SQLite opens the file.
 
@@ -169,7 +170,7 @@ class FileGuard(DatabaseGuard):
         if self._accepted is not None:
             renew_identity(connection, self._accepted.missing or 0)
         begin_anew(connection)
-        mark_open(connection)
+        self.was_open = mark_open(connection)
 
     def begin(self, connection: sqlite3.Connection) -> None:
         (store,) = connection.execute(_STORE).fetchone()

@@ -78,7 +78,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         self._waiting: WaitingCount | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
         self._warm = WarmReaders()
-        self._has_left_log = False  # of a killed server, which is not copied yet
+        self._has_left_log = False  # of the previous server, which is not copied yet
 
     async def prepare(self) -> None:
         assert self._writer is None, "the store is open already"
@@ -195,7 +195,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         connection = self._require_open(self._writer)
         if self.path is not None:
             connection = await self._connect_reader(self.path)
-        # After a kill, the first moments belong to the jobs that became due meanwhile.
+        # In a take-over the first moments belong to the jobs that became due meanwhile.
         after_s = FLUSH_PERIOD_S if self._has_left_log else 0.0
         self._waiting = WaitingCount(epoch, connection, after_s)
         await self._waiting.begin()
@@ -324,9 +324,10 @@ class SqliteStore(PassedLocks, SessionKeys):
             writes.raise_epoch(connection)
             self._guard.attach(connection)
         self._guard.begin(connection)
-        # So that the file itself says that it is open. That of a killed server says it already, and
-        # its log is copied a moment later, when the jobs that became due meanwhile have started.
-        self._has_left_log = self._guard.was_killed
+        # So that the file itself says that it is open. That of a server that was killed, or has
+        # passed its store, says it already, and its log is copied a moment later, when the jobs
+        # that became due meanwhile have started.
+        self._has_left_log = self._guard.was_open
         if self.path is not None and not self._has_left_log:
             self._checkpoint(connection)
         return reads.read_snapshot(connection)

@@ -63,6 +63,23 @@ async def test_the_log_stays_and_the_successor_sees_every_commit(
     assert job is not None
 
 
+async def test_the_successor_copies_the_log_after_its_first_turn(
+    store: SqliteStore, path: Path
+) -> None:
+    await put(store, make_job(id=1))
+    successor = await pass_on(store, path)
+    before = read(str(path))
+
+    await successor.open()
+    await put(successor, make_job(id=2))
+    assert read(str(path)) == before
+    successor._flush_old()
+    await successor.check()  # by the thread that copies the log
+
+    assert read(str(path)) != before
+    await successor.close()
+
+
 async def test_no_third_process_gets_the_lock_at_any_step(store: SqliteStore, path: Path) -> None:
     refused = [is_refused_elsewhere(path)]
     successor = await pass_on(store, path)
