@@ -368,7 +368,9 @@ def test_what_an_old_process_runs_begins_again_at_once_if_that_process_dies(
         server.kill()
 
         eventually(lambda: _all_run(server, *jobs, attempt=2), "second attempts")
-        [first, second] = (tmp_path / "pids").read_text().split()
+        pids = tmp_path / "pids"
+        eventually(lambda: len(pids.read_text().split()) == 2, "the second command")
+        first, second = pids.read_text().split()
         assert [is_running(int(pid)) for pid in (first, second)] == [False, True]
         end.touch()
         lingered, _ = [server.ended(job["id"]) for job in jobs]
