@@ -52,7 +52,7 @@ async def test_a_store_in_memory_cannot_be_passed() -> None:
     config = Config(store=":memory:")
     server = Server(config, Start(command=COMMAND), lambda: config)
 
-    with pytest.raises(UpgradeFailed, match="in memory"):
+    with pytest.raises(UpgradeFailed, match="this one is :memory:"):
         await server.upgrades.run(1.0)
     await server.leave()
 
