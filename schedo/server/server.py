@@ -43,7 +43,6 @@ from schedo.store import open_store
 from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
-from schedo.web.handlers.metrics import read_families
 from schedo.web.server import STOP_GRACE_S, HttpServer, bind
 from schedo.web.tenure import Tenure
 
@@ -135,6 +134,8 @@ class Server:
         await self.engine.start()
         self._note_step("open")
         if self._telemetry is not None:
+            from schedo.web.handlers.metrics import read_families
+
             self._telemetry.start(partial(read_families, self.app.context), self.engine.metrics)
         if self._predecessor is not None:
             self._predecessor.note_opened()
