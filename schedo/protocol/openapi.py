@@ -16,6 +16,7 @@ import orjson
 
 from schedo.core import limits
 from schedo.protocol.examples import EXAMPLES
+from schedo.protocol.field_texts import find_field_text
 from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.parameters import ID_PATTERN, NAME_PATTERN, PARAMETERS
@@ -83,6 +84,7 @@ def build_document() -> dict[str, Any]:
     _bound_integers(components)
     _share_durations(components)
     _fit_generators(components)
+    _describe_fields(components)
     references = dict(zip(types, made, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -115,6 +117,15 @@ def build_document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _describe_fields(components: dict[str, Any]) -> None:
+    """Say what each field means; one that refers to a type is described there."""
+    for name, schema in components.items():
+        for field, described in schema.get("properties", {}).items():
+            text = find_field_text(name, field)
+            if text is not None and "$ref" not in described:
+                described.setdefault("description", text)
 
 
 def _bound_integers(schema: Any) -> None:

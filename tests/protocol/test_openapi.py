@@ -10,6 +10,7 @@ from openapi_spec_validator import validate
 
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.examples import EXAMPLES
+from schedo.protocol.field_texts import DESCRIBED, FIELD_TEXTS
 from schedo.protocol.openapi import DOCUMENT, build_document, render_document
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
@@ -31,6 +32,28 @@ def test_every_reference_of_the_document_has_a_target() -> None:
 
     assert names == set(document["components"]["schemas"]) & names
     assert "JobRequest" in names
+
+
+def test_each_field_of_the_main_types_has_a_sentence_of_meaning() -> None:
+    components = build_document()["components"]["schemas"]
+
+    missing = [
+        f"{name}.{field}"
+        for name in sorted(DESCRIBED)
+        for field, described in components[name]["properties"].items()
+        if not {"description", "$ref"} & described.keys()
+    ]
+
+    assert missing == []
+
+
+def test_each_sentence_is_that_of_a_field() -> None:
+    components = build_document()["components"]["schemas"]
+    fields = {f"{name}.{field}" for name in DESCRIBED for field in components[name]["properties"]}
+
+    named = fields | {each.partition(".")[2] for each in fields}
+
+    assert [each for each in FIELD_TEXTS if each not in named] == []
 
 
 def test_a_body_is_required_where_one_of_its_fields_is() -> None:
