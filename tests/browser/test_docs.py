@@ -9,6 +9,7 @@ import shlex
 import pytest
 from playwright.async_api import expect
 
+from schedo.protocol.public_url import parse_public_url
 from schedo.web.settings import WebSettings
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
@@ -74,6 +75,21 @@ async def test_it_fits_wide_and_narrow_screens_without_barriers(
     wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
     assert not wide
     await axe(page)
+
+
+async def test_below_a_path_the_examples_have_it_and_work(open_page: Open, shop: Shop) -> None:
+    url = parse_public_url(f"{shop.url}/schedo")
+    shop.app.use(WebSettings(public_url=url))
+    page = await open_page("/schedo/docs")
+
+    await expect(page.locator("#type-JobRequest")).to_be_attached()
+    example = page.locator("#first pre").first
+    await expect(example).to_contain_text(f"{shop.url}/schedo/v1/jobs")
+    words = shlex.split((await example.text_content() or "").replace("\\\n", ""))
+    curl = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    answer, _ = await curl.communicate()
+
+    assert json.loads(answer)["state"] == "scheduled"
 
 
 async def test_with_tokens_the_examples_have_one(open_page: Open, shop: Shop) -> None:
