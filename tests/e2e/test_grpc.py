@@ -14,6 +14,7 @@ from schedo.grpc import schedo_pb2 as pb
 from tests.certificates import Authority
 from tests.e2e.remote import find_port
 from tests.e2e.server import Server, serving
+from tests.e2e.test_standby import standing_by
 from tests.e2e.test_upgrade import Upgraded, upgradable
 from tests.grpc.calling import Client
 from tests.sdk.process_worker import process_worker
@@ -71,6 +72,27 @@ async def submit_during(upgraded: Upgraded, client: Client) -> list[str]:
         ids.append((await client.call("Submit", task="none", delay="1h")).id)
     await upgrading
     return ids
+
+
+async def test_a_standby_serves_on_the_grpc_port_of_a_server_that_was_killed(
+    tmp_path: Path,
+) -> None:
+    options = ("--grpc-port", "0")
+    with serving(tmp_path, *options) as active, standing_by(active, *options):
+        async with process_worker(WORKER, active.grpc_address) as worker:
+            client = Client(active.grpc_address)
+            job = await client.call("Submit", task="work")
+            call = await worker.called()
+            active.kill()
+            worker.end(call, "complete", "done")
+
+            ended = await asyncio.to_thread(active.ended, job.id)  # the standby has both ports
+            again = await Client(active.grpc_address).call("Get", id=job.id)
+            await client.channel.close()
+            assert not await worker.has_called()
+
+    assert (ended["result"], ended["attempt"]) == ("done", 1)
+    assert again.id == job.id
 
 
 async def test_the_port_speaks_tls_if_the_server_does(tmp_path: Path) -> None:
