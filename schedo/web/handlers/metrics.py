@@ -21,7 +21,7 @@ from schedo.core.states import State
 from schedo.engine.bulk_runner import OUTCOMES, BulkRunner
 from schedo.engine.gauges import Gauges
 from schedo.engine.metrics import Histogram, Metrics
-from schedo.engine.run_times import RUN_BOUNDS_US, RunTimes
+from schedo.engine.run_times import OTHER_TASKS, RUN_BOUNDS_US, TASKS_NAMED_MAX, RunTimes
 from schedo.engine.sharing import SharedCall, in_steps
 from schedo.protocol.prometheus import (
     CONTENT_TYPE,
@@ -233,7 +233,7 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
             "schedo_unserved_jobs",
             "Due jobs in memory that no connected worker can run.",
             "task",
-            gauges.unserved.items(),
+            _name_tasks(gauges.unserved).items(),
         ),
         _one(
             "schedo_http_bytes_in_flight",
@@ -247,6 +247,13 @@ def _render_state(context: AppContext, gauges: Gauges) -> list[Family]:
         ),
         *_render_amounts(gauges),
     ]
+
+
+def _name_tasks(unserved: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the tasks with the most jobs, and all others together as "other"."""
+    ranked = sorted(unserved.items(), key=lambda item: (-item[1], item[0]))
+    others = sum(count for _, count in ranked[TASKS_NAMED_MAX:])
+    return dict(ranked[:TASKS_NAMED_MAX]) | ({OTHER_TASKS: others} if others else {})
 
 
 def _render_amounts(gauges: Gauges) -> list[Family]:

@@ -18,6 +18,7 @@ from schedo.core.run_history import EndedRun
 from schedo.core.states import State
 from schedo.engine.engine import Engine
 from schedo.engine.gauges import Gauges
+from schedo.engine.run_times import TASKS_NAMED_MAX
 from tests.factories import make_spec
 from tests.web.world import SECOND, T0, World, secured
 
@@ -117,6 +118,17 @@ async def test_due_jobs_that_no_worker_can_run_are_counted_by_task(world: World)
     page = await scrape(world)
 
     assert values(page["schedo_unserved_jobs"]) == {("nosuch",): 1}
+
+
+async def test_only_the_tasks_with_the_most_unserved_jobs_have_a_series(world: World) -> None:
+    for number in range(TASKS_NAMED_MAX + 3):
+        await world.submit(task=f"nosuch-{number:02}")
+    await world.submit(task="nosuch-34")
+
+    found = values((await scrape(world))["schedo_unserved_jobs"])
+
+    assert len(found) == TASKS_NAMED_MAX + 1
+    assert (found["nosuch-34",], found["other",]) == (2, 3)
 
 
 async def test_run_times_are_measured_by_task_from_the_first_scrape_on(world: World) -> None:
