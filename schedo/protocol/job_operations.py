@@ -12,10 +12,10 @@ from schedo.protocol.jobs import (
     JobPatch,
     JobRequest,
     JobResponse,
-    LightJobPage,
     OutputPage,
     RetryJobRequest,
 )
+from schedo.protocol.light_pages import LightPage
 from schedo.protocol.operation import Operation
 from schedo.protocol.schedules import EmptyRequest
 from schedo.protocol.why import WhyResponse
@@ -45,7 +45,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "list_jobs",
         "GET /v1/jobs",
         "List jobs, newest first, after a bounded search; large payloads and results are left out.",
-        {200: (JobPage, LightJobPage)},
+        {200: (JobPage, LightPage(JobPage, JobResponse))},
         query=(*JOB_FILTERS, "order", "fields", *_PAGE),
     ),
     Operation("get_job", "GET /v1/jobs/{id}", "Read a job.", {200: JobResponse}),

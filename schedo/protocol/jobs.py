@@ -21,7 +21,6 @@ from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Priority, Text, instant_or_unset, or_unset
-from schedo.protocol.light_pages import make_light_page
 from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.times import render_instant
@@ -197,9 +196,6 @@ class JobPage(Struct, forbid_unknown_fields=True):
     partial: bool | UnsetType = UNSET
     looked_at: int | UnsetType = UNSET
     searched_to: Instant | UnsetType = UNSET
-
-
-LightJobPage = make_light_page(JobPage, JobResponse)
 
 
 def search_fields(before: int, looked_at: int) -> dict[str, Any]:

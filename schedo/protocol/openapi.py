@@ -17,7 +17,7 @@ import orjson
 from schedo.core import limits
 from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.field_texts import find_field_text
-from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind
+from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind, list_shapes
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.parameters import ID_PATTERN, NAME_PATTERN, PARAMETERS
 from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
@@ -196,14 +196,10 @@ def _list_types() -> list[type[msgspec.Struct]]:
     for operation in OPERATIONS:
         if operation.request is not None:
             types[operation.request] = None
-        types |= {shape: None for kind in operation.responses.values() for shape in _shapes(kind)}
+        types |= {
+            shape: None for kind in operation.responses.values() for shape in list_shapes(kind)
+        }
     return list(types)
-
-
-def _shapes(kind: ResponseKind) -> tuple[type[msgspec.Struct], ...]:
-    if isinstance(kind, str):
-        return ()
-    return kind if isinstance(kind, tuple) else (kind,)
 
 
 def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any]) -> dict[str, Any]:
@@ -239,7 +235,7 @@ def _describe_response(
 ) -> dict[str, Any]:
     described: dict[str, Any] = {"description": _STATUS_TEXTS[status]}
     if not isinstance(kind, str):
-        found = [references[shape] for shape in _shapes(kind)]
+        found = [references[shape] for shape in list_shapes(kind)]
         schema = found[0] if len(found) == 1 else {"anyOf": found}
         described["content"] = {JSON_TYPE: {"schema": schema}}
     elif kind:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from schedo.protocol.light_pages import LightPage, make_type
 from schedo.protocol.roles import ROLES, Role
 
 BODY_BYTES_MAX = 1_048_576
@@ -17,7 +18,7 @@ LINES_TYPE = "application/x-ndjson"
 
 
 # By status: the shape of the JSON, or its possible shapes, or a media type.
-ResponseKind = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | str
+ResponseKind = type[msgspec.Struct] | tuple[type[msgspec.Struct] | LightPage, ...] | str
 _CHAPTERS = {
     "jobs": "jobs",
     "operations": "jobs",
@@ -31,6 +32,14 @@ _CHAPTERS = {
     "invoke": "right now",
     "reservations": "right now",
 }
+
+
+def list_shapes(kind: ResponseKind) -> list[type[msgspec.Struct]]:
+    """Return the possible shapes of the JSON; none for a media type."""
+    if isinstance(kind, str):
+        return []
+    shapes = kind if isinstance(kind, tuple) else (kind,)
+    return [make_type(each) if isinstance(each, LightPage) else each for each in shapes]
 
 
 class Operation(NamedTuple):

@@ -30,6 +30,7 @@ from schedo.protocol.job_operations import JOB_OPERATIONS
 from schedo.protocol.jobs import (
     JobResponse,
 )
+from schedo.protocol.light_pages import LightPage
 from schedo.protocol.operation import JSON_TYPE, SQLITE_TYPE, Operation, ResponseKind
 from schedo.protocol.problems import ProblemKind
 from schedo.protocol.queues import PauseQueueRequest, QueuePage, QueuePatch, QueueResponse
@@ -37,7 +38,6 @@ from schedo.protocol.schedule_filters import SCHEDULE_FILTERS
 from schedo.protocol.schedules import (
     DecisionPage,
     EmptyRequest,
-    LightSchedulePage,
     PauseRequest,
     ResumeRequest,
     SchedulePage,
@@ -144,7 +144,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "list_schedules",
         "GET /v1/schedules",
         "List schedules by name, all or those that match.",
-        {200: (SchedulePage, LightSchedulePage)},
+        {200: (SchedulePage, LightPage(SchedulePage, ScheduleResponse))},
         query=(*SCHEDULE_FILTERS, "fields", *_PAGE),
     ),
     Operation(

@@ -38,7 +38,6 @@ from schedo.protocol.fields import (
     read_under,
 )
 from schedo.protocol.jobs import JobResponse
-from schedo.protocol.light_pages import make_light_page
 from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.retries import RetryResponse
@@ -258,9 +257,6 @@ class SchedulePage(Struct, forbid_unknown_fields=True):
     next_cursor: str | UnsetType = UNSET
     counts: ScheduleCountsResponse | UnsetType = UNSET
     looked_at: int | UnsetType = UNSET
-
-
-LightSchedulePage = make_light_page(SchedulePage, ScheduleResponse)
 
 
 class DecisionResponse(Struct, forbid_unknown_fields=True):

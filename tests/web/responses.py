@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 
-from schedo.protocol.operation import JSON_TYPE, Operation
+from schedo.protocol.operation import JSON_TYPE, Operation, list_shapes
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
 
@@ -20,10 +20,9 @@ def check_response(method: str, path: str, status: int, content_type: str, body:
     operation = find_operation(method, path)
     if operation is None or content_type != JSON_TYPE:
         return
-    kind = operation.responses[status]
-    if isinstance(kind, str):
+    kinds = list_shapes(operation.responses[status])
+    if not kinds:
         return
-    kinds = kind if isinstance(kind, tuple) else (kind,)
     for each in kinds[:-1]:
         try:
             msgspec.json.decode(body, type=each)
