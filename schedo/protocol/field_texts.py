@@ -1,17 +1,34 @@
-"""The meaning of each field in the OpenAPI document: of requests, jobs, schedules and workers.
+"""The meaning of each field in the OpenAPI document.
 
-A type that requires no text of its own gets none at run time: only the document is made from these.
+No server imports these modules: the document is made from them, and served as a file.
 """
 
 from __future__ import annotations
 
-# A field has the same meaning wherever these types have it; "Type.field" names an exception.
-FIELD_TEXTS = {
+from schedo.protocol.field_texts_of_server import SERVER_TEXTS
+from schedo.protocol.field_texts_of_work import WORK_TEXTS
+
+# A field has the same meaning in every type that has it; "Type.field" names an exception.
+_SHARED_TEXTS = {
     # Jobs.
     "id": "The id of the job: 13 digits and letters, in the order of submission.",
+    "job": "The id of the job.",
+    "created_at": "When it was created.",
+    "scheduled_at": "When its next or latest attempt is due; a retry moves this.",
+    "picked_at": "When the server gave the latest attempt to its worker.",
+    "started_at": "When the latest attempt began to run, as its worker has measured it.",
+    "completed_at": "When it completed.",
+    "failed_at": "When its last attempt failed.",
+    "cancelled_at": "When it was cancelled.",
+    "expired_at": "When it expired.",
+    "cancel_requested_at": "When its running attempt was asked to stop.",
+    "scheduled_for": "The instant of the schedule for which it was made; a retry does not move it.",
+    "trigger": "What made the job.",
+    "error": "Why the latest attempt failed.",
     "state": "The state of the job.",
     "task": "The task that runs: http, shell, or one that an application or a worker has.",
     "queue": "The queue in which the job waits.",
+    "ScheduleResponse.retry": "The retry policy of its jobs.",
     "priority": "From -9 to 9; larger runs sooner. One step counts as a minute of waiting.",
     "payload": "The data of the task: any JSON, kept byte for byte.",
     "attempt": "The number of the last attempt, from 1; 0: there was none.",
@@ -43,6 +60,8 @@ FIELD_TEXTS = {
     "run_at": "The instant at which the job is due.",
     "broadcast": "true: make one job for each connected worker that may run it.",
     # Policies.
+    "initial": "The first wait.",
+    "max": "No wait is longer than this.",
     "UniqueRequest.key": "The key, of the client's choice.",
     "while": "The states in which a job holds the key.",
     "for": "How long a job holds the key from its submit on, whatever its state.",
@@ -77,9 +96,13 @@ FIELD_TEXTS = {
     "traceback": "The traceback of the task.",
     # Lists and batches.
     "items": "The items, in the order of the list or of the request.",
-    "next_cursor": "The cursor of the next page; null: this is the last one.",
+    "next_cursor": "The cursor of the next page; unset: this is the last one.",
     "partial": "Whether the search has stopped before the page was full; go on with the cursor.",
-    "looked_at": "How many jobs the search has looked at.",
+    "looked_at": "How many jobs, or schedules, the search has looked at, if it stopped early.",
+    "searched_to": "The search has come to the jobs that were created at this instant.",
+    "BatchItem.job": "The job, if it was accepted.",
+    "BriefBatchItem.job": "The job, if it was accepted.",
+    "problem": "Why the item was refused.",
     "BatchItem.status": "The status that the item would have as a request of its own.",
     "BriefBatchItem.status": "The status that the item would have as a request of its own.",
     # Schedules.
@@ -120,8 +143,8 @@ FIELD_TEXTS = {
     "slots": "How many attempts the worker runs at once.",
     "WorkerResponse.running": "How many attempts the worker runs.",
     "free": "How many attempts it could take now.",
-    "tasks": "The tasks that the worker runs; null: any.",
-    "queues": "The queues from which the worker takes jobs; null: all.",
+    "tasks": "The tasks that the worker runs; unset: any.",
+    "queues": "The queues from which the worker takes jobs; unset: all.",
     "labels": "Properties of the worker that jobs can require.",
     "resources": "Amounts that the worker has.",
     "resources_used": "Amounts that its attempts take.",
@@ -130,38 +153,13 @@ FIELD_TEXTS = {
     "WorkerResponse.health": "What is wrong, if it has free slots and does not poll.",
     "WorkerResponse.runs": "Its running jobs, the oldest first: at most 64, or 1,024 in a list.",
 }
-
-DESCRIBED = frozenset(
-    (
-        "BatchItem",
-        "BatchResponse",
-        "BriefBatchItem",
-        "BriefBatchResponse",
-        "BriefJob",
-        "EventJobRequest",
-        "FailureResponse",
-        "JobPage",
-        "JobPatch",
-        "JobRequest",
-        "JobResponse",
-        "KeepRequest",
-        "LightJobPage",
-        "LightJobResponse",
-        "PointedProblem",
-        "ProblemResponse",
-        "QueueResponse",
-        "RequiresRequest",
-        "RetryRequest",
-        "ScheduleRequest",
-        "ScheduleResponse",
-        "UniqueRequest",
-        "WorkerResponse",
-    )
-)
+FIELD_TEXTS = _SHARED_TEXTS | WORK_TEXTS | SERVER_TEXTS
 
 
 def find_field_text(type_name: str, field: str) -> str | None:
-    """Return the meaning of a field of a type, or None if it is not described here."""
-    if type_name not in DESCRIBED:
-        return None
-    return FIELD_TEXTS.get(f"{type_name}.{field}") or FIELD_TEXTS.get(field)
+    """Return the meaning of a field of a type, or None if nothing says it.
+
+    A light item has the fields of the whole one.
+    """
+    whole = type_name.removeprefix("Light")
+    return FIELD_TEXTS.get(f"{whole}.{field}") or FIELD_TEXTS.get(field)

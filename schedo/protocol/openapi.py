@@ -5,22 +5,29 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import orjson
 
 from schedo.core import limits
+from schedo.protocol.cron import CronText, Zone
 from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.field_texts import find_field_text
+from schedo.protocol.fields import Duration, Instant, Name, Priority
+from schedo.protocol.form_examples import add_examples
+from schedo.protocol.leases import LeaseText
 from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind, list_shapes
 from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.options import TaskName
 from schedo.protocol.parameters import ID_PATTERN, NAME_PATTERN, PARAMETERS
 from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
+from schedo.protocol.work import WorkerName
 
 DOCUMENT = Path(__file__).parent.parent / "web" / "static" / "openapi.json"
 
@@ -44,7 +51,24 @@ _TAGS = (
     "server",
 )
 _PART_EXAMPLES = {"id": "0CR728XJV2WG0", "name": "nightly", "code": "not-found"}
+# What the varying part of a path names, by what is before it.
+_PART_TEXTS = {
+    "/problems/": "The code of the error.",
+    "/v1/expectations/": "The name of the expectation.",
+    "/v1/jobs/": "The id of the job.",
+    "/v1/operations/": "The id of the operation.",
+    "/v1/queues/": "The name of the queue.",
+    "/v1/reservations/": "The id of the reservation.",
+    "/v1/schedules/": "The name of the schedule.",
+    "/v1/workers/": "The name of the worker.",
+}
 _IN_PATH = re.compile(r"{([a-z]+)}")
+
+# What the descriptions of these types say is the form of a value, not the meaning of a field.
+FORMS = frozenset(
+    get_args(kind)[1].description
+    for kind in (Name, Instant, Duration, Priority, TaskName, LeaseText, CronText, Zone, WorkerName)
+)
 
 _PATH_PARTS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "pattern": ID_PATTERN},
@@ -60,6 +84,7 @@ def path_parameters(path: str) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
+            "description": _PART_TEXTS[path.split("{")[0]],
             "schema": _describe_part(name, path),
             "example": _PART_EXAMPLES[name],
         }
@@ -85,11 +110,16 @@ def build_document() -> dict[str, Any]:
     _share_durations(components)
     _fit_generators(components)
     _describe_fields(components)
+    add_examples(components)
     references = dict(zip(types, made, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         item = paths.setdefault(operation.path, {})
         item[operation.method.lower()] = _describe(operation, references)
+    paths = copy.deepcopy(paths)  # the parameters are those of the table
+    for item in paths.values():
+        for described in item.values():
+            add_examples(described.get("parameters"))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -120,12 +150,13 @@ def build_document() -> dict[str, Any]:
 
 
 def _describe_fields(components: dict[str, Any]) -> None:
-    """Say what each field means; one that refers to a type is described there."""
+    """Say what each field means, before the form of its values."""
     for name, schema in components.items():
         for field, described in schema.get("properties", {}).items():
+            form = described.get("description", "")
             text = find_field_text(name, field)
-            if text is not None and "$ref" not in described:
-                described.setdefault("description", text)
+            if text is not None and (not form or form in FORMS):
+                described["description"] = f"{text} {form}".strip()
 
 
 def _bound_integers(schema: Any) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,10 +13,12 @@ from openapi_spec_validator import validate
 
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.examples import EXAMPLES
-from schedo.protocol.field_texts import DESCRIBED, FIELD_TEXTS
-from schedo.protocol.openapi import DOCUMENT, build_document, render_document
+from schedo.protocol.field_texts import FIELD_TEXTS
+from schedo.protocol.form_examples import FIELD_EXAMPLES
+from schedo.protocol.openapi import DOCUMENT, FORMS, build_document, render_document
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
+from schedo.protocol.parameters import NAME_PATTERN
 
 
 def test_the_document_in_the_repository_is_current() -> None:
@@ -34,26 +39,78 @@ def test_every_reference_of_the_document_has_a_target() -> None:
     assert "JobRequest" in names
 
 
-def test_each_field_of_the_main_types_has_a_sentence_of_meaning() -> None:
-    components = build_document()["components"]["schemas"]
-
+def test_each_field_has_a_sentence_of_meaning() -> None:
     missing = [
-        f"{name}.{field}"
-        for name in sorted(DESCRIBED)
-        for field, described in components[name]["properties"].items()
-        if not {"description", "$ref"} & described.keys()
+        each
+        for each, described in list_fields().items()
+        if described.get("description") in {None, "", *FORMS}
     ]
 
     assert missing == []
 
 
 def test_each_sentence_is_that_of_a_field() -> None:
-    components = build_document()["components"]["schemas"]
-    fields = {f"{name}.{field}" for name in DESCRIBED for field in components[name]["properties"]}
-
-    named = fields | {each.partition(".")[2] for each in fields}
+    named = {each.removeprefix("Light") for each in list_fields()}
+    named |= {each.partition(".")[2] for each in named}
 
     assert [each for each in FIELD_TEXTS if each not in named] == []
+
+
+def test_each_sentence_is_one_and_not_only_its_name() -> None:
+    wrong = [each for each, text in FIELD_TEXTS.items() if not text.endswith(".") or "\n" in text]
+
+    assert wrong == []
+
+
+def list_fields() -> dict[str, Any]:
+    """Return the descriptions of all fields by "Type.field"."""
+    return {
+        f"{name}.{field}": described
+        for name, schema in build_document()["components"]["schemas"].items()
+        for field, described in schema.get("properties", {}).items()
+    }
+
+
+def test_each_parameter_has_a_sentence_of_meaning() -> None:
+    document = build_document()
+    missing = [
+        f"{operation['operationId']} {parameter['name']}"
+        for item in document["paths"].values()
+        for operation in item.values()
+        for parameter in operation.get("parameters", [])
+        if not parameter.get("description", "").endswith(".")
+    ]
+
+    assert missing == []
+
+
+def test_each_text_of_a_form_that_is_not_obvious_has_an_example_of_it() -> None:
+    obvious = {NAME_PATTERN, "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"}
+    texts = [each for each in list_schemas(build_document()) if "pattern" in each]
+
+    assert len(texts) > 100
+    for each in texts:
+        if each["pattern"] in obvious:
+            continue
+        matching = [text for text in each["examples"] if re.search(each["pattern"], str(text))]
+        assert matching == each["examples"], each
+
+
+def test_each_example_of_a_field_is_shown_in_the_document() -> None:
+    shown = json.dumps(build_document())
+
+    for name, example in FIELD_EXAMPLES.items():
+        assert json.dumps([example]) in shown, name
+
+
+def list_schemas(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of the document."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for inner in node:
+            yield from list_schemas(inner)
 
 
 def test_a_body_is_required_where_one_of_its_fields_is() -> None:
