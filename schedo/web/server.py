@@ -24,7 +24,7 @@ from schedo.web.app import WebApp
 from schedo.web.connection import Connection
 from schedo.web.connections import Connections
 from schedo.web.holding import Holding
-from schedo.web.slim_imports import uvicorn
+from schedo.web.slim_imports import Config, Server
 
 STOP_GRACE_S = 10.0
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
@@ -257,9 +257,9 @@ def _is_local(sock: socket.socket) -> bool:
     return sock.family == socket.AF_UNIX
 
 
-def _make_server(app: ASGIApp, connect: Callable[..., asyncio.BufferedProtocol]) -> uvicorn.Server:
+def _make_server(app: ASGIApp, connect: Callable[..., asyncio.BufferedProtocol]) -> Server:
     """Return a uvicorn server whose connections are made by this function."""
-    config = uvicorn.Config(
+    config = Config(
         app,
         http=connect,  # type: ignore[arg-type]  # it is called, never used as a class
         ws="none",
@@ -271,7 +271,7 @@ def _make_server(app: ASGIApp, connect: Callable[..., asyncio.BufferedProtocol])
         backlog=_BACKLOG,
     )
     config.load()
-    server = uvicorn.Server(config)
+    server = Server(config)
     server.lifespan = config.lifespan_class(config)
     return server
 
