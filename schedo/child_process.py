@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 
 
@@ -90,6 +89,8 @@ def write_unnamed_file(data: bytes) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("schedo-data", os.MFD_CLOEXEC)
     else:
+        import tempfile  # it takes half a megabyte with what it imports
+
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     rest = memoryview(data)

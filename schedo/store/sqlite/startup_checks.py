@@ -8,7 +8,6 @@ before a file is opened for writing.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import struct
 from collections.abc import Callable
@@ -95,6 +94,8 @@ def set_aside(path: str, damage: Damage) -> list[str]:
         if damage.is_unusable:
             os.rename(name, aside)
         elif suffix:
+            import shutil  # it takes half a megabyte with what it imports
+
             shutil.copyfile(name, aside)
             os.chmod(aside, 0o600)
         else:

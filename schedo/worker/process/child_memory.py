@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from typing import NamedTuple, Self
 
 from schedo.worker.process import staged_results
@@ -38,6 +37,8 @@ def make_memory() -> int:
     if sys.platform == "linux":
         descriptor = os.memfd_create("schedo-child")
     else:
+        import tempfile  # it takes half a megabyte with what it imports
+
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     os.truncate(descriptor, staged_results.AT + staged_results.BYTES)
