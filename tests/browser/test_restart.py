@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.conftest import Open
 from tests.browser.shop import Shop
@@ -47,6 +47,26 @@ async def test_the_page_is_right_again_without_a_reload_after_a_kill(
         assert await page.locator("html#same").count() == 1
 
 
+async def test_a_page_whose_server_is_killed_before_its_stream_opens_is_live_when_it_is_back(
+    open_page: Open, shop: Shop, tmp_path: Path
+) -> None:
+    shop.expected += ["net::ERR", "Failed to load resource"]
+    with serving(tmp_path, "--port", str(find_port())) as server:
+        _, summary = await asyncio.to_thread(server.ask, "GET", "/v1/summary")
+
+        async def kill_and_answer(route: Route) -> None:
+            await asyncio.to_thread(server.kill)
+            await route.fulfill(json=summary)
+
+        page = await open_page("/healthz", base_url=server.url)
+        await page.route("**/v1/summary", kill_and_answer, times=1)
+        await page.goto("/lateness", wait_until="commit")
+
+        await expect(page.locator(".connection")).to_contain_text("reconnecting")
+        await asyncio.to_thread(server.start)
+        await expect(page.locator(".connection")).to_have_text("live", timeout=BACK_MS)
+
+
 async def test_the_chart_of_24_hours_is_still_there_after_a_kill(
     open_page: Open, shop: Shop, tmp_path: Path
 ) -> None:
@@ -59,6 +79,7 @@ async def test_the_chart_of_24_hours_is_still_there_after_a_kill(
         page = await open_page("/lateness?window=24h", base_url=server.url)
         picture, text = page.locator(".late-map"), re.compile("^Of 1 starts in 24 hours")
         await expect(picture).to_have_attribute("aria-label", text)
+        await expect(page.locator(".connection")).to_have_text("live")
 
         server.kill()
         await expect(page.locator(".connection")).to_contain_text("reconnecting")

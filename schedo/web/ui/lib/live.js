@@ -15,11 +15,13 @@ export const heardAt = signal(0); // when the server was heard last, by the brow
 const POLL_MS = 5_000; // of the summary, while the server has no room for a stream
 const COUNTING_MS = 2_000;
 const HERE_MS = 20_000;
+const AGAIN_MS = 1_000;
 const TOGETHER_MS = 20;
 const IDLE_MS = 300;
 const wants = new Map(); // of each user of the stream: topics
 const handlers = new Map(); // event -> functions
 let send = null;
+let port = null; // of the shared worker
 let telling = null; // the timer
 let opened = ''; // the query of the stream that is open
 let isShown = false; // whether a screen is shown
@@ -124,8 +126,8 @@ export function useLive(topics, reload) {
 // Call a function for each event of this name while a component is shown.
 export const useEvent = (event, handler, deps = []) => useEffect(() => on(event, handler), deps);
 
-// The shared worker is the one address that the policy `schedo` of trusted types lets through.
-function makeWorker() {
+// The address of the shared worker: the one that the policy `schedo` of trusted types lets through.
+function trustWorker() {
   const url = new URL('../stream_worker.js', import.meta.url).href;
   const policy = window.trustedTypes?.createPolicy('schedo', {
     createScriptURL: (text) => {
@@ -133,14 +135,24 @@ function makeWorker() {
       return text;
     },
   });
-  return new SharedWorker(policy ? policy.createScriptURL(url) : url, { type: 'module', name: 'schedo' });
+  return policy ? policy.createScriptURL(url) : url;
+}
+
+// Join the shared worker, or start it. Its files are read only now, so the server may have gone since the page was read.
+function join(url) {
+  const worker = new SharedWorker(url, { type: 'module', name: 'schedo' });
+  worker.onerror = () => {
+    connection.value = 'reconnecting';
+    setTimeout(() => { join(url); tellWants(); }, AGAIN_MS);
+  };
+  port = worker.port;
+  port.onmessage = ({ data }) => receive(data);
 }
 
 // Open the stream. Without shared workers the page has a stream of its own, which is closed while it is hidden.
 function connect() {
   if (window.SharedWorker) {
-    const { port } = makeWorker();
-    port.onmessage = ({ data }) => receive(data);
+    join(trustWorker());
     send = (wanted) => port.postMessage({ wanted });
     setInterval(tellWants, HERE_MS);
     addEventListener('pagehide', () => port.postMessage({ bye: true }));
