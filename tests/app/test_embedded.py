@@ -245,5 +245,5 @@ async def test_a_memory_store_needs_no_file() -> None:
 
 async def test_an_unknown_kind_of_store_is_refused() -> None:
     with pytest.raises(Invalid, match="give the path of a SQLite file"):
-        async with Schedo("postgresql://localhost/jobs"):
+        async with Schedo("mysql://localhost/jobs"):
             pass

@@ -195,11 +195,12 @@ def test_a_socket_that_other_machines_reach_is_refused_without_a_token(
     ("family", "kind", "reason"),
     [
         (socket.AF_INET, socket.SOCK_DGRAM, "SOCK_DGRAM"),
-        (socket.AF_UNIX, socket.SOCK_STREAM, "AF_UNIX"),
+        (socket.AF_UNIX, socket.SOCK_DGRAM, "AF_UNIX"),
+        (socket.AF_UNIX, socket.SOCK_STREAM, "Accept=yes"),
         (socket.AF_INET, socket.SOCK_STREAM, "Accept=yes"),
     ],
 )
-def test_a_descriptor_that_is_no_listening_tcp_socket_is_refused(
+def test_a_descriptor_that_is_no_listening_stream_socket_is_refused(
     supervisor: Supervisor,
     started: list[subprocess.Popen[str]],
     family: socket.AddressFamily,
@@ -210,7 +211,7 @@ def test_a_descriptor_that_is_no_listening_tcp_socket_is_refused(
         started.append(supervisor.start(*SERVE, sockets=[wrong]))
 
         assert started[-1].wait(DEADLINE_S) == 2
-    assert "LISTEN_FDS: descriptor 3 is not a listening TCP socket" in supervisor.log()
+    assert "LISTEN_FDS: descriptor 3 is not a listening stream socket" in supervisor.log()
     assert reason in supervisor.log()
 
 
