@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
+.PHONY: help run test test-others check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -54,10 +54,17 @@ sdk-typescript:
 sdk-go: $(VENV)/go/.made
 	cd sdk/go && env GOTOOLCHAIN=local GOTELEMETRY=off $(abspath $(VENV))/go/go/bin/go build -o build/ ./contract ./client
 
-test: $(VENV)/.dev $(VENV)/.sdk  ## set up and run the tests [K=name] [ARGS="-x"]
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(if $(K),-k '$(K)') $(ARGS)
+COVERING := tests/core tests/engine
+SHARED := -n $(TEST_PROCESSES) --dist loadfile
 
-check: format lint types coverage test  ## everything CI runs: format, lint, types, coverage of the core, tests
+test: $(VENV)/.dev $(VENV)/.sdk  ## set up and run the tests [K=name] [ARGS="-x"]
+	$(BIN)/python -m pytest $(SHARED) $(if $(K),-k '$(K)') $(ARGS)
+
+check: format lint types coverage test-others  ## everything CI runs: format, lint, types, coverage of the core, tests
+
+# The tests that `coverage` does not run.
+test-others: $(VENV)/.dev $(VENV)/.sdk
+	$(BIN)/python -m pytest $(SHARED) $(addprefix --ignore=,$(COVERING)) $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -69,7 +76,8 @@ types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
 coverage: $(VENV)/.dev  ## the tests of the core and the engine take every branch of schedo/core
-	$(BIN)/coverage run --source=schedo/core -m pytest -q tests/core tests/engine
+	$(BIN)/coverage run --source=schedo/core -m pytest -q $(SHARED) $(COVERING)
+	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=100 --precision=1
 
 check-postgres: $(VENV)/.dev  ## run the tests of the engine and of the web on a store in PostgreSQL
