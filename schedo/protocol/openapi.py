@@ -16,7 +16,9 @@ import msgspec
 import orjson
 
 from schedo.core import limits
+from schedo.errors import SchedoError
 from schedo.protocol.cron import CronText, Zone
+from schedo.protocol.error_statuses import has_retry_after, list_all_errors, list_errors
 from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.field_texts import find_field_text
 from schedo.protocol.fields import Duration, Instant, Name, Priority
@@ -26,7 +28,7 @@ from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind, list_s
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.options import TaskName
 from schedo.protocol.parameters import ID_PATTERN, NAME_PATTERN, PARAMETERS
-from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse
+from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse, list_kinds
 from schedo.protocol.work import WorkerName
 
 DOCUMENT = Path(__file__).parent.parent / "web" / "static" / "openapi.json"
@@ -139,11 +141,11 @@ def build_document() -> dict[str, Any]:
         "components": {
             "schemas": components,
             "responses": {
-                "Problem": {
-                    "description": "The request failed; the problem document has the reason.",
-                    "content": {PROBLEM_TYPE.decode(): {"schema": references[ProblemResponse]}},
-                }
-            },
+                "Problem": _describe_problem(
+                    "The request failed; the problem document has the reason."
+                )
+            }
+            | {error.__name__: _describe_error(error) for error in list_all_errors()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -243,6 +245,10 @@ def _describe(operation: Operation, references: dict[type[msgspec.Struct], Any])
             str(status): _describe_response(status, kind, references)
             for status, kind in operation.responses.items()
         }
+        | {
+            str(error.status): {"$ref": f"#/components/responses/{error.__name__}"}
+            for error in list_errors(operation)
+        }
         | {"default": {"$ref": "#/components/responses/Problem"}},
     }
     parameters = path_parameters(operation.path) + [PARAMETERS[name] for name in operation.query]
@@ -272,6 +278,25 @@ def _describe_response(
     elif kind:
         described["content"] = {kind: {"schema": {} if kind == JSON_TYPE else {"type": "string"}}}
     return described
+
+
+def _describe_error(error: type[SchedoError]) -> dict[str, Any]:
+    """Describe the responses with the status of an error: what their codes mean."""
+    kinds = [kind for kind in list_kinds() if kind.status == error.status]
+    described = _describe_problem(" ".join(f"{kind.code}: {kind.description}" for kind in kinds))
+    if has_retry_after(error):
+        described["headers"] = {
+            "Retry-After": {
+                "description": "After how many seconds to send the request again.",
+                "schema": {"type": "integer", "minimum": 0},
+            }
+        }
+    return described
+
+
+def _describe_problem(text: str) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{ProblemResponse.__name__}"}
+    return {"description": text, "content": {PROBLEM_TYPE.decode(): {"schema": schema}}}
 
 
 def _describe_body(operation: Operation, reference: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ const FIRST = [ // the operations of the section at the top, with what each is f
   ["put_schedule", "A job for each night at 2:30 in Berlin, with up to three attempts."],
 ];
 
+const PROBLEM = { $ref: "#/components/schemas/ProblemResponse" };
+
 function refName(schema) {
   return schema.$ref ? schema.$ref.split("/").pop() : null;
 }
@@ -57,7 +59,7 @@ function table(rows) {
   return element("table", {}, element("tbody", {}, ...rows));
 }
 
-function showOperation(path, method, operation) {
+function showOperation(path, method, operation, problems) {
   const role = operation.security[0].token;
   const access = role ? ` Role: ${role[0]}.` : " It needs no token.";
   const box = element("section", { id: operation.operationId },
@@ -74,14 +76,20 @@ function showOperation(path, method, operation) {
       row(media, schema, operation.requestBody.required));
     box.append(element("h4", {}, "Body"), table(rows));
   }
-  const answers = Object.entries(operation.responses).map(([status, answer]) => {
+  const all = Object.entries(operation.responses);
+  const answers = all.filter(([, answer]) => !answer.$ref).map(([status, answer]) => {
     const content = answer.content && Object.values(answer.content)[0];
-    const text = answer.$ref ? "A problem document." : answer.description;
     return element("tr", {},
-      element("td", {}, element("code", {}, status === "default" ? "4xx, 5xx" : status)),
+      element("td", {}, element("code", {}, status)),
       element("td", { class: "type" }, ...(content ? typeNodes(content.schema) : [])),
-      element("td", {}, text));
+      element("td", {}, answer.description));
   });
+  const named = all.filter(([status, answer]) => answer.$ref && status !== "default").map(([status, answer]) =>
+    element("code", { title: problems[refName(answer)].description }, status));
+  answers.push(element("tr", {},
+    element("td", {}, ...named.flatMap((code) => [code, " "])),
+    element("td", { class: "type" }, ...typeNodes(PROBLEM)),
+    element("td", {}, "A problem document. Other errors have one, too.")));
   box.append(element("h4", {}, "Answers"), table(answers));
   return box;
 }
@@ -123,7 +131,7 @@ function show(api) {
       for (const method of METHODS.filter((each) => item[each] && item[each].tags.includes(name))) {
         const id = item[method].operationId;
         contents.append(element("a", { href: location.pathname + "#" + id, "data-for": id }, method.toUpperCase() + " " + path));
-        operations.append(showOperation(path, method, item[method]));
+        operations.append(showOperation(path, method, item[method], api.components.responses));
       }
     }
   }
