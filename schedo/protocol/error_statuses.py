@@ -29,7 +29,7 @@ from schedo.protocol.operation import Operation
 # What contradicts a state: of a job, a schedule, a worker's name, a session, the clock.
 _CONTRADICTABLE = """
     create_job update_job cancel_job retry_job run_job delete_job undo_operation
-    put_schedule declare reset_schedule put_expectation work advance_clock
+    put_schedule declare put_expectation work advance_clock
     create_session create_session_link
     """
 _WITH_CONFLICTS = frozenset(_CONTRADICTABLE.split())
