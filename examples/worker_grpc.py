@@ -84,6 +84,8 @@ class Worker:
                     raise
             finally:
                 self._outbox = None
+            if self._is_draining and not (self._running or self._results):
+                return  # there is nothing that the server should still hear
             failures += 1
             await asyncio.sleep(random.random() * min(5, 0.025 * 2**failures))
 

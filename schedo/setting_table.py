@@ -41,7 +41,9 @@ SETTINGS: dict[str, Setting] = {
     "app": Setting(
         read_app, "Run the tasks of this Schedo object in child processes.", "MODULE:NAME"
     ),
-    "store": Setting(read_text, "SQLite file that holds all jobs and schedules.", "FILE"),
+    "store": Setting(
+        read_text, "SQLite file that holds all jobs and schedules, or a postgresql:// URL.", "FILE"
+    ),
     "host": Setting(
         read_host,
         "Address to listen on; any but loopback requires a token. unix:/PATH is a Unix socket.",

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from schedo.client.messages import Record
 
 
+# What a client says of a server that has answered, although it could not be asked.
+_ANSWERED = ("its certificate", "there is no TLS at this port")
+
+
 class Failure(click.ClickException):
     """The server rejected the request, or cannot be reached."""
 
@@ -56,11 +60,13 @@ def explain(error: SchedoError, options: Mapping[str, str] | None = None) -> str
     text = str(error)
     if isinstance(error, Invalid):
         places = (f"{problem.pointer}: {problem.detail}" for problem in error.problems)
-        text = "; ".join([text, *(place for place in places if place not in text)])
+        # The pointer of a parameter of the query begins with a question mark, its name does not.
+        text = "; ".join([text, *(each for each in places if each.removeprefix("?") not in text)])
         for problem in error.problems:
             option = (options or {}).get(problem.pointer, problem.pointer)
             text = text.replace(f"{problem.pointer}: ", f"{option}: ")
-    if error.code == "unreachable" and text.startswith("cannot reach"):
+    is_silent = not any(said in text for said in _ANSWERED)
+    if error.code == "unreachable" and text.startswith("cannot reach") and is_silent:
         text += "; is `schedo serve` running? Give another address with --url or SCHEDO_URL"
     if error.code == "unauthorized" and "wrong" not in text:
         text = f"{text.partition(';')[0]}; give the token with --token-file or SCHEDO_TOKEN"

@@ -138,7 +138,7 @@ def pause(client: Client, name: str, is_json: bool, **options: Any) -> None:
     if name not in known:
         hint = escape(suggest(name, known))
         click.echo(
-            f"schedo: warning: queue {escape(name)} has no jobs and no limits yet{hint}"
+            f"schedo: warning: queue {escape(name)} has no active jobs and no limits{hint}"
             f" (schedo queues resume {escape(name)} undoes it)",
             err=True,
         )

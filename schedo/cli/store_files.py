@@ -13,7 +13,7 @@ def path_of(store: str) -> str:
         raise BadConfiguration("a store in memory has no file; give a file with --store")
     if is_postgres(store):
         raise BadConfiguration(
-            f"{without_password(store)} is not a file: PostgreSQL has commands of its own for this,"
-            " such as pg_dump; see docs/operations.md"
+            f"{without_password(store)} is not a file, and this command works on files alone;"
+            " docs/operations.md says what PostgreSQL has instead"
         )
     return store.removeprefix("sqlite://")

@@ -80,11 +80,11 @@ def test_a_pause_of_a_queue_that_has_never_been_used_says_so(
 
     assert schedo("queues", "pause", "mail").stderr == ""
     assert schedo("queues", "pause", "mial").stderr == (
-        "schedo: warning: queue mial has no jobs and no limits yet; did you mean mail?"
+        "schedo: warning: queue mial has no active jobs and no limits; did you mean mail?"
         " (schedo queues resume mial undoes it)\n"
     )
     assert schedo("queues", "pause", "other").stderr == (
-        "schedo: warning: queue other has no jobs and no limits yet"
+        "schedo: warning: queue other has no active jobs and no limits"
         " (schedo queues resume other undoes it)\n"
     )
 

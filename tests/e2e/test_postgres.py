@@ -158,7 +158,7 @@ def test_a_second_server_ends_and_names_the_first_even_if_that_is_stopped(
 @pytest.mark.parametrize(
     ("place", "code", "hint"),
     [
-        ("@127.0.0.1:1/postgres", Exit.BROKEN, "does the server run, and does it listen there?"),
+        ("@127.0.0.1:1/postgres", Exit.BROKEN, "does PostgreSQL run, and does it listen there?"),
         ("@/nowhere?host={host}", Exit.UNSUITABLE, "create the database first: createdb"),
         ("@/postgres?host={host}&schema=A", Exit.MISUSED, "the name of a schema"),
     ],

@@ -24,9 +24,12 @@ _DISK_FULL = "53100"
 # These servers are on their way: another start, a moment later, may find them ready.
 _TRANSIENT = ("53", "55", "57", "08")
 _HINTS = {
-    "28P01": "the password is wrong; the driver also reads PGPASSWORD and ~/.pgpass",
+    "28P01": "the password is wrong, or none was given; the driver also reads PGPASSWORD and"
+    " ~/.pgpass",
     "28000": "the server does not let this user in; see its pg_hba.conf",
-    "3D000": "create the database first: createdb",
+    "3D000": "create the database first: createdb --encoding=UTF8 --template=template0 NAME",
+    "42P01": "the tables are not there, or the user has no right to use their schema;"
+    " docs/operations.md (PostgreSQL) has the grants",
     "42501": "the user may not do this; let an administrator run: GRANT CREATE ON DATABASE … TO …,"
     " or create the schema for it: CREATE SCHEMA … AUTHORIZATION …",
     "08P01": "a pooler is no place for the writer of the store: give the URL of the server itself",
@@ -65,7 +68,7 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
         return error
     code = getattr(error, "sqlstate", None) or ""
     if isinstance(error, OSError | asyncio.TimeoutError) or code.startswith(_TRANSIENT):
-        hint = _HINTS.get(code, "does the server run, and does it listen there?")
+        hint = _HINTS.get(code, "does PostgreSQL run, and does it listen there?")
         kind: type[StoreError] = StoreUnsuitable if code in _HINTS else StoreError
         return kind(f"cannot connect to {shown}: {_text(error)}; {hint}")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
