@@ -55,7 +55,8 @@ sdk-go: $(VENV)/go/.made
 	cd sdk/go && env GOTOOLCHAIN=local GOTELEMETRY=off $(abspath $(VENV))/go/go/bin/go build -o build/ ./contract ./client
 
 COVERING := tests/core tests/engine
-SHARED := -n $(TEST_PROCESSES) --dist loadfile
+# In the order of the files: by default those with few tests, which are the long ones, come last, and one process waits.
+SHARED := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev $(VENV)/.sdk  ## set up and run the tests [K=name] [ARGS="-x"]
 	$(BIN)/python -m pytest $(SHARED) $(if $(K),-k '$(K)') $(ARGS)

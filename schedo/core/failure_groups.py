@@ -14,7 +14,7 @@ from heapq import heappush, heapreplace
 from typing import NamedTuple
 
 from schedo.core.limits import MINUTE
-from schedo.core.outcomes import FailedAttempt
+from schedo.core.outcomes import FailedAttempt, find_reason
 from schedo.core.states import State
 
 GROUPS_MAX = 256
@@ -83,7 +83,9 @@ class FailureGroups:
     def note(self, failed: FailedAttempt, now: int) -> None:
         """Count a failed attempt."""
         failure = failed.failure
-        message = "" if failure is None else failure.message[:_CHARACTERS_MAX]
+        message = "" if failure is None else failure.message
+        # The last attempt of a job failed as the ones before it did.
+        message = message.removesuffix(find_reason(message))[:_CHARACTERS_MAX]
         kind = failed.outcome if failure is None else failure.type
         exit_code = None if failure is None else failure.exit_code
         key = GroupKey(failed.task, kind, exit_code, normalize(message))

@@ -138,6 +138,12 @@ def _failed(
     return Transition(State.RETRYING, evidence, outcome.failure, due_at=due_at, failures=1)
 
 
+def find_reason(message: str) -> str:
+    """Return the end of a failure's message that says why there is no retry, or nothing."""
+    reasons = (NEXT_RUN_FIRST, PAST_UNTIL)
+    return next((reason for reason in reasons if message.endswith(reason)), "")
+
+
 def _add_reason(failure: Failure, reason: str) -> Failure:
     message = failure.message[: MESSAGE_CHARACTERS_MAX - len(reason)] + reason
     return msgspec.structs.replace(failure, message=message)

@@ -17,7 +17,7 @@ from schedo.core.ids import render_id
 from schedo.core.instants import describe_duration
 from schedo.core.limits import MILLISECOND, MINUTE, SECOND
 from schedo.core.model import Failure
-from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
+from schedo.core.outcomes import FailedAttempt, find_reason
 from schedo.core.states import State
 
 log = logging.getLogger("schedo.jobs")
@@ -100,7 +100,7 @@ def _sentence(failed: FailedAttempt, now: int) -> str:
 def _describe_next(failed: FailedAttempt, now: int) -> str:
     count = f"failure {failed.failures} of {failed.failures_max}"
     if failed.state is State.FAILED:
-        reason = "" if failed.failure is None else _find_reason(failed.failure)
+        reason = "" if failed.failure is None else find_reason(failed.failure.message)
         return f"{reason.removeprefix('; ') or 'it is not repeated'} ({count})"
     if failed.state is State.RETRYING:
         return f"it runs again in {describe_duration(_wait_us(failed, now))} ({count})"
@@ -141,15 +141,9 @@ def _describe_error(failed: FailedAttempt) -> str:
     return ": ".join(filter(None, parts))
 
 
-def _find_reason(failure: Failure) -> str:
-    """Return the end of the message that says why there is no retry, or nothing."""
-    reasons = (NEXT_RUN_FIRST, PAST_UNTIL)
-    return next((reason for reason in reasons if failure.message.endswith(reason)), "")
-
-
 def _redact(failure: Failure, payload: bytes | None) -> str:
     """Return the message without texts of the payload and without output of a command."""
-    message = failure.message.removesuffix(_find_reason(failure))
+    message = failure.message.removesuffix(find_reason(failure.message))
     if failure.type in _WITH_OUTPUT:
         return message.partition(": ")[0]
     if payload is None:  # it is large, and not in memory

@@ -9,7 +9,7 @@ import pytest
 
 from schedo.core.failure_groups import GROUPS_MAX, RECENT, RECENT_US, FailureGroups, normalize
 from schedo.core.model import Failure
-from schedo.core.outcomes import FailedAttempt
+from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
 from schedo.core.states import State
 
 
@@ -49,6 +49,16 @@ def test_a_group_has_its_count_its_instants_and_a_sample() -> None:
     assert (first.first_at, first.last_at) == (10, 20)
     assert (first.last_job, first.last_message) == (7, "order 22 is gone")
     assert [other.key[:2] for other in others] == [("other", "boom"), ("t", "failed")]
+
+
+@pytest.mark.parametrize("reason", [NEXT_RUN_FIRST, PAST_UNTIL])
+def test_an_attempt_that_is_not_retried_is_in_the_group_of_those_that_are(reason: str) -> None:
+    groups = FailureGroups()
+    groups.note(failed("no route to host"), 10)
+    groups.note(failed(f"no route to host{reason}", state=State.FAILED), 20)
+
+    [group] = groups.latest()
+    assert (group.count, group.failed_jobs, group.last_message) == (2, 1, "no route to host")
 
 
 def test_a_group_counts_the_last_hour_by_two_minutes() -> None:
