@@ -47,8 +47,8 @@ def explain_tls(error: ssl.SSLError) -> str:
         text = f"its certificate is not accepted: {_lower(error.verify_message.rstrip('.'))}"
         if error.verify_code in _UNKNOWN_AUTHORITY:
             text += (
-                "; if you trust it, the CA that signed it must be in the file of --ca-cert,"
-                f" ca_cert= or {VARIABLE}"
+                "; if you trust it, the CA that signed it must be in the file of ca_cert=,"
+                f" --ca-cert or {VARIABLE}"
             )
         return text
     if error.reason in _NOT_TLS:
