@@ -18,6 +18,13 @@ from schedo.core.model import Schedule
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter
 from schedo.store.base import SchedulePage
 from schedo.store.postgres.reads import bounded
+from schedo.store.schedule_health import (
+    FAILS,
+    HAS_ENDED,
+    IS_PAUSED,
+    health_conditions,
+    is_well,
+)
 from schedo.store.sqlite import rows
 
 LOOKED_AT_ONCE = 250  # schedules
@@ -26,22 +33,12 @@ _AFTER_ALL_NAMES = "~"
 _COLUMNS = ", ".join(rows.SCHEDULE.names)
 
 _IS_OVERDUE = "schedule.id = ANY($1::bigint[])"
-_FAILS = "EXISTS (SELECT 1 FROM run_history WHERE schedule_id = schedule.id AND failed_in_row > 0)"
-_IS_PAUSED = "schedule.paused = 1"
-_HAS_ENDED = "schedule.paused = 0 AND schedule.next_fire_at IS NULL"
-_FIRES = "schedule.paused = 0 AND schedule.next_fire_at IS NOT NULL"
 _TEXT = (
     "lower((schedule.name || ' ' || (schedule.spec::json #>> '{job,task}')"
     " || ' ' || (schedule.spec::json #>> '{job,queue}')) COLLATE \"C\")"
 )
-_WELL = (f"NOT {_IS_OVERDUE}", f"NOT {_FAILS}")
-_HEALTHS = {
-    Health.OVERDUE: (_IS_OVERDUE,),
-    Health.FAILING: (_FAILS, f"NOT {_IS_OVERDUE}"),
-    Health.PAUSED: (_IS_PAUSED, *_WELL),
-    Health.ENDED: (_HAS_ENDED, *_WELL),
-    Health.OK: (_FIRES, *_WELL),
-}
+_WELL = is_well(_IS_OVERDUE)
+_HEALTHS = health_conditions(_IS_OVERDUE)
 
 
 class Index(NamedTuple):
@@ -61,8 +58,8 @@ _FAILING = Index(
 _BY_HEALTH = {
     Health.OVERDUE: Index("schedule", "schedule.name", _IS_OVERDUE),  # sorts a few
     Health.FAILING: _FAILING,
-    Health.PAUSED: Index("schedule", "schedule.name", _IS_PAUSED),
-    Health.ENDED: Index("schedule", "schedule.name", _HAS_ENDED),
+    Health.PAUSED: Index("schedule", "schedule.name", IS_PAUSED),
+    Health.ENDED: Index("schedule", "schedule.name", HAS_ENDED),
 }
 
 
@@ -118,7 +115,7 @@ def _query(which: ScheduleFilter) -> str:
     index = index_of(which)
     terms = [index.condition, f"{index.name} > $2", f"{index.name} <= $3"]
     terms += _HEALTHS[which.health] if which.health is not None else ("$1::bigint[] IS NOT NULL",)
-    terms += [_FAILS] if which.failing else []
+    terms += [FAILS] if which.failing else []
     terms += [f"schedule.paused = {int(which.paused)}"] if which.paused is not None else []
     terms += [f"strpos({_TEXT}, ${at}::text) > 0" for at, _ in enumerate(which.words, 5)]
     page = (

@@ -18,6 +18,13 @@ from schedo.core import limits
 from schedo.core.model import Schedule
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter
 from schedo.store.base import SchedulePage
+from schedo.store.schedule_health import (
+    FAILS,
+    HAS_ENDED,
+    IS_PAUSED,
+    health_conditions,
+    is_well,
+)
 from schedo.store.sqlite import rows
 from schedo.store.sqlite.job_search import like_pattern
 
@@ -29,22 +36,12 @@ _encode = msgspec.json.Encoder().encode
 _COLUMNS = ", ".join(f"schedule.{name}" for name in rows.SCHEDULE.names)
 _ROW = "CROSS JOIN schedule ON schedule.id = failing.schedule_id"
 _IS_OVERDUE = "schedule.id IN (SELECT value FROM json_each(:overdue))"
-_FAILS = "EXISTS (SELECT 1 FROM run_history WHERE schedule_id = schedule.id AND failed_in_row > 0)"
-_IS_PAUSED = "schedule.paused = 1"
-_HAS_ENDED = "schedule.paused = 0 AND schedule.next_fire_at IS NULL"
-_FIRES = "schedule.paused = 0 AND schedule.next_fire_at IS NOT NULL"
 _TEXT = (
     "schedule.name || ' ' || (schedule.spec ->> '$.job.task')"
     " || ' ' || (schedule.spec ->> '$.job.queue')"
 )
-_WELL = (f"NOT {_IS_OVERDUE}", f"NOT {_FAILS}")
-_HEALTHS = {
-    Health.OVERDUE: (_IS_OVERDUE,),
-    Health.FAILING: (_FAILS, f"NOT {_IS_OVERDUE}"),
-    Health.PAUSED: (_IS_PAUSED, *_WELL),
-    Health.ENDED: (_HAS_ENDED, *_WELL),
-    Health.OK: (_FIRES, *_WELL),
-}
+_WELL = is_well(_IS_OVERDUE)
+_HEALTHS = health_conditions(_IS_OVERDUE)
 
 
 class Index(NamedTuple):
@@ -71,8 +68,8 @@ _FAILING = Index(
     "failing.failed_in_row > 0",
     _ROW,
 )
-_PAUSED = Index("schedule INDEXED BY schedule_paused", "schedule.name", _IS_PAUSED)
-_ENDED = Index("schedule INDEXED BY schedule_ended", "schedule.name", _HAS_ENDED)
+_PAUSED = Index("schedule INDEXED BY schedule_paused", "schedule.name", IS_PAUSED)
+_ENDED = Index("schedule INDEXED BY schedule_ended", "schedule.name", HAS_ENDED)
 _OVERDUE = Index("schedule", "schedule.name", _IS_OVERDUE)  # sorts a few
 _BY_HEALTH = {
     Health.OVERDUE: _OVERDUE,
@@ -96,7 +93,7 @@ def search_query(which: ScheduleFilter) -> str:
     index = index_of(which)
     terms = [index.condition, f"{index.name} > :after", f"{index.name} <= :until"]
     terms += _HEALTHS[which.health] if which.health is not None else ()
-    terms += [_FAILS] if which.failing else []
+    terms += [FAILS] if which.failing else []
     terms += ["schedule.paused = :paused"] if which.paused is not None else []
     # The spec has all three names: most schedules that do not match are not parsed as JSON.
     for number in range(len(which.words)):
