@@ -259,6 +259,13 @@ class StoreRefused(StoreError):
         super().__init__(message)
         self.jobs = dict(jobs or {})
 
+    @classmethod
+    def of_commit(cls, error: Exception, jobs: Mapping[int, str]) -> StoreRefused:
+        """Return the refusal of a commit for this error of the database or of an encoder."""
+        whose = f" in {len(jobs)} of its jobs" if jobs else ""
+        reason = f"the store refuses a value of this commit{whose} ({error}); nothing was written"
+        return cls(reason, jobs)
+
 
 class StoreLocked(StoreError):
     """Another server holds this store."""

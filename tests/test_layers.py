@@ -26,6 +26,7 @@ LAYERS = (
         "log_format",
         "hardening",
         "child_process",
+        "left_sockets",
         "silence_timer",
         "loops",
         "program",
@@ -129,6 +130,25 @@ def test_the_runner_contract_imports_only_leases_and_progress() -> None:
 
     needed = {target for target, _ in schedo_imports(contract)}
     assert needed == {"schedo.core.leases", "schedo.tasks.progress"}
+
+
+def test_no_store_imports_another_one() -> None:
+    """What they share is in the modules of schedo.store itself."""
+    findings = [
+        f"{source.at(imported.line)} {source.name} imports {target}"
+        for source in sources("schedo")
+        for target, imported in schedo_imports(source)
+        if len({database(source.name), database(target)} - {""}) > 1
+    ]
+
+    assert not findings, listed(findings)
+
+
+def database(module: str) -> str:
+    """Return the database of a module of a store; "" for any other module."""
+    package, _, rest = module.partition("schedo.store.")
+    name, _, inner = rest.partition(".")
+    return "" if package or not inner else name
 
 
 def test_there_is_no_import_cycle() -> None:

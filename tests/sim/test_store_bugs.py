@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from schedo.store.columns import Row
 from schedo.store.sqlite import buffer_entries, write_buffer, writes
-from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.connection import transaction, unsynced
 from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit, Statement

@@ -14,8 +14,8 @@ from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, EndedRun, LastRun, RunHistory
 from schedo.core.states import FINAL, WAITING, State
 from schedo.store.base import Retention, Waiting
+from schedo.store.retention import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
 from schedo.store.sqlite.histories import runs_to_release
-from schedo.store.sqlite.pruning import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,6 +14,7 @@ from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.tallies import Dimension, Period
 from schedo.errors import StoreError
+from schedo.store import rows
 from schedo.store.base import (
     DecisionPage,
     IdPage,
@@ -27,7 +28,6 @@ from schedo.store.base import (
 from schedo.store.postgres import job_search, reads, schedule_search, tallies
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.session import Readers
-from schedo.store.sqlite import rows
 
 
 class ConcurrentReads:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from schedo.core import limits
 from schedo.core.changes import Changes
 from schedo.core.model import DecisionRecord
+from schedo.store import rows
+from schedo.store.columns import Row
 from schedo.store.postgres import tables
 from schedo.store.postgres.tables import Statement, Table, columns_of
-from schedo.store.sqlite import rows
-from schedo.store.sqlite.columns import Row
 
 
 def _numbered(table: Table, owner: str, condition: str = "TRUE") -> str:

@@ -20,9 +20,11 @@ from schedo.core.ids import ID_MAX, first_id, prefix_range
 from schedo.core.job_filter import JobFilter, Order, PayloadCondition, lower
 from schedo.core.model import Job
 from schedo.core.states import State
+from schedo.store import rows
 from schedo.store.base import IdPage, JobPage
-from schedo.store.postgres.reads import JOB_COLUMNS, LISTED_STATE, TIMED
-from schedo.store.sqlite import rows
+from schedo.store.conditions import LISTED_STATE, TIMED
+from schedo.store.job_indexes import By, usable_indexes
+from schedo.store.postgres.reads import JOB_COLUMNS
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
 LOOKED_AT_FIRST = 500  # the next part has twice as many
@@ -30,7 +32,6 @@ LOOKED_AT_FIRST = 500  # the next part has twice as many
 LOOKED_AT_MAX = 50_000
 SEARCH_S = 0.025
 _WAYS = {Order.NEWEST: "DESC", Order.OLDEST: "ASC"}
-_UNLISTED = {State.QUEUED, State.SCHEDULED}
 
 # A list omits large results too: a page of them could be a gigabyte.
 _LISTED_JOB = JOB_COLUMNS.replace(
@@ -77,43 +78,29 @@ class Index(NamedTuple):
         return " AND ".join([self.condition, *terms])
 
 
-_ALL = Index("id")
-_BY_UNIQUE_KEY = Index("id", "unique_key IS NOT NULL", ("unique_key",), is_sorted=False)
 _BY_TAG = Index("job_id", fields=("tag",))
-_BY_SCHEDULE = Index("id + 0", "schedule_id IS NOT NULL", ("schedule_id",))
-_BY_QUEUE = Index("id + 0", f"queue <> '{limits.DEFAULT_QUEUE}'", ("queue",))
-_BY_TASK = Index("id + 0", fields=("task",))
-_BY_STATE = Index("id + 0", LISTED_STATE, ("state",))
-_BY_INSTANT = Index("id", TIMED, ("state",), is_sorted=False)
 _READY = Index("id", "state = 'queued'", ("state",), is_sorted=False)
+_INDEXES = {
+    By.ALL: Index("id"),
+    By.UNIQUE_KEY: Index("id", "unique_key IS NOT NULL", ("unique_key",), is_sorted=False),
+    By.TAG: _BY_TAG,
+    By.SCHEDULE: Index("id + 0", "schedule_id IS NOT NULL", ("schedule_id",)),
+    By.TASK: Index("id + 0", fields=("task",)),
+    By.QUEUE: Index("id + 0", f"queue <> '{limits.DEFAULT_QUEUE}'", ("queue",)),
+    By.STATE: Index("id + 0", LISTED_STATE, ("state",)),
+    By.INSTANT: Index("id", TIMED, ("state",), is_sorted=False),
+    By.READY: _READY,
+    By.READY_IN_QUEUE: _READY._replace(fields=("state", "queue")),
+    By.READY_OF_TASK: _READY._replace(fields=("state", "queue", "task")),
+}
 
 
-def usable_indexes(which: JobFilter) -> Iterator[Index]:
+def indexes_of(which: JobFilter) -> Iterator[Index]:
     """Return the indexes that have all jobs of the filter."""
-    if which.unique_key is not None:
-        yield _BY_UNIQUE_KEY
-    if which.tag is not None:
-        yield _BY_TAG
-    if which.schedule_id is not None:
-        yield _BY_SCHEDULE
-    if which.queue not in (None, limits.DEFAULT_QUEUE):
-        yield _BY_QUEUE
-    yield from _indexes_of_state(which)
-    if which.task is not None:
-        yield _BY_TASK
-    yield _ALL
-
-
-def _indexes_of_state(which: JobFilter) -> Iterator[Index]:
-    if which.state == State.QUEUED:
-        names = ("queue", "task") if which.task is not None else ("queue",)
-        yield _READY if which.queue is None else _READY._replace(fields=("state", *names))
-    elif which.state == State.SCHEDULED:
-        yield _BY_INSTANT
-    elif which.state is not None:
-        yield _BY_STATE
-    elif which.states and not _UNLISTED & {*which.states}:
-        yield Index("id + 0", LISTED_STATE, states=which.states)
+    for by in usable_indexes(which):
+        yield (
+            Index("id + 0", LISTED_STATE, states=which.states) if by is By.STATES else _INDEXES[by]
+        )
 
 
 async def search(
@@ -214,7 +201,7 @@ async def _widest(
     None: the part looks at all of the index.
     """
     ends: dict[int, Index] = {}
-    for index in usable_indexes(which):
+    for index in indexes_of(which):
         given = Parameters()
         end = await connection.fetchval(_probe(which, index, ids, order, looked, given), *given)
         if end is None:

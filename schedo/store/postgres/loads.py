@@ -7,24 +7,12 @@ from typing import Any
 
 import asyncpg
 
-from schedo.core.loads import (
-    Load,
-    LoadBlocked,
-    LoadExpired,
-    LoadJob,
-    LoadJobs,
-    LoadReady,
-    LoadSchedule,
-    LoadSchedules,
-    LoadTimers,
-    LoadUniqueHolders,
-    Promoted,
-    PromoteDue,
-)
+from schedo.core import loads
 from schedo.core.model import Job
+from schedo.store import rows
+from schedo.store.conditions import TIMED, WAITING
 from schedo.store.postgres import reads
-from schedo.store.postgres.reads import INTEGER_MIN, JOB_COLUMNS, TIMED, WAITING
-from schedo.store.sqlite import rows
+from schedo.store.postgres.reads import INTEGER_MIN, JOB_COLUMNS
 
 _TIMERS = f"""
 SELECT {JOB_COLUMNS} FROM job WHERE {TIMED} AND due_elapsed = $1 AND (due_at, id) > ($2, $3)
@@ -59,39 +47,41 @@ RETURNING due.at, job.id, job.rank, due.state, job.queue, job.task, job.requirem
 
 
 async def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
-    connection: asyncpg.Connection, load: Load, offset_us: int
+    connection: asyncpg.Connection, load: loads.Load, offset_us: int
 ) -> Any:
     """Return the result of the load; base.Store defines it for each kind."""
     match load:
-        case LoadTimers():
+        case loads.LoadTimers():
             return await _timers(connection, load, offset_us)
-        case PromoteDue():
+        case loads.PromoteDue():
             return await _promote_due(connection, load, offset_us)
-        case LoadReady(key, (rank, last_id), limit):
+        case loads.LoadReady(key, (rank, last_id), limit):
             requirements = rows.requirements_text(key.requirements)
             where = (key.queue, key.task, requirements, rank, last_id, limit)
             return await reads.jobs(connection, offset_us, _READY, *where)
-        case LoadExpired(now, limit):
+        case loads.LoadExpired(now, limit):
             found = await connection.fetch(_EXPIRED, 0, now, limit)
             found += await connection.fetch(_EXPIRED, 1, now - offset_us, limit - len(found))
             return rows.jobs_from_rows(found, offset_us)
-        case LoadSchedules():
+        case loads.LoadSchedules():
             return await reads.page_of_schedules(connection, offset_us, load)
-        case LoadBlocked():
+        case loads.LoadBlocked():
             return await reads.page_of_blocked(connection, offset_us, load)
-        case LoadJob():
+        case loads.LoadJob():
             return await reads.job(connection, offset_us, reads.JOB, load.job_id)
-        case LoadJobs(job_ids):
+        case loads.LoadJobs(job_ids):
             jobs = await reads.jobs(connection, offset_us, reads.JOBS, job_ids)
             return {job.id: job for job in jobs}
-        case LoadUniqueHolders(keys):
+        case loads.LoadUniqueHolders(keys):
             jobs = await reads.jobs(connection, offset_us, reads.UNIQUE, keys)
             return {job.unique_key: job for job in jobs}
-        case LoadSchedule():
+        case loads.LoadSchedule():
             return await reads.schedule(connection, offset_us, load.which)
 
 
-async def _timers(connection: asyncpg.Connection, load: LoadTimers, offset_us: int) -> list[Job]:
+async def _timers(
+    connection: asyncpg.Connection, load: loads.LoadTimers, offset_us: int
+) -> list[Job]:
     """Return a page of both timelines, the wall clock's and the elapsed one, in one order."""
     (value, last_id), limit = load.after, load.limit
     moved = max(value - offset_us, INTEGER_MIN)
@@ -102,8 +92,8 @@ async def _timers(connection: asyncpg.Connection, load: LoadTimers, offset_us: i
 
 
 async def _promote_due(
-    connection: asyncpg.Connection, load: PromoteDue, offset_us: int
-) -> Promoted:
+    connection: asyncpg.Connection, load: loads.PromoteDue, offset_us: int
+) -> loads.Promoted:
     """Queue the jobs with one statement."""
     value, last_id = load.after
     parameters = (
@@ -112,7 +102,7 @@ async def _promote_due(
     )
     page = sorted(map(tuple, await connection.fetch(_PROMOTE, *parameters)))
     last = page[-1][:2] if len(page) == load.limit else None
-    return Promoted(
+    return loads.Promoted(
         [(rows.ready_key_from_row(row[4:]), (row[2], row[1])) for row in page],
         last,
         frozenset(row[1] for row in page if row[3] == "retrying"),

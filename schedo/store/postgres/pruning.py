@@ -10,8 +10,13 @@ import asyncpg
 from schedo.store.base import Retention
 from schedo.store.postgres import writes
 from schedo.store.postgres.session import transaction
-from schedo.store.sqlite.action_log import KEPT, KEPT_US
-from schedo.store.sqlite.pruning import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
+from schedo.store.retention import (
+    LOG_ENTRIES_KEPT,
+    LOG_KEPT_US,
+    RELEASE_AFTER_US,
+    RUNS_LOOKED_AT_ONCE,
+    kept_us,
+)
 
 _ENDED = """
 SELECT id FROM job WHERE state = $1 AND ended_at IS NOT NULL AND kept_until IS NULL
@@ -98,6 +103,7 @@ async def _prune_log(connection: asyncpg.Connection, now: int, limit: int) -> in
     """Delete up to `limit` entries of each kind beyond their bound."""
     deleted = 0
     for is_job in (0, 1):
-        cut = await connection.fetchval(_CUT, is_job, KEPT) or 0
-        deleted += len(await connection.fetch(_DELETE_ENTRIES, is_job, cut, now - KEPT_US, limit))
+        cut = await connection.fetchval(_CUT, is_job, LOG_ENTRIES_KEPT) or 0
+        before = now - LOG_KEPT_US
+        deleted += len(await connection.fetch(_DELETE_ENTRIES, is_job, cut, before, limit))
     return deleted

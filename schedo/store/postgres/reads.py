@@ -21,19 +21,13 @@ from schedo.core.loads import BlockedRun, LoadBlocked, LoadSchedules
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import State
+from schedo.store import rows
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, ScheduleRule, Snapshot, Waiting
-from schedo.store.sqlite import rows
+from schedo.store.conditions import LISTED_STATE, TIMED, UNFINISHED
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 JOB_COLUMNS = ", ".join(f"job.{name}" for name in rows.JOB.names)
 _SCHEDULE = ", ".join(rows.SCHEDULE.names)
-TIMED = "(state = 'scheduled' OR state = 'retrying')"
-WAITING = "(state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying')"
-_UNFINISHED = (
-    "(state = 'scheduled' OR state = 'blocked' OR state = 'queued'"
-    " OR state = 'running' OR state = 'retrying')"
-)
-LISTED_STATE = "state <> 'queued' AND state <> 'scheduled'"
 _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_id = job.id))"
 _decode_before = msgspec.json.Decoder(tuple[JobBefore, ...]).decode
 
@@ -117,13 +111,13 @@ _ACTIVE = f"""
 SELECT run.schedule_id, run.id, run.state
 FROM unnest($1::bigint[]) AS schedule (id) CROSS JOIN LATERAL (
     SELECT schedule_id, job.id, state FROM job
-    WHERE schedule_id IS NOT NULL AND {_UNFINISHED} AND schedule_id = schedule.id
+    WHERE schedule_id IS NOT NULL AND {UNFINISHED} AND schedule_id = schedule.id
     ORDER BY job.id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) AS run ORDER BY run.id"""
 # For a schedule with more runs than that: the latest of its newest ones that is blocked.
 _LATEST_BLOCKED = f"""
 SELECT max(id) FROM (
-    SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED} AND schedule_id = $1
+    SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {UNFINISHED} AND schedule_id = $1
     ORDER BY id DESC LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) AS newest WHERE state = 'blocked'"""
 OWNED = "SELECT name FROM schedule WHERE owner = $1 ORDER BY name"

@@ -16,6 +16,7 @@ from schedo.core import limits
 from schedo.core.job_filter import lower
 from schedo.core.model import Schedule
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter
+from schedo.store import rows
 from schedo.store.base import SchedulePage
 from schedo.store.postgres.reads import bounded
 from schedo.store.schedule_health import (
@@ -25,7 +26,6 @@ from schedo.store.schedule_health import (
     health_conditions,
     is_well,
 )
-from schedo.store.sqlite import rows
 
 LOOKED_AT_ONCE = 250  # schedules
 STEP_S = 0.025

@@ -35,7 +35,6 @@ from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import Readers, Writer, close, connect
 from schedo.store.postgres.tallies import add
 from schedo.store.postgres.waiting_count import WaitingCount
-from schedo.store.sqlite.bad_values import describe
 
 _KEY_BYTES = 32
 _SAVE_CLOCK = """
@@ -182,7 +181,7 @@ class PostgresStore(ConcurrentReads):
             await writer.run(lambda connection: writes.run(connection, statements))
         except StoreRefused as error:
             faults = await writer.run(lambda connection: writes.find_unwritable(connection, commit))
-            raise StoreRefused(describe(faults, error), faults) from error
+            raise StoreRefused.of_commit(error, faults) from error
 
     async def snapshot(self) -> Snapshot:
         """Return a snapshot; if the session was lost, take the lock with a new one first."""

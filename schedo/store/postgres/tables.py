@@ -1,7 +1,7 @@
 """The statements that write the records of a table, many rows in one statement.
 
 A statement takes one array for each column. The types of the arrays follow from the fields of the
-class whose records the table has (see store/sqlite/columns.py).
+class whose records the table has (see store/columns.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.expectations import Expectation
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, Schedule
-from schedo.store.sqlite import rows
-from schedo.store.sqlite.columns import Row
+from schedo.store import rows
+from schedo.store.columns import Row
 
 INTEGER, TEXT, BYTES = "bigint", "text", "bytea"
 

@@ -21,13 +21,13 @@ from schedo.core.ids import newest_at
 from schedo.core.keep import NOT_KEPT
 from schedo.core.model import PLAIN, DecisionRecord
 from schedo.errors import StoreRefused
+from schedo.store import rows
+from schedo.store.columns import Row
 from schedo.store.postgres import histories, tables
 from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
 from schedo.store.postgres.evidence import Evidence, keep_decisions
 from schedo.store.postgres.session import transaction
 from schedo.store.postgres.tables import Statement, columns_of
-from schedo.store.sqlite import rows
-from schedo.store.sqlite.columns import Row
 
 _encode = msgspec.json.Encoder().encode
 

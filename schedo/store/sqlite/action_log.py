@@ -9,10 +9,8 @@ from __future__ import annotations
 import sqlite3
 
 from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
-from schedo.core.limits import DAY
+from schedo.store.retention import LOG_ENTRIES_KEPT, LOG_KEPT_US
 
-KEPT = 5_000  # of each kind
-KEPT_US = 90 * DAY
 _COLUMNS = ", ".join(LogEntry._fields)
 INSERT_LOG_ENTRY = (
     f"INSERT INTO action_log ({_COLUMNS}) VALUES ({', '.join('?' * len(LogEntry._fields))})"
@@ -54,7 +52,8 @@ def prune_log(connection: sqlite3.Connection, now: int, limit: int) -> int:
     """Delete up to `limit` entries of each kind beyond their bound; needs a transaction."""
     deleted = 0
     for is_job in (0, 1):
-        cut = connection.execute(_CUT, (is_job, KEPT)).fetchone()
+        cut = connection.execute(_CUT, (is_job, LOG_ENTRIES_KEPT)).fetchone()
         number = cut[0] if cut is not None else 0
-        deleted += connection.execute(_DELETE, (is_job, number, now - KEPT_US, limit)).rowcount
+        parameters = (is_job, number, now - LOG_KEPT_US, limit)
+        deleted += connection.execute(_DELETE, parameters).rowcount
     return deleted

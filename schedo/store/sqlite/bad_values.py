@@ -50,9 +50,3 @@ def find_unencodable(changes: Changes) -> dict[int, str]:
         except UNFIT as error:
             faults.setdefault(job_id, str(error))
     return faults
-
-
-def describe(faults: dict[int, str], error: Exception) -> str:
-    """Return a sentence that says why the commit is refused."""
-    whose = f" in {len(faults)} of its jobs" if faults else ""
-    return f"the store refuses a value of this commit{whose} ({error}); nothing was written"

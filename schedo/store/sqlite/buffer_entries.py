@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from schedo.store.sqlite import rows
-from schedo.store.sqlite.columns import Row
+from schedo.store import rows
+from schedo.store.columns import Row
 
 log = logging.getLogger("schedo.store")
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from schedo.store.columns import Row
 from schedo.store.sqlite import queries
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
-from schedo.store.sqlite.columns import Row
 
 _NEW, _KNOWN = LAYOUT.new.index("unique_key"), LAYOUT.known.index("unique_key")
 _KEYS = "SELECT id, unique_key FROM job WHERE id IN (SELECT value FROM json_each(?))"

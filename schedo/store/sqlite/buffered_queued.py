@@ -15,9 +15,9 @@ from typing import Any
 from schedo.core.loads import LoadReady
 from schedo.core.paged_index import Pair
 from schedo.core.states import State
+from schedo.store.columns import Row
+from schedo.store.rows import requirements_text
 from schedo.store.sqlite.buffer_entries import LAYOUT
-from schedo.store.sqlite.columns import Row
-from schedo.store.sqlite.rows import requirements_text
 
 # Jobs that have started or were flushed stay in the lists until there are more pairs than this.
 PAIRS_MAX = 32_768

@@ -9,7 +9,7 @@ import msgspec
 
 from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.changes import Changes
-from schedo.store.sqlite import rows
+from schedo.store import rows
 
 _UPSERT = (
     "INSERT INTO {} (id, record) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record ="

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from schedo.core.states import FINAL, State
 from schedo.core.triggers import next_after
 from schedo.errors import StoreDamaged, StoreUnsuitable
-from schedo.store.sqlite import rows
+from schedo.store import rows
 from schedo.store.sqlite.buffer_entries import find_unreadable
 from schedo.store.sqlite.connection import open_reader, store_error
 from schedo.store.sqlite.last_commit import read_mark

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from schedo.core.model import Pause, PauseScope
-from schedo.store.sqlite import rows
+from schedo.store import rows
 from schedo.store.sqlite.writes import UPSERT_PAUSE
 
 _EPOCHS_SKIPPED = 1_000_000

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from schedo.core import limits
 from schedo.core.model import DecisionRecord
+from schedo.store.rows import DECISION
 from schedo.store.sqlite.bulk import COUNTS, Shape
-from schedo.store.sqlite.rows import DECISION
 
 
 def _insert_decisions(count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedo.core import limits
-from schedo.store.sqlite.rows import ATTEMPT
+from schedo.store.rows import ATTEMPT
 
 # A late result may belong to a pruned job; its record would never be deleted. A job that the same
 # commit writes is there, perhaps in the write buffer only.

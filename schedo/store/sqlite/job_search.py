@@ -1,9 +1,10 @@
 """The search for the jobs of a list, newest or oldest first, in parts of LOOKED_AT_ONCE jobs.
 
 Each condition of a filter has an index, but a combination of conditions has none: the jobs in the
-state `failed` may be in any other queue. So a part looks at the next jobs of one index, and tells
-where it stopped. It takes the index whose next LOOKED_AT_ONCE entries reach furthest back: that is
-the one of the rarest condition. Other reads run between two parts.
+state `failed` may be in any other queue. So a part looks at the next jobs of one index (see
+store/job_indexes.py), and tells where it stopped. It takes the index whose next LOOKED_AT_ONCE
+entries reach furthest back: that is the one of the rarest condition. Other reads run between two
+parts.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from schedo.core.ids import ID_MAX, first_id, prefix_range
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job
 from schedo.core.states import State
+from schedo.store import rows
 from schedo.store.base import JobPage
-from schedo.store.sqlite import queries, rows
+from schedo.store.conditions import LISTED_STATE, TIMED
+from schedo.store.job_indexes import By, usable_indexes
+from schedo.store.sqlite import queries
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
 LOOKED_AT_FIRST = 500  # the next part has twice as many, unless the pages of this one were on disk
@@ -65,60 +69,39 @@ def _of_job(name: str, condition: str, *, is_sorted: bool = True) -> Index:
     return Index(f"job INDEXED BY {name}", "id", condition, is_sorted)
 
 
-# The conditions of partial indexes are repeated literally, as in queries.py. Queued and scheduled
-# jobs are not in job_state, because almost every job passes through these states.
-_UNLISTED = {State.QUEUED, State.SCHEDULED}
-_STATE = f"state = :state AND {queries.LISTED_STATE}"
+_STATE = f"state = :state AND {LISTED_STATE}"
 _QUEUED = "state = 'queued'"
-_SCHEDULED = f"state = 'scheduled' AND {queries.TIMED}"
+_SCHEDULED = f"state = 'scheduled' AND {TIMED}"
 _QUEUE = f"queue = :queue AND queue <> '{limits.DEFAULT_QUEUE}'"
 _TAG = "job.id IN (SELECT job_id FROM job_tag WHERE tag = :tag AND job_id = job.id)"
 
-_ALL = Index("job NOT INDEXED", "id", "TRUE")
 _BY_TAG = Index("job_tag", "job_id", "tag = :tag")
-_BY_UNIQUE_KEY = _of_job("job_unique", "unique_key = :unique_key")
-_BY_SCHEDULE = _of_job("job_schedule", "schedule_id = :schedule_id")
-_BY_TASK = _of_job("job_task", "task = :task")
-_BY_QUEUE = _of_job("job_queue", _QUEUE)
-_BY_STATE = _of_job("job_state", _STATE)
-_BY_INSTANT = _of_job("job_timers", queries.TIMED, is_sorted=False)
 _READY = _of_job("job_ready", _QUEUED, is_sorted=False)
-_READY_IN_QUEUE = _READY._replace(condition=f"{_QUEUED} AND queue = :queue")
-_READY_OF_TASK = _READY._replace(condition=f"{_QUEUED} AND queue = :queue AND task = :task")
+_INDEXES = {
+    By.ALL: Index("job NOT INDEXED", "id", "TRUE"),
+    By.UNIQUE_KEY: _of_job("job_unique", "unique_key = :unique_key"),
+    By.TAG: _BY_TAG,
+    By.SCHEDULE: _of_job("job_schedule", "schedule_id = :schedule_id"),
+    By.TASK: _of_job("job_task", "task = :task"),
+    By.QUEUE: _of_job("job_queue", _QUEUE),
+    By.STATE: _of_job("job_state", _STATE),
+    By.INSTANT: _of_job("job_timers", TIMED, is_sorted=False),
+    By.READY: _READY,
+    By.READY_IN_QUEUE: _READY._replace(condition=f"{_QUEUED} AND queue = :queue"),
+    By.READY_OF_TASK: _READY._replace(condition=f"{_QUEUED} AND queue = :queue AND task = :task"),
+}
 
 
-def usable_indexes(which: JobFilter) -> Iterator[Index]:
+def indexes_of(which: JobFilter) -> Iterator[Index]:
     """Return the indexes that have all jobs of the filter."""
-    if which.unique_key is not None:
-        yield _BY_UNIQUE_KEY
-    if which.tag is not None:
-        yield _BY_TAG
-    if which.schedule_id is not None:
-        yield _BY_SCHEDULE
-    if which.queue not in (None, limits.DEFAULT_QUEUE):
-        yield _BY_QUEUE
-    yield from _indexes_of_state(which)
-    if which.task is not None:
-        yield _BY_TASK
-    yield _ALL
-
-
-def _indexes_of_state(which: JobFilter) -> Iterator[Index]:
-    if which.state == State.QUEUED:
-        in_queue = _READY_IN_QUEUE if which.task is None else _READY_OF_TASK
-        yield _READY if which.queue is None else in_queue
-    elif which.state == State.SCHEDULED:
-        yield _BY_INSTANT
-    elif which.state is not None:
-        yield _BY_STATE
-    elif which.states and not _UNLISTED & {*which.states}:
-        yield _by_states(which.states)
+    for by in usable_indexes(which):
+        yield _by_states(which.states) if by is By.STATES else _INDEXES[by]
 
 
 def _by_states(states: Sequence[State]) -> Index:
     """Return the index of states for the jobs in one of these."""
-    runs = tuple(f"state = '{state}' AND {queries.LISTED_STATE}" for state in states)
-    condition = f"{_one_of(states)} AND {queries.LISTED_STATE}"
+    runs = tuple(f"state = '{state}' AND {LISTED_STATE}" for state in states)
+    condition = f"{_one_of(states)} AND {LISTED_STATE}"
     return _of_job("job_state", condition)._replace(runs=runs)
 
 
@@ -309,7 +292,7 @@ def _widest(
     None: the part looks at all of the index.
     """
     ends: dict[int, Index] = {}
-    for index in usable_indexes(which):
+    for index in indexes_of(which):
         end = connection.execute(index.probe(order), parameters).fetchone()
         if end is None:
             return index, None

@@ -8,22 +8,10 @@ from typing import Any
 
 import msgspec
 
-from schedo.core.loads import (
-    Load,
-    LoadBlocked,
-    LoadExpired,
-    LoadJob,
-    LoadJobs,
-    LoadReady,
-    LoadSchedule,
-    LoadSchedules,
-    LoadTimers,
-    LoadUniqueHolders,
-    Promoted,
-    PromoteDue,
-)
+from schedo.core import loads
 from schedo.core.model import Job
-from schedo.store.sqlite import queries, reads, rows
+from schedo.store import rows
+from schedo.store.sqlite import queries, reads
 from schedo.store.sqlite.connection import transaction, unsynced
 from schedo.store.sqlite.write_buffer import WriteBuffer
 
@@ -31,66 +19,66 @@ _encode_list = msgspec.json.Encoder().encode
 
 
 def carry_out(
-    connection: sqlite3.Connection, buffer: WriteBuffer, load: Load, offset_us: int
+    connection: sqlite3.Connection, buffer: WriteBuffer, load: loads.Load, offset_us: int
 ) -> Any:
     """Return the result of the load; base.Store defines it for each kind."""
     if not _is_in_tables(connection, buffer, load):
         buffer.flush(connection)
-    if isinstance(load, LoadReady):
+    if isinstance(load, loads.LoadReady):
         return _ready(connection, buffer, load, offset_us)
-    if isinstance(load, LoadExpired):
+    if isinstance(load, loads.LoadExpired):
         return _expired(connection, buffer, load, offset_us)
     return _read(connection, load, offset_us)
 
 
-def _is_in_tables(connection: sqlite3.Connection, buffer: WriteBuffer, load: Load) -> bool:
+def _is_in_tables(connection: sqlite3.Connection, buffer: WriteBuffer, load: loads.Load) -> bool:
     """Return whether the tables have all that the load may find, whatever else is buffered."""
     match load:
-        case LoadJob():
+        case loads.LoadJob():
             return not buffer.holds(load.job_id)
-        case LoadJobs():
+        case loads.LoadJobs():
             return not any(map(buffer.holds, load.job_ids))
-        case LoadUniqueHolders():
+        case loads.LoadUniqueHolders():
             if any(map(buffer.holds_key, load.keys)):
                 return False
             holders = reads.fetch_all(connection, queries.UNIQUE_IDS, (_keys(load),))
             return not any(buffer.holds(job_id) for (job_id,) in holders)
-        case LoadReady() | LoadExpired():
+        case loads.LoadReady() | loads.LoadExpired():
             return True  # it is read together with the buffer
         case _:
             return not buffer
 
 
-def _keys(load: LoadUniqueHolders) -> str:
+def _keys(load: loads.LoadUniqueHolders) -> str:
     return _encode_list(load.keys).decode()
 
 
 def _read(  # noqa: C901  # one arm for each kind of load
-    connection: sqlite3.Connection, load: Load, offset_us: int
+    connection: sqlite3.Connection, load: loads.Load, offset_us: int
 ) -> Any:
     match load:
-        case LoadTimers():
+        case loads.LoadTimers():
             return reads.page_of_timers(connection, offset_us, load)
-        case LoadSchedules():
+        case loads.LoadSchedules():
             return reads.page_of_schedules(connection, offset_us, load)
-        case LoadBlocked():
+        case loads.LoadBlocked():
             return reads.page_of_blocked(connection, offset_us, load)
-        case LoadJob():
+        case loads.LoadJob():
             return reads.job(connection, offset_us, queries.JOB, load.job_id)
-        case LoadJobs(job_ids):
+        case loads.LoadJobs(job_ids):
             ids = _encode_list(job_ids).decode()
             return {job.id: job for job in reads.jobs(connection, offset_us, queries.JOBS, (ids,))}
-        case LoadUniqueHolders():
+        case loads.LoadUniqueHolders():
             found = reads.jobs(connection, offset_us, queries.UNIQUE, (_keys(load),))
             return {job.unique_key: job for job in found}
-        case LoadSchedule():
+        case loads.LoadSchedule():
             return reads.schedule(connection, offset_us, load.which)
-        case PromoteDue():
+        case loads.PromoteDue():
             return _promote_due(connection, load, offset_us)
 
 
 def _ready(
-    connection: sqlite3.Connection, buffer: WriteBuffer, load: LoadReady, offset_us: int
+    connection: sqlite3.Connection, buffer: WriteBuffer, load: loads.LoadReady, offset_us: int
 ) -> list[Job]:
     """Read a page through the write buffer.
 
@@ -109,7 +97,7 @@ def _ready(
 
 
 def _expired(
-    connection: sqlite3.Connection, buffer: WriteBuffer, load: LoadExpired, offset_us: int
+    connection: sqlite3.Connection, buffer: WriteBuffer, load: loads.LoadExpired, offset_us: int
 ) -> list[Job]:
     """Read the expired jobs, and flush only if the buffer may have some or a newer row of one.
 
@@ -124,7 +112,9 @@ def _expired(
     return jobs
 
 
-def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: int) -> Promoted:
+def _promote_due(
+    connection: sqlite3.Connection, load: loads.PromoteDue, offset_us: int
+) -> loads.Promoted:
     """Queue the jobs with one statement.
 
     The transaction is not synced: if it is lost, the jobs are still due and are queued again.
@@ -136,7 +126,7 @@ def _promote_due(connection: sqlite3.Connection, load: PromoteDue, offset_us: in
         with unsynced(connection), transaction(connection):
             connection.execute(queries.QUEUE_JOBS, (ids,))
     last = page[-1][0] if len(page) == load.limit else None
-    return Promoted(
+    return loads.Promoted(
         [(rows.ready_key_from_row(row[4:]), (row[2], job_id)) for (_, job_id), row in page],
         last,
         frozenset(job_id for (_, job_id), row in page if row[3] == "retrying"),

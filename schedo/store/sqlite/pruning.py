@@ -7,30 +7,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from schedo.core.states import State
 from schedo.store.base import Retention
+from schedo.store.retention import RELEASE_AFTER_US, RUNS_LOOKED_AT_ONCE, kept_us
 from schedo.store.sqlite import queries, unkept
 from schedo.store.sqlite.action_log import prune_log
 from schedo.store.sqlite.connection import transaction, unsynced
 
 # Free pages are used again: the file keeps these, and a fourth of its pages.
 FREE_PAGES_MIN = 1_024
-# To look at this number of runs takes as long as to delete a job.
-RUNS_LOOKED_AT_ONCE = 32
-RELEASE_AFTER_US = 60_000_000
 FREED_AT_ONCE = 64  # pages: about a millisecond
 
 _encode_ids = msgspec.json.Encoder().encode
-
-
-def kept_us(retention: Retention) -> dict[State, int]:
-    """Return how long jobs of each final state are kept."""
-    return {
-        State.COMPLETED: retention.completed_us,
-        State.CANCELLED: retention.cancelled_us,
-        State.EXPIRED: retention.cancelled_us,
-        State.FAILED: retention.failed_us,
-    }
 
 
 def prune(

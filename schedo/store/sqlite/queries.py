@@ -1,6 +1,6 @@
 """All statements that read, in one place, so that tests can check SQLite's plan of each.
 
-The conditions of partial indexes are repeated here literally (see migrations/0001_initial.sql).
+The conditions of partial indexes are repeated literally (see migrations/0001_initial.sql).
 """
 
 from __future__ import annotations
@@ -8,17 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from schedo.core import limits
-from schedo.store.sqlite import rows
+from schedo.store import rows
+from schedo.store.conditions import LISTED_STATE, TIMED, UNFINISHED, WAITING
 
 _JOB = ", ".join(rows.JOB.names)
 _SCHEDULE = ", ".join(rows.SCHEDULE.names)
-TIMED = "(state = 'scheduled' OR state = 'retrying')"
-_WAITING = "(state = 'scheduled' OR state = 'blocked' OR state = 'queued' OR state = 'retrying')"
-_UNFINISHED = (
-    "(state = 'scheduled' OR state = 'blocked' OR state = 'queued'"
-    " OR state = 'running' OR state = 'retrying')"
-)
-LISTED_STATE = "state <> 'queued' AND state <> 'scheduled'"
 _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_id = job.id))"
 
 
@@ -101,7 +95,7 @@ RUNNING = f"""
 SELECT {_JOB} FROM job WHERE state = 'running' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 EXPIRED = f"""
 SELECT {_JOB} FROM job
-WHERE expires_at IS NOT NULL AND {_WAITING} AND expires_elapsed = ? AND expires_at <= ?
+WHERE expires_at IS NOT NULL AND {WAITING} AND expires_elapsed = ? AND expires_at <= ?
 ORDER BY expires_at, id LIMIT ?"""
 JOB = f"SELECT {_JOB} FROM job WHERE id = ?"
 JOBS = f"SELECT {_JOB} FROM job WHERE id IN (SELECT value FROM json_each(?))"
@@ -146,13 +140,13 @@ WHERE id > ? AND paused = 0 ORDER BY id LIMIT ?"""
 ACTIVE = f"""
 SELECT run.schedule_id, run.id, run.state
 FROM json_each(:ids) AS schedule CROSS JOIN job AS run ON run.id IN (
-    SELECT id FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED}
+    SELECT id FROM job WHERE schedule_id IS NOT NULL AND {UNFINISHED}
     AND schedule_id = schedule.value ORDER BY id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) ORDER BY run.id"""
 # For a schedule with more runs than that: the latest of its newest ones that is blocked.
 LATEST_BLOCKED = f"""
 SELECT max(id) FROM (
-    SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {_UNFINISHED} AND schedule_id = ?
+    SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {UNFINISHED} AND schedule_id = ?
     ORDER BY id DESC LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) WHERE state = 'blocked'"""
 DECISIONS = f"""

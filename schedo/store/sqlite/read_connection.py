@@ -19,6 +19,7 @@ from schedo.core.limits import INTEGER_MAX
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
+from schedo.store import rows
 from schedo.store.base import (
     DecisionPage,
     IdPage,
@@ -29,7 +30,7 @@ from schedo.store.base import (
     ScheduleRule,
     StoredNames,
 )
-from schedo.store.sqlite import action_log, bulk_steps, queries, reads, rows, schedule_search
+from schedo.store.sqlite import action_log, bulk_steps, queries, reads, schedule_search
 from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import Position, search, search_ids

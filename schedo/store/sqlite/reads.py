@@ -24,9 +24,10 @@ from schedo.core.loads import (
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import State
+from schedo.store import rows
 from schedo.store.base import ClockMark, OutputPiece, OutputSize, ScheduleRule, Snapshot
-from schedo.store.sqlite import queries, rows
-from schedo.store.sqlite.columns import Row
+from schedo.store.columns import Row
+from schedo.store.sqlite import queries
 
 _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1

@@ -11,9 +11,9 @@ import sqlite3
 
 from schedo.core.keep import NOT_KEPT
 from schedo.errors import StoreRefused
+from schedo.store.columns import Row
 from schedo.store.sqlite import unkept, writes
 from schedo.store.sqlite.buffer_entries import LAYOUT, LeftJobs, read_left
-from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.writes import Statement
 
 log = logging.getLogger("schedo.store")

@@ -17,6 +17,7 @@ import msgspec
 from schedo.core import limits
 from schedo.core.model import Schedule
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter
+from schedo.store import rows
 from schedo.store.base import SchedulePage
 from schedo.store.schedule_health import (
     FAILS,
@@ -25,7 +26,6 @@ from schedo.store.schedule_health import (
     health_conditions,
     is_well,
 )
-from schedo.store.sqlite import rows
 from schedo.store.sqlite.job_search import like_pattern
 
 LOOKED_AT_ONCE = 250  # schedules: a millisecond, unless their payloads are large

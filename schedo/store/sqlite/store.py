@@ -146,13 +146,13 @@ class SqliteStore(PassedLocks, SessionKeys):
             commit = writes.encode(changes, self._offset_us)
         except connections.UNFIT as error:
             faults = bad_values.find_unencodable(changes)
-            raise StoreRefused(bad_values.describe(faults, error), faults) from error
+            raise StoreRefused.of_commit(error, faults) from error
         writer = self._require_open(self._writer)
         try:
             log_bytes = await self._run(writer, self._commit, commit)
         except StoreRefused as error:
             faults = await self._run(writer, bad_values.find_unwritable, commit)
-            raise StoreRefused(bad_values.describe(faults, error), faults) from error
+            raise StoreRefused.of_commit(error, faults) from error
         # After the commit is acknowledged, so that only the next commit waits for it.
         if self._buffer.is_long:
             self._post(self._buffer.flush_oldest)

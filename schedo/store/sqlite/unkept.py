@@ -14,8 +14,8 @@ import msgspec
 
 from schedo.core.ids import newest_at
 from schedo.core.keep import NOT_KEPT
+from schedo.store.columns import Row
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
-from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.queries import DELETE_JOBS, MARK_DECIDED
 
 _NEW, _KNOWN = LAYOUT.new.index("kept_until"), LAYOUT.known.index("kept_until")

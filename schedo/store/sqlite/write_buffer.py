@@ -29,6 +29,7 @@ import msgspec
 
 from schedo.core.loads import LoadReady
 from schedo.core.states import State
+from schedo.store.columns import Row
 from schedo.store.sqlite import writes
 from schedo.store.sqlite.buffer_entries import (
     LAYOUT,
@@ -41,7 +42,6 @@ from schedo.store.sqlite.buffer_entries import (
 )
 from schedo.store.sqlite.buffered_keys import BufferedKeys
 from schedo.store.sqlite.buffered_queued import BufferedQueued
-from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.connection import (
     count_statement,
     sync_commits,

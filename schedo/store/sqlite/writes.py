@@ -20,13 +20,22 @@ from schedo.core.ids import newest_at
 from schedo.core.keep import NOT_KEPT
 from schedo.core.model import PLAIN, DecisionRecord, Job
 from schedo.errors import StoreRefused
+from schedo.store import rows
 from schedo.store.base import ClockMark
-from schedo.store.sqlite import bulk, bulk_steps, rows
+from schedo.store.columns import Row
+from schedo.store.rows import (
+    EXPECTATION,
+    IDEMPOTENCY_RECORD,
+    JOB,
+    PAUSE,
+    QUEUE,
+    SCHEDULE,
+)
+from schedo.store.sqlite import bulk, bulk_steps
 from schedo.store.sqlite import unkept as unkept_jobs
 from schedo.store.sqlite.action_log import INSERT_LOG_ENTRY
 from schedo.store.sqlite.buffer_entries import LAYOUT, BufferableJobs
 from schedo.store.sqlite.bulk import COUNTS, Shape, make_shape
-from schedo.store.sqlite.columns import Row
 from schedo.store.sqlite.decisions import (
     INSERT_DECISION,
     INSERT_DECISIONS,
@@ -48,14 +57,6 @@ from schedo.store.sqlite.histories import (
     runs_to_release,
 )
 from schedo.store.sqlite.queries import MARK_DECIDED
-from schedo.store.sqlite.rows import (
-    EXPECTATION,
-    IDEMPOTENCY_RECORD,
-    JOB,
-    PAUSE,
-    QUEUE,
-    SCHEDULE,
-)
 
 # The columns that are NULL in most jobs; in those without a result; until an attempt has started.
 _SELDOM = (

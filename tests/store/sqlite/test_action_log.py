@@ -7,6 +7,7 @@ import pytest
 from schedo.core.action_log import LogEntry, LogFilter
 from schedo.core.changes import Changes
 from schedo.store.base import Retention
+from schedo.store.retention import LOG_KEPT_US
 from schedo.store.sqlite import action_log
 from schedo.store.sqlite.store import SqliteStore
 
@@ -27,7 +28,7 @@ async def count(store: SqliteStore) -> dict[str, int]:
 async def test_each_kind_of_change_keeps_its_latest_entries(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(action_log, "KEPT", 5)
+    monkeypatch.setattr(action_log, "LOG_ENTRIES_KEPT", 5)
     await store.commit(Changes(log=entries(3, is_job=False)))
     await store.commit(Changes(log=entries(50, is_job=True)))
     first = await store.prune(NOW, Retention(), 10)
@@ -41,6 +42,6 @@ async def test_each_kind_of_change_keeps_its_latest_entries(
 async def test_old_entries_are_deleted(store: SqliteStore) -> None:
     await store.commit(Changes(log=entries(2, is_job=False)))
     await store.commit(Changes(log=entries(1, is_job=False, at=NOW + 1)))
-    await store.prune(NOW + action_log.KEPT_US + 1, Retention(), 10)
+    await store.prune(NOW + LOG_KEPT_US + 1, Retention(), 10)
 
     assert await count(store) == {"queues/a": 1}

@@ -14,8 +14,8 @@ import pytest
 
 from schedo.core.model import Failure, Job, Options, Trigger
 from schedo.core.states import State
-from schedo.store.sqlite import rows
-from schedo.store.sqlite.columns import Codec, Columns
+from schedo.store import rows
+from schedo.store.columns import Codec, Columns
 from schedo.store.sqlite.schema import migrate
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job

@@ -20,7 +20,7 @@ from schedo.store.sqlite import (
     write_buffer,
     writes,
 )
-from schedo.store.sqlite.job_search import search_query, usable_indexes
+from schedo.store.sqlite.job_search import indexes_of, search_query
 from schedo.store.sqlite.schema import migrate
 
 KEY = "USING INTEGER PRIMARY KEY"
@@ -222,7 +222,7 @@ def test_a_query_uses_its_index_and_does_not_sort(
 def test_a_list_searches_a_range_of_an_index_and_does_not_sort(
     connection: sqlite3.Connection, which: JobFilter, expected: list[str], order: Order
 ) -> None:
-    for index, use in zip(usable_indexes(which), expected, strict=True):
+    for index, use in zip(indexes_of(which), expected, strict=True):
         for query in (index.probe(order), search_query(which, index, order)):
             found = plan(connection, query)
             assert use in found
@@ -234,7 +234,7 @@ def test_a_list_searches_a_range_of_an_index_and_does_not_sort(
 def test_waiting_jobs_are_listed_from_the_index_of_waiting_jobs(
     connection: sqlite3.Connection, which: JobFilter, use: str
 ) -> None:
-    [index] = [each for each in usable_indexes(which) if not each.is_sorted]
+    [index] = [each for each in indexes_of(which) if not each.is_sorted]
 
     assert use in plan(connection, index.probe())
     assert use in plan(connection, search_query(which, index))
@@ -245,7 +245,7 @@ def test_jobs_in_one_of_several_states_are_listed_from_a_range_of_each(
     connection: sqlite3.Connection, order: Order
 ) -> None:
     which = JobFilter(states=(State.FAILED, State.CANCELLED))
-    index, _ = usable_indexes(which)
+    index, _ = indexes_of(which)
 
     for query in (index.probe(order), search_query(which, index, order)):
         found = plan(connection, query)

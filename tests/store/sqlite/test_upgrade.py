@@ -13,8 +13,8 @@ from schedo.core.loads import LoadSchedule
 from schedo.core.model import Decision, Job, Options, Queue, ReadyKey, Schedule
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
+from schedo.store import rows
 from schedo.store.base import OutputPiece
-from schedo.store.sqlite import rows
 from schedo.store.sqlite.buffer_entries import _NUMBERED, LAYOUT
 from schedo.store.sqlite.schema import list_migrations
 from schedo.store.sqlite.store import SqliteStore

@@ -16,7 +16,8 @@ from schedo.core.loads import LoadJob
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.states import State
 from schedo.errors import StoreFull
-from schedo.store.sqlite import rows, write_buffer
+from schedo.store import rows
+from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.buffer_entries import LAYOUT
 from schedo.store.sqlite.connection import prepare_writer
 from schedo.store.sqlite.schema import migrate

@@ -33,7 +33,7 @@ from schedo.core.model import (
 )
 from schedo.core.requirements import Requirements
 from schedo.core.run_history import EndedRun, LastRun, RunHistory
-from schedo.store.sqlite.columns import Codec, Columns, Row
+from schedo.store.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
 decode_bulk_operation = msgspec.json.Decoder(BulkOperation).decode
