@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import stat
 from collections.abc import Iterator
 
 from schedo.errors import StoreUnsuitable
+from schedo.left_sockets import remove_left
 
 SUFFIX = ".ctl"
 _ADDRESS_BYTES_MAX = 107  # sun_path of unix(7), without its end
@@ -30,7 +30,11 @@ def listen(path: str) -> socket.socket:
 
     Raise StoreUnsuitable if the path cannot have a socket.
     """
-    _remove_left(path)
+    try:
+        remove_left(path)
+    except FileExistsError as error:
+        reason = f"{path}: {error.strerror}, so the control socket cannot be there"
+        raise StoreUnsuitable(reason) from error
     sock = make_socket()
     try:
         with _address(path) as address:
@@ -59,18 +63,7 @@ def remove(path: str, sock: socket.socket) -> None:
     """Close the listening socket and remove its file; the caller still holds the store's lock."""
     sock.close()
     with contextlib.suppress(OSError):
-        _remove_left(path)
-
-
-def _remove_left(path: str) -> None:
-    """Remove the socket that a dead server left; raise StoreUnsuitable for any other file."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise StoreUnsuitable(f"{path} is not a socket, so the control socket cannot be there")
-    os.unlink(path)
+        remove_left(path)
 
 
 @contextlib.contextmanager

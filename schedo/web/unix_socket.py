@@ -10,10 +10,10 @@ import contextlib
 import fcntl
 import os
 import socket
-import stat
 from collections.abc import Iterator
 
 from schedo.errors import Invalid, Unavailable
+from schedo.left_sockets import remove_left
 
 _BACKLOG = 4_096
 
@@ -26,7 +26,8 @@ def bind_unix(path: str, mode: int) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _alone_in(os.path.dirname(path)):
-            _remove_left(path)
+            _refuse_live(path)
+            remove_left(path)
             sock.bind(path)
             os.chmod(path, mode)  # before it listens, nothing can connect
             sock.listen(_BACKLOG)
@@ -50,20 +51,13 @@ def _alone_in(directory: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _remove_left(path: str) -> None:
-    """Remove the socket of a server that has ended; raise an error for any other file."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise Invalid(f"host = 'unix:{path}': there is a file that is not a socket")
+def _refuse_live(path: str) -> None:
+    """Raise Unavailable if a server listens at the path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
             probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
+        except (FileNotFoundError, ConnectionRefusedError):
             return
         except BlockingIOError:  # it listens, and has not accepted those before
             pass

@@ -346,7 +346,7 @@ async def test_another_file_in_its_place_stays(
             pass
 
     assert (tmp_path / "jobs.db.ctl").read_text() == "mine"
-    assert "is not a socket" in caplog.text
+    assert "that is not a socket" in caplog.text
 
 
 async def test_a_long_directory_is_no_obstacle(tmp_path: Path) -> None:
