@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 
 import asyncpg
@@ -21,6 +22,7 @@ WAIT_S = 2.0
 _PAUSE_S = 0.01
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+_NAME = re.compile(r"schedo (\S+) (\d+)")  # as PostgresStore names its session
 _KEYS = "hashtext('schedo store ' || $1), $2::int"
 _TRY = f"SELECT pg_try_advisory_lock({_KEYS})"
 _IS_HELD = """
@@ -64,9 +66,11 @@ async def lock(connection: asyncpg.Connection, address: Address, own_pid: int = 
 def _describe(holder: asyncpg.Record | None) -> str:
     if holder is None:
         return "its session has just ended, try again"
-    where = f" at {holder['client_addr']}" if holder["client_addr"] else ""
+    named = _NAME.fullmatch(holder["application_name"])
+    who = f"process {named[2]} on the host {named[1]}" if named else holder["application_name"]
     since = holder["backend_start"].strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"{holder['application_name']}{where}, PostgreSQL session {holder['pid']} since {since}"
+    where = f" from {holder['client_addr']}" if holder["client_addr"] else ""
+    return f"{who} has it since {since}, with the PostgreSQL session {holder['pid']}{where}"
 
 
 async def is_locked(connection: asyncpg.Connection, address: Address) -> bool:
