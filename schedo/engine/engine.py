@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from schedo.clock import Clock, elapsed_us
 from schedo.core import commands
@@ -50,6 +50,9 @@ from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, SchedulePage, Snapshot, Store
 
+if TYPE_CHECKING:
+    from schedo.store.cluster import Cluster
+
 log = logging.getLogger("schedo.engine")
 T = TypeVar("T")
 MakeRecord = Callable[[list[Any]], IdempotencyRecord | None]
@@ -71,8 +74,9 @@ class Engine:
     ) -> None:
         """on_fatal: called with an error that ends the process. page_url: for links to the page."""
         self.store = store
-        self.clock = clock
-        self._draw = draw
+        # None: no other server shares the store.
+        self.cluster: Cluster | None = getattr(store, "cluster", None)
+        self.clock, self._draw = clock, draw
         self._window, self._page_url = window, page_url
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None

@@ -29,6 +29,7 @@ from schedo.store.postgres import holder, loads, reads, writes
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.concurrent_reads import ConcurrentReads
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error
+from schedo.store.postgres.membership import Membership
 from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
@@ -61,6 +62,7 @@ class PostgresStore(ConcurrentReads):
         self._waiting: WaitingCount | None = None
         self._must_sign = False  # this server has not written yet that it ended in order
         self._closing: asyncio.Task[None] | None = None
+        self.cluster = Membership(self._require_readers)
 
     # Life.
 

@@ -1,0 +1,66 @@
+"""What the servers of a cluster know of each other; docs/cluster.md explains it.
+
+Every job and schedule belongs to a shard, and each shard to one server, its owner. Only the owner
+changes what belongs to its shards. A store in a file has one server, and so no cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from schedo.store.base import Store
+
+
+class MemberState(StrEnum):
+    """What a server of the cluster does."""
+
+    OPEN = "open"  # it has shards, or gets some
+    LEAVING = "leaving"  # it gives its shards away
+    CLOSED = "closed"  # it has ended in order, and its number is free
+
+
+class Member(NamedTuple):
+    """A server of the cluster, as the last heartbeat of this server has seen it."""
+
+    no: int  # from 1 on, and the slot of the ids that it makes; another server may get it later
+    name: str  # of its host and its process
+    url: str  # by which the other servers reach it; empty until it listens
+    epoch: int  # with which it has opened the store: it grows from each server to the next
+    version: str
+    state: MemberState
+    silent_us: int | None = None  # how long ago its last heartbeat was; None: its session is gone
+
+
+class Cluster(Protocol):
+    """The servers that share a store, and the shards that they own."""
+
+    # Called without arguments, in the event loop, when a member or the owner of a shard has
+    # changed. The methods return the new state then.
+    on_change: list[Callable[[], None]]
+
+    @property
+    def me(self) -> Member:
+        """This server."""
+
+    def members(self) -> tuple[Member, ...]:
+        """Return the servers that have not ended, this one included, by number."""
+
+    def owner(self, shard: int) -> Member | None:
+        """Return the server that owns the shard; None while it moves, or after its death."""
+
+    def is_mine(self, shard: int) -> bool:
+        """Return whether this server owns the shard, and its engine has what is in it."""
+
+    async def shard_of_job(self, job_id: int) -> int | None:
+        """Return the shard of a job that is in the store, or None. Raise StoreError."""
+
+    async def announce(self, url: str) -> None:
+        """Let the other servers know by which URL they reach this one. Raise StoreError."""
+
+
+class ClusterStore(Store, Protocol):
+    """A store that several servers share."""
+
+    cluster: Cluster
