@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 
+from schedo.core.shards import SHARDS
 from schedo.store.cluster import Member, MemberState
 from schedo.store.postgres.holder import SERVER_NO
 from schedo.store.postgres.session import Readers
@@ -35,7 +36,7 @@ class Membership:
         return self._me
 
     def is_mine(self, shard: int) -> bool:
-        return True
+        return 0 <= shard < SHARDS
 
     async def shard_of_job(self, job_id: int) -> int | None:
         async with self._readers().session() as session:
