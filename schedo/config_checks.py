@@ -8,10 +8,12 @@ import os
 from schedo.config import Config
 from schedo.core import limits
 from schedo.errors import Invalid
+from schedo.program import how_to_install
 from schedo.setting_values import unix_path
 from schedo.store import is_postgres
 
 IN_MEMORY = (":memory:", "memory:")
+_STRENGTHS = {"flag": 2, "environment": 1}
 
 
 def check_config(config: Config) -> None:
@@ -46,6 +48,7 @@ def check_config(config: Config) -> None:
             " a file and add --tokens"
         )
     _check_grpc(config)
+    _check_unix_socket(config)
     if not needs_token(config) and not is_loopback(config.host):
         source = config.sources.get("host", "default")
         raise Invalid(
@@ -54,6 +57,23 @@ def check_config(config: Config) -> None:
             " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
             " or listen on 127.0.0.1"
         )
+
+
+def _check_unix_socket(config: Config) -> None:
+    """Raise Invalid for a port that a Unix socket would leave unused.
+
+    A port in a file is no mistake if the command line or the environment chooses the socket.
+    """
+    host, port = (config.sources.get(key, "") for key in ("host", "port"))
+    if unix_path(config.host) is not None and port and _strength(port) >= _strength(host):
+        raise Invalid(
+            f"port ({port}): a Unix socket ({config.host}) has no port; leave one of the two out"
+        )
+
+
+def _strength(source: str) -> int:
+    """Return the rank of a source: an option overrides a variable, which overrides a file."""
+    return _STRENGTHS.get(source.partition(" ")[0], 0)
 
 
 def _check_tls(config: Config) -> None:
@@ -77,7 +97,7 @@ def _check_grpc(config: Config) -> None:
         if find_spec(name) is None:
             raise Invalid(
                 f"grpc_port ({source}): gRPC needs packages that are not installed; install them"
-                " with: pip install 'schedo[grpc]'"
+                f" with: {how_to_install('grpc')}"
             )
     if config.grpc_port == config.port != 0:
         raise Invalid(f"grpc_port ({source}): port {config.port} is that of HTTP; give another one")

@@ -1,4 +1,5 @@
-"""How this program starts itself again: as a child process, and as the next server of an upgrade.
+"""How this program starts itself again: as a child process, and as the next server of an upgrade;
+and how it gets the packages of an extra.
 
 Python runs it from its modules, or it is the one file that `make binary` makes. That file holds
 Python as a library, so it takes none of an interpreter's options; but it runs a module that
@@ -33,3 +34,13 @@ def executable_of_a_new_version() -> str:
     the first argument.
     """
     return sys.orig_argv[0] if is_binary() else sys.executable
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that installs the packages of an extra, such as grpc, for an error."""
+    in_a_clone = f"in a clone of schedo: pip install '.[{extra}]'"
+    if is_binary():
+        version = ".".join(map(str, sys.version_info[:2]))
+        target = f"--target DIR, with Python {version}, and set PYTHONPATH=DIR for this binary"
+        return f"{in_a_clone} {target}"
+    return f"pip install 'schedo[{extra}]', or {in_a_clone}"

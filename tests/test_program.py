@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-from schedo.program import executable_of_a_new_version, is_binary, module_command
+from schedo.program import (
+    executable_of_a_new_version,
+    how_to_install,
+    is_binary,
+    module_command,
+)
 
 
 @pytest.fixture
@@ -45,3 +50,15 @@ def test_an_upgrade_starts_the_interpreter_again() -> None:
 
 def test_an_upgrade_starts_the_file_of_the_binary_not_what_it_has_unpacked(binary: None) -> None:
     assert executable_of_a_new_version() == "/usr/bin/schedo"
+
+
+def test_the_packages_of_an_extra_come_from_a_registry_or_from_a_clone() -> None:
+    assert how_to_install("grpc") == (
+        "pip install 'schedo[grpc]', or in a clone of schedo: pip install '.[grpc]'"
+    )
+
+
+@pytest.mark.usefixtures("binary")
+def test_the_binary_takes_the_packages_of_an_extra_from_a_directory() -> None:
+    assert "pip install '.[otel]' --target DIR, with Python 3." in how_to_install("otel")
+    assert how_to_install("otel").endswith("set PYTHONPATH=DIR for this binary")

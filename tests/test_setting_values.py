@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from schedo.config import load_config
@@ -37,6 +39,25 @@ def test_a_unix_socket_has_an_absolute_short_path_and_octal_permissions(
 ) -> None:
     with pytest.raises(Invalid, match=rf"^{key} = .*{reason}"):
         load_config({key: value}, {}, [])
+
+
+def test_a_port_beside_a_unix_socket_is_refused() -> None:
+    socket = "unix:/run/schedo/api.sock"
+    for flags, environment, source in (
+        ({"host": socket, "port": "8081"}, {}, "flag --port"),
+        ({"port": "8081"}, {"SCHEDO_HOST": socket}, "flag --port"),
+        ({}, {"SCHEDO_HOST": socket, "SCHEDO_PORT": "8081"}, "environment SCHEDO_PORT"),
+    ):
+        with pytest.raises(Invalid, match=f"^port \\({source}\\): a Unix socket .* has no port"):
+            check_config(load_config(flags, environment, []))
+
+
+def test_a_unix_socket_overrides_the_port_of_what_it_overrides(tmp_path: Path) -> None:
+    file = tmp_path / "schedo.toml"
+    file.write_text("port = 8081")
+
+    check_config(load_config({"host": "unix:/run/api.sock"}, {"SCHEDO_PORT": "8081"}, [file]))
+    check_config(load_config({}, {"SCHEDO_HOST": "unix:/run/api.sock"}, [file]))
 
 
 def test_a_unix_socket_has_no_tls_and_needs_no_token() -> None:

@@ -95,6 +95,8 @@ def parse_address(
     ca_cert: a PEM file of the authorities to trust, in place of the default ones.
     """
     if url.startswith(_UNIX):
+        if ca_cert is not None:
+            raise _unused_ca(url)
         return _parse_unix(url, token, agent)
     try:
         parts = urlsplit(url)
@@ -107,11 +109,16 @@ def parse_address(
         raise Invalid(f"url {url!r}: it has a user, query or fragment; a token is given separately")
     is_tls = parts.scheme == "https"
     if ca_cert is not None and not is_tls:
-        raise Invalid(f"url {url!r}: a CA certificate is for https://")
+        raise _unused_ca(url)
     default_port = 443 if is_tls else 80
     prefix = parts.path.rstrip("/")
     headers = _make_headers(parts.netloc, token, agent)
     return Address(url, is_tls, parts.hostname, port or default_port, prefix, headers, ca_cert)
+
+
+def _unused_ca(url: str) -> Invalid:
+    given = "ca_cert=, --ca-cert or SCHEDO_CA_CERT"
+    return Invalid(f"url {url!r}: a CA certificate ({given}) is only for an https:// URL")
 
 
 def _parse_unix(url: str, token: str | None, agent: str) -> Address:

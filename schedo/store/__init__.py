@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schedo.errors import Invalid, StoreUnsuitable
+from schedo.program import how_to_install
 
 if TYPE_CHECKING:
     from schedo.store.base import Store
@@ -62,6 +63,7 @@ def open_postgres(url: str) -> PostgresStore:
         if error.name != "asyncpg":
             raise
         raise StoreUnsuitable(
-            "a store in PostgreSQL needs the package asyncpg: pip install 'schedo[postgres]'"
+            "a store in PostgreSQL needs the package asyncpg; install it with:"
+            f" {how_to_install('postgres')}"
         ) from error
     return PostgresStore(url)

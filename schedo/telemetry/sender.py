@@ -8,6 +8,7 @@ counted. While the collector is away or hangs, notes wait in the queue until it 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,9 +21,10 @@ from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from schedo.protocol.prometheus import Family
+from schedo.telemetry.exporter_failures import ExporterFailures
 from schedo.telemetry.metrics import to_metrics_data
 from schedo.telemetry.notes import Note
-from schedo.telemetry.settings import TelemetrySettings
+from schedo.telemetry.settings import TelemetrySettings, read_address
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -46,22 +48,26 @@ class Reading(NamedTuple):
 class Outage:
     """Logs when a signal cannot be sent, once an hour while it cannot, and when it can again."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, address: str, consequence: str) -> None:
         self._what = what
+        self._address = address
+        self._consequence = consequence
         self._logged_at: float | None = None
 
-    def note(self, *, is_sent: bool) -> None:
-        """Note a request that has succeeded or failed."""
+    def note(self, failure: str | None) -> None:
+        """Note a request that has succeeded (None), or why it failed."""
         now = time.monotonic()
-        if is_sent:
+        if failure is None:
             if self._logged_at is not None:
-                log.info("the OpenTelemetry collector takes %s again", self._what)
+                log.info("the collector at %s takes %s again", self._address, self._what)
             self._logged_at = None
         elif self._logged_at is None or now - self._logged_at >= LOGGED_EVERY_S:
             log.warning(
-                "the OpenTelemetry collector does not take %s; what does not fit into the queue"
-                " is dropped (schedo_otel_dropped_total)",
+                "the OpenTelemetry collector at %s does not take %s: %s; %s",
+                self._address,
                 self._what,
+                failure,
+                self._consequence,
             )
             self._logged_at = now
 
@@ -75,7 +81,15 @@ class Sender:
         self._settings = settings
         self._spans = OTLPSpanExporter() if settings.sends_traces else None
         self._metrics = OTLPMetricExporter() if settings.sends_metrics else None
-        self._outages = Outage("spans"), Outage("metrics")
+        self._failures = ExporterFailures()
+        spans_are_lost = (
+            "spans wait in the queue; what does not fit into it, and what a request could not"
+            " deliver, is dropped and counted in schedo_otel_dropped_total"
+        )
+        self._outages = (
+            Outage("spans", read_address(os.environ, "TRACES"), spans_are_lost),
+            Outage("metrics", read_address(os.environ, "METRICS"), "the next reading comes"),
+        )
         self._waiting: deque[tuple[list[Note], int]] = deque()
         # Each is written by one thread only, so neither needs a lock.
         self._added = self._taken = 0
@@ -167,14 +181,16 @@ class Sender:
 
     def _send_spans(self, spans: list[ReadableSpan]) -> None:
         assert self._spans is not None, "without it there are no notes"
+        self._failures.clear()
         is_sent = self._spans.export(spans) is SpanExportResult.SUCCESS
         if not is_sent:
             self._failed += len(spans)
         if not self._has_ended:
-            self._outages[0].note(is_sent=is_sent)
+            self._outages[0].note(None if is_sent else self._failures.first)
 
     def _send_metrics(self, reading: Reading) -> None:
         assert self._metrics is not None, "without it there are no readings"
         data = to_metrics_data(reading.families, self._resource, reading.began_at, reading.now)
+        self._failures.clear()
         is_sent = self._metrics.export(data) is MetricExportResult.SUCCESS
-        self._outages[1].note(is_sent=is_sent)
+        self._outages[1].note(None if is_sent else self._failures.first)

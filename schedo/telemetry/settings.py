@@ -12,9 +12,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from schedo.errors import Invalid
+from schedo.program import how_to_install
 
 _PREFIX = "OTEL_EXPORTER_OTLP"
 _PROTOCOL = "http/protobuf"
+_DEFAULT_URL = "http://localhost:4318"
 _MODULE = "opentelemetry.exporter.otlp.proto.http"
 _MILLISECONDS = 0.001
 
@@ -47,10 +49,18 @@ def read_settings(environ: Mapping[str, str]) -> TelemetrySettings:
     )
     if not _is_installed():
         raise Invalid(
-            "otel: OpenTelemetry is not installed beside schedo; install the extra with"
-            " pip install 'schedo[otel]'"
+            "otel: OpenTelemetry is not installed beside schedo; install the extra with:"
+            f" {how_to_install('otel')}"
         )
     return settings
+
+
+def read_address(environ: Mapping[str, str], signal: str) -> str:
+    """Return where TRACES or METRICS are sent, for logs: without a password and a path."""
+    names = (f"{_PREFIX}_{signal}_ENDPOINT", f"{_PREFIX}_ENDPOINT")
+    url = next(filter(None, (environ.get(name, "").strip() for name in names)), _DEFAULT_URL)
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _is_installed() -> bool:

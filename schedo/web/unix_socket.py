@@ -33,11 +33,22 @@ def bind_unix(path: str, mode: int) -> socket.socket:
             sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        raise Invalid(f"host = 'unix:{path}': {error.strerror or error}") from error
+        raise Invalid(f"host = 'unix:{path}': {_explain(error, path)}") from error
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def _explain(error: OSError, path: str) -> str:
+    directory = os.path.dirname(path)
+    if isinstance(error, FileNotFoundError):
+        return f"the directory {directory} does not exist; create it, or give another path"
+    if isinstance(error, NotADirectoryError):
+        return f"{directory} is not a directory"
+    if isinstance(error, PermissionError):
+        return f"this user cannot create a socket in {directory}: {error.strerror}"
+    return error.strerror or str(error)
 
 
 @contextlib.contextmanager

@@ -146,8 +146,9 @@ def test_a_file_that_is_no_ca_is_an_error_that_names_it(server: Server, tmp_path
 
 
 def test_a_ca_for_a_url_without_tls_is_an_error(secured: Secured) -> None:
-    with pytest.raises(Invalid, match="a CA certificate is for https://"):
-        Client("http://127.0.0.1:1", ca_cert=secured.authority.cert)
+    for url in ("http://127.0.0.1:1", "unix:/run/schedo.sock"):
+        with pytest.raises(Invalid, match=f"'{url}': .*SCHEDO_CA_CERT.* only for an https:// URL"):
+            Client(url, ca_cert=secured.authority.cert)
 
 
 def test_nothing_is_sent_to_a_server_whose_certificate_is_not_accepted(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 
 import pytest
 
@@ -98,3 +99,25 @@ def test_a_telemetry_of_metrics_only_marks_and_notes_nothing(
 
         assert telemetry.mark(leases) is leases
         assert telemetry.note(DECISIONS, []) == []
+
+
+def test_a_collector_that_is_away_is_told_with_its_address_and_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1.5")
+        telemetry = make_telemetry(f"http://user:secret@{address}/key-123", monkeypatch)
+        sender_of(telemetry).start()
+        telemetry.durable(telemetry.note(DECISIONS, []), 10)
+        with caplog.at_level(logging.WARNING):
+            assert sender_of(telemetry).stop(10)
+
+    (record,) = (each for each in caplog.records if "does not take spans" in each.getMessage())
+    message = record.getMessage()
+    assert message.startswith(f"the OpenTelemetry collector at http://{address} does not take")
+    assert "Connection refused" in message
+    assert "secret" not in caplog.text
+    assert "key-123" not in caplog.text
+    assert telemetry.dropped == 6

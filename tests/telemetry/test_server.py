@@ -263,5 +263,7 @@ def test_a_collector_that_refuses_is_logged_once(collector: Collector, tmp_path:
         assert server.terminate() == 0
 
     warnings = [line for line in server.log().splitlines() if "warning" in line]
-    assert len([line for line in warnings if "does not take spans" in line]) == 1
+    (told,) = (line for line in warnings if "does not take spans" in line)
+    assert f"the OpenTelemetry collector at {collector.url} does not take spans: " in told
+    assert "code: 400, reason: Bad Request; " in told
     assert len(warnings) <= 2, warnings

@@ -84,7 +84,10 @@ def _read_all(
 
 
 def _render_telemetry(observer: Observer | None) -> Family:
-    text = "Spans that were not sent: the queue was full, or the collector did not take them."
+    text = (
+        "Spans for OpenTelemetry that were lost, because more waited than the queue holds, or"
+        " because the collector refused or could not be reached; 0 without --otel."
+    )
     return _one("schedo_otel_dropped_total", text, 0 if observer is None else observer.dropped)
 
 
