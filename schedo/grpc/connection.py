@@ -30,6 +30,7 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
 from schedo.grpc.stream import FIRST_HEADERS, WINDOW_BYTES, Stream
+from schedo.protocol.problems import PROBLEM_TYPE, get_kind, render_kind
 
 if TYPE_CHECKING:
     from schedo.grpc.server import Shared
@@ -51,6 +52,14 @@ _CONFIG = H2Configuration(
     header_encoding=None,
     validate_outbound_headers=False,
     normalize_outbound_headers=False,
+)
+
+
+_PREFACE = b"PRI * HTTP/2.0\r\n"
+_REFUSAL = render_kind(get_kind("grpc-port"))
+_NOT_HTTP_2 = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
+    b"\r\n%b" % (PROBLEM_TYPE, len(_REFUSAL), _REFUSAL)
 )
 
 
@@ -97,11 +106,15 @@ class Connection(asyncio.Protocol):
         if not self._shared.admit(self):
             transport.abort()
             return
+        # It is sent with the first answer: a client of HTTP/1 gets one that it can read.
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(_WINDOW_BYTES)
-        self._flush()
 
     def data_received(self, data: bytes) -> None:
+        if not self._received_any and not _PREFACE.startswith(data[: len(_PREFACE)]):
+            self.transport.write(_NOT_HTTP_2)
+            self.transport.close()
+            return
         self._has_received = self._received_any = True
         try:
             for event in self._h2.receive_data(data):

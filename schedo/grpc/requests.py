@@ -30,7 +30,7 @@ from schedo.web.holding import is_held
 from schedo.web.http import JSON_TYPE
 from schedo.web.light_event import LightEvent
 
-_CARRIED = (b"authorization", b"traceparent")  # by every request of a call
+_CARRIED = (b"authorization", b"traceparent", b"tracestate")  # by every request of a call
 _KEY = b"idempotency-key"
 _REFUSED = 400
 Headers = Sequence[tuple[bytes, bytes]]

@@ -51,6 +51,7 @@ CODES = {
     "cross-site": Code.PERMISSION_DENIED,
     "duplicate-key": Code.ALREADY_EXISTS,
     "forbidden": Code.PERMISSION_DENIED,
+    "grpc-port": Code.INTERNAL,
     "headers-too-large": Code.INVALID_ARGUMENT,
     "http-version": Code.INTERNAL,
     "idempotency-in-progress": Code.ABORTED,

@@ -65,6 +65,12 @@ _CONNECTION_KINDS = (
         "The port speaks HTTPS: the URL must begin with https://.",
     ),
     ProblemKind(
+        "grpc-port",
+        400,
+        "Port of gRPC",
+        "This port speaks gRPC, over HTTP/2; HTTP/1.1 is for the server's other port (--port).",
+    ),
+    ProblemKind(
         "http-version", 505, "HTTP version not supported", "The server speaks HTTP/1.1 and 1.0."
     ),
 )

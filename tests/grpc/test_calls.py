@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -70,6 +71,19 @@ async def test_a_call_with_the_same_key_makes_no_second_job(client: Client) -> N
 
     assert first.id == second.id
     assert (other.code, other.reason) == (CODE.INVALID_ARGUMENT, "idempotency-mismatch")
+
+
+@pytest.mark.parametrize("name", ["Submit", "SubmitBatch"])
+async def test_a_job_continues_the_trace_of_the_metadata(client: Client, name: str) -> None:
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    trace = (("traceparent", parent), ("tracestate", "vendor=1"))
+    job = pb.SubmitRequest(task="resize", delay="1h")
+    fields: Any = {"task": "resize", "delay": "1h"} if name == "Submit" else {"jobs": [job]}
+
+    answer = await client.call(name, metadata=trace, **fields)
+    submitted = answer if name == "Submit" else answer.items[0].job
+
+    assert (submitted.traceparent, submitted.tracestate) == (parent, "vendor=1")
 
 
 async def test_each_job_of_a_batch_has_its_own_result(client: Client) -> None:

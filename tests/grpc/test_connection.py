@@ -13,6 +13,8 @@ import h2.connection
 import h2.events
 import pytest
 
+from schedo.client.aio import AsyncClient
+from schedo.errors import SchedoError
 from schedo.grpc import connection as limits
 from schedo.grpc import schedo_pb2 as pb
 from tests.grpc.calling import DEADLINE_S, Client, Served
@@ -91,25 +93,30 @@ async def still_serves(client: Client) -> bool:
     return bool((await client.call("Submit", task="resize")).id)
 
 
-@pytest.mark.parametrize(
-    ("has_begun", "data"),
-    [
-        (False, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        (True, b"\xff\xff\xff\0\0\0\0\0\1" + b"x" * limits.FRAME_BYTES_MAX),
-    ],
-    ids=["HTTP/1.1", "an endless frame"],
-)
-async def test_what_breaks_the_rules_of_http_2_closes_the_connection(
-    served: Served, has_begun: bool, data: bytes
-) -> None:
+async def test_an_endless_frame_closes_the_connection(served: Served) -> None:
+    async with connected(served) as raw:
+        raw.writer.write(b"\xff\xff\xff\0\0\0\0\0\1" + b"x" * limits.FRAME_BYTES_MAX)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await raw.reader.read() != b""  # it says why, and closes
+
+    assert await still_serves(served.client)
+
+
+async def test_the_command_line_learns_that_the_port_is_that_of_grpc(served: Served) -> None:
+    async with AsyncClient(f"http://{served.client.address}") as client:
+        with pytest.raises(SchedoError, match="This port speaks gRPC") as refused:
+            await client.list_names()
+
+    assert refused.value.code == "grpc-port"
+    assert await still_serves(served.client)
+
+
+async def test_bytes_that_are_neither_http_2_nor_http_1_are_refused(served: Served) -> None:
     host, _, port = served.client.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    if has_begun:
-        raw = RawClient(reader, writer)
-        raw.send()
-    writer.write(data)
+    writer.write(b"\x16\x03\x01\x02\x00")  # the begin of a handshake of TLS
     async with asyncio.timeout(DEADLINE_S):
-        assert await reader.read() != b""  # it says why, and closes
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
 
     assert await still_serves(served.client)
