@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from schedo.core import limits
 from schedo.core.states import State
 from schedo.protocol.times import parse_duration, render_instant
 
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -22,7 +25,7 @@ def read_past_time(
 ) -> str | None:
     """Return an instant, or how long ago it was, as RFC 3339.
 
-    A time of day is the latest one that has passed.
+    A time of day is the latest one that has passed, and a date is its midnight.
     """
     if value is None:
         return None
@@ -30,9 +33,11 @@ def read_past_time(
     with suppress(ValueError):
         return render_instant(now - parse_duration(value))
     try:
-        return parse_time(value, now - limits.DAY)
+        return parse_time(f"{value} 00:00" if _DATE.match(value) else value, now - limits.DAY)
     except ValueError as error:
-        raise click.BadParameter(f'{error}, or how long ago, such as "2h"') from None
+        raise click.BadParameter(
+            f'{error}, "2026-11-20" for its midnight, or how long ago, such as "90m", "2h" or "7d"'
+        ) from None
 
 
 class StatesType(click.ParamType[str]):

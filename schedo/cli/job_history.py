@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from schedo.cli.job_text import describe_error
+from schedo.cli.latency import render_us
 from schedo.cli.tables import print_table
 from schedo.cli.times import keep_distance, read_now, render_duration_between, render_time
 from schedo.client.messages import Record
+from schedo.protocol.times import parse_duration
 
 
 def print_history(history: Record) -> None:
@@ -41,7 +43,7 @@ def _describe(entry: Record) -> str:
     elif "via" in entry:
         parts.append(f"via {entry['via']}")
     if "ran" in entry:
-        parts.append(f"after it ran {entry['ran']}")
+        parts.append(f"after it ran {render_us(parse_duration(entry['ran']))}")
     if "worker" in entry:
         parts.append(f"on {entry['worker']}")
     if "error" in entry:

@@ -78,6 +78,9 @@ COMMANDS = {
 }
 
 
+_SYNONYMS = dict.fromkeys(("list", "ps"), "ls")
+
+
 class LazyGroup(click.Group):
     """A group that lists its commands from a table, without importing their modules."""
 
@@ -97,10 +100,20 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand; for an unknown one, raise UsageError with a similar name."""
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"there is no command {args[0]!r}{suggest(args[0], COMMANDS)}", ctx
-            )
+            hint = self._suggest_subcommand(ctx, args[0]) or suggest(args[0], COMMANDS)
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def _suggest_subcommand(self, ctx: click.Context, name: str) -> str:
+        """Return a hint at the groups that have a subcommand of this name, or nothing."""
+        word = _SYNONYMS.get(name, name)
+        groups = {each: self.get_command(ctx, each) for each in COMMANDS}
+        found = [
+            f"`schedo {each} {word}`"
+            for each, group in groups.items()
+            if isinstance(group, click.Group) and word in group.commands
+        ]
+        return f"; did you mean {' or '.join(found)}?" if found else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

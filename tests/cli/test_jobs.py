@@ -250,6 +250,7 @@ def test_history_lists_the_steps_of_a_job_and_their_distance(
         {"at": "2026-11-20T11:00:02.000000Z", "what": "cancel_requested"},
         {
             **{"at": "2026-11-20T11:00:02.500000Z", "what": "ended", "attempt": 2, "worker": "w"},
+            "ran": "3035572us",
             **{"outcome": "failed", "error": {"type": "Error", "message": "it\x07 broke"}},
         },
     ]
@@ -262,7 +263,7 @@ def test_history_lists_the_steps_of_a_job_and_their_distance(
     assert created.split()[-1] == "created"
     assert cancelled.split()[-3:] == ["+2s", "cancel", "requested"]
     assert "+500ms" in ended
-    assert "failed on w Error: it\\x07 broke" in ended
+    assert "failed after it ran 3.04s on w Error: it\\x07 broke" in ended
     assert result.stderr == "schedo: only the newest entries are shown\n"
 
 

@@ -106,6 +106,23 @@ def test_an_unknown_command_is_exit_code_2_with_a_similar_name(schedo: Call) -> 
 
     assert result.exit_code == 2
     assert "there is no command 'jbos'; did you mean jobs?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("why", "`schedo jobs why`?"),
+        ("trigger", "`schedo schedules trigger`?"),
+        ("list", "`schedo jobs ls` or `schedo operations ls` or `schedo schedules ls` or "),
+    ],
+)
+def test_a_subcommand_without_its_group_is_told_with_the_groups_that_have_it(
+    schedo: Call, word: str, hint: str
+) -> None:
+    result = schedo(word, "x")
+
+    assert result.exit_code == 2
+    assert f"there is no command '{word}'; did you mean {hint}" in result.stderr
     assert "did you mean" not in schedo("qqqqqq").stderr
 
 

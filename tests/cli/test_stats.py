@@ -70,4 +70,37 @@ def test_the_begin_may_be_a_distance(server: FakeServer, schedo: Call) -> None:
 
     assert json.loads(schedo("stats", "--since", "30d", "--json").stdout) == FOUND
     assert "&since=20" in server.requests[0].target
-    assert schedo("stats", "--since", "soon").exit_code == 2
+    refused = schedo("stats", "--since", "soon")
+    assert refused.exit_code == 2
+    assert '"2026-11-20" for its midnight, or how long ago, such as "90m"' in refused.stderr
+
+
+def test_the_begin_may_be_a_date(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/stats", 200, FOUND)
+
+    schedo("stats", "--since", "2026-11-13", "--until", "2026-11-14")
+
+    assert "since=2026-11-13T00%3A00%3A00" in server.requests[0].target
+    assert "until=2026-11-14T00%3A00%3A00" in server.requests[0].target
+
+
+def test_a_name_that_nothing_has_is_told_with_a_similar_one(
+    server: FakeServer, schedo: Call
+) -> None:
+    server.on("GET", "/v1/stats", 200, {**FOUND, "items": [], "total": ends()})
+    server.on("GET", "/v1/stats", 200, FOUND)
+
+    result = schedo("stats", "mial")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no job whose task has 'mial' in its name has ended from 2026-11-13" in result.stderr
+    assert result.stderr.endswith("; did you mean mail?\n")
+
+
+def test_a_time_in_which_nothing_ended_is_told(server: FakeServer, schedo: Call) -> None:
+    server.on("GET", "/v1/stats", 200, {**FOUND, "items": []})
+
+    result = schedo("stats")
+
+    assert result.stdout == ""
+    assert result.stderr.startswith("schedo: no job has ended from 2026-11-13")
