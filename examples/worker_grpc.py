@@ -1,4 +1,6 @@
-"""A schedo worker that speaks gRPC: pip install 'schedo[grpc]' grpcio, then python3 worker_grpc.py.
+"""A schedo worker that speaks gRPC: python3 examples/worker_grpc.py [NAME].
+
+It needs grpcio and schedo's messages: in a clone, pip install '.[grpc]' grpcio.
 
 It implements the part "gRPC" of docs/protocol.md with several jobs at a time. SCHEDO_GRPC is the
 address of the server, and the first argument the name of the worker. Without schedo's own messages,
@@ -13,9 +15,12 @@ import random
 import signal
 import sys
 
-import grpc
+try:
+    import grpc
 
-from schedo.grpc import schedo_pb2 as pb
+    from schedo.grpc import schedo_pb2 as pb
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}; in a clone of schedo: pip install '.[grpc]' grpcio")
 
 ENDING = (
     grpc.StatusCode.UNAUTHENTICATED,  # the token is missing or wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -135,3 +136,47 @@ def test_the_bash_example_reports_more_than_fits_on_a_command_line(
         job = server.submit(task="increment", payload=payload)
 
         assert server.ended(job["id"])["result"] == payload
+
+
+def test_the_clients_of_the_python_paper_submit_and_get_results(tmp_path: Path) -> None:
+    readme, paper = (ROOT / "README.md").read_text(), (ROOT / "docs" / "python.md").read_text()
+    application = next(block for block in read_python(readme) if "# myapp.py" in block)
+    (tmp_path / "myapp.py").write_text(application)
+    programs = read_python(paper.partition("\n## Clients\n")[2].partition("\n## ")[0])
+
+    with serving(tmp_path, "myapp:app", "--processes", "1") as server:
+        printed = [
+            subprocess.run(
+                [sys.executable, "-c", program.replace("http://127.0.0.1:8080", server.url)],
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+                check=True,
+            ).stdout.splitlines()
+            for program in programs
+        ]
+
+    (job, stats), (other,) = printed
+    assert job == other == "sent 'hi' to ada@example.org"
+    assert stats.startswith("{'completed': ")
+
+
+def read_python(paper: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", paper, re.DOTALL | re.MULTILINE)
+
+
+def test_the_example_for_grpc_says_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("raise ModuleNotFoundError('there is no grpcio')")
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / "worker_grpc.py")],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "there is no grpcio; in a clone of schedo: pip install '.[grpc]' grpcio\n"
+    )
