@@ -49,6 +49,8 @@ class Inherited(NamedTuple):
         reachable = [each for each in addresses if not is_loopback(each[0])]
         host, port = (reachable or addresses)[0]
         sources = config.sources | dict.fromkeys(("host", "port"), "the socket of systemd")
+        if unix_path(host) is not None:
+            del sources["port"]  # it has none
         return msgspec.structs.replace(config, host=host, port=port, sources=sources)
 
     def choose(self, host: str, port: int) -> Sequence[socket.socket]:
