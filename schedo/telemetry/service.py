@@ -34,7 +34,7 @@ class Telemetry:
     """Observes one engine; see engine/observing.py."""
 
     def __init__(self, settings: TelemetrySettings, clock: Clock) -> None:
-        # Nobody can act on what it logs, except on the log of its exporter: exporter_failures.py.
+        # No operator needs its log; the failures of its exporter are read in exporter_failures.py.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._settings = settings
         self._clock = clock
