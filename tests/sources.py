@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -34,7 +35,18 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        gc.disable()  # trees have no garbage, and collecting among them takes most of the time
+        try:
+            return ast.parse(self.text)
+        finally:
+            gc.enable()
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree."""
+        found = tuple(ast.walk(self.tree))
+        gc.freeze()  # they live as long as the tests, and no collection needs to look at them
+        return found
 
     def at(self, line: int) -> str:
         """Return where this is, as an editor can open it."""
@@ -44,12 +56,12 @@ class Source:
         """Yield what this file imports, at the top or inside a function."""
         for_types = {
             id(node)
-            for block in ast.walk(self.tree)
+            for block in self.nodes
             if isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")
             for statement in block.body
             for node in ast.walk(statement)
         }
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield Import(alias.name, "", node.lineno, id(node) in for_types)
@@ -60,7 +72,7 @@ class Source:
 
     def strings(self) -> Iterator[str]:
         """Yield the text of every string constant."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
 

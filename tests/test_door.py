@@ -47,7 +47,7 @@ def test_outside_of_the_core_only_the_public_methods_of_the_scheduler_are_used()
     findings = [
         f"{source.at(node.lineno)} uses {ast.unparse(node)}"
         for source in outside()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute) and is_scheduler(node.value) and node.attr not in DOOR
     ]
 

@@ -117,7 +117,7 @@ def test_the_core_never_reads_a_clock_through_datetime() -> None:
         f"{source.at(node.lineno)} calls {ast.unparse(node)}"
         for source in sources("schedo")
         if part(source.name) == "core"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute) and node.attr in {"now", "utcnow", "today"}
         if ast.unparse(node.value).split(".")[-1] in {"datetime", "date"}
     ]

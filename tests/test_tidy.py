@@ -25,6 +25,8 @@ NOT_IN_TESTS = {
     "unittest.mock": "replaces the code under test; write a fake",
 }
 
+LAST_PARTS = {name.rpartition(".")[2] for name in NOT_IN_TESTS}
+
 # Modules that no other module imports: programs, child processes and a health check run them.
 ENTRY_POINTS = {
     "schedo",
@@ -73,7 +75,7 @@ def text_files() -> Iterator[Path]:
 
 
 def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -94,8 +96,8 @@ def waits_and_clocks(source: Source) -> Iterator[str]:
         for name in (imported.module, f"{imported.module}.{imported.name}"):
             if name in NOT_IN_TESTS:
                 yield f"{source.at(imported.line)} {name} {NOT_IN_TESTS[name]}"
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute):
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in LAST_PARTS:
             name = ".".join(ast.unparse(node).split(".")[-2:])
             if name in NOT_IN_TESTS:
                 yield f"{source.at(node.lineno)} {name} {NOT_IN_TESTS[name]}"
