@@ -31,6 +31,7 @@ SchedoError
         StoreBroken       the disk failed; this process must end
             StoreDamaged  a part of the store's files is missing or damaged
     Unavailable           the server is starting or draining         503
+        PeerUnreachable   the server that owns the job is out of reach
         ServerBroken      a bug occurred again and again; this process must end
     NoCapacity            no worker has a free slot for it right now 503
     InvocationFailed      the job ran, and it did not succeed        502
@@ -235,7 +236,7 @@ class Overloaded(SchedoError):
 
 
 class StoreError(SchedoError):
-    """The store failed; the requested change may or may not be durable."""
+    """The store or another server failed; the requested change may or may not be durable."""
 
     code = "outcome-unknown"
     status = 503
@@ -299,6 +300,12 @@ class Unavailable(SchedoError):
 
     code = "unavailable"
     status = 503
+
+
+class PeerUnreachable(Unavailable):
+    """Another server of the cluster must carry the request out, and cannot be reached."""
+
+    code = "peer-unreachable"
 
 
 class ServerBroken(Unavailable):

@@ -14,7 +14,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "health", "testing"),
     ("serve",),
-    ("grpc",),
+    ("grpc", "cluster"),
     ("web", "worker", "handover", "telemetry"),
     ("tasks", "client"),
     ("engine", "protocol"),

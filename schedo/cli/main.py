@@ -48,6 +48,7 @@ COMMANDS = {
     "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
     "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
     "status": _Entry("schedo.cli.status:status", "Show the active server and its standbys."),
+    "cluster": _Entry("schedo.cli.cluster:cluster", "List the servers that share the store."),
     "open": _Entry("schedo.cli.open_page:open_", "Open the server's page in a browser, logged in."),
     "summary": _Entry(
         "schedo.cli.summary:summary", "Say in one sentence whether jobs start on time."

@@ -22,6 +22,10 @@ class AsyncMonitoring:
         """Return the verdict on the server, in one sentence, and its main figures."""
         return await self.send(monitoring_operations.get_summary())
 
+    async def get_cluster(self) -> Record:
+        """Return the servers that share the store, with the shards that they own."""
+        return await self.send(monitoring_operations.get_cluster())
+
     async def get_timeseries(
         self,
         window: str = "15m",

@@ -24,6 +24,11 @@ def get_summary() -> Operation[Record]:
     return get("/v1/summary", read_record)
 
 
+def get_cluster() -> Operation[Record]:
+    """Return the servers that share the store, with the shards that they own."""
+    return get("/v1/cluster", read_record)
+
+
 def get_me() -> Operation[Record]:
     """Return who the client is, and the names of the operations that it may call."""
     return get("/v1/me", read_record)

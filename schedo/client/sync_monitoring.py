@@ -22,6 +22,10 @@ class Monitoring:
         """Return the verdict on the server, in one sentence, and its main figures."""
         return self.send(monitoring_operations.get_summary())
 
+    def get_cluster(self) -> Record:
+        """Return the servers that share the store, with the shards that they own."""
+        return self.send(monitoring_operations.get_cluster())
+
     def get_timeseries(
         self,
         window: str = "15m",

@@ -68,6 +68,7 @@ CODES = {
     "not-found": Code.NOT_FOUND,
     "outcome-unknown": Code.UNKNOWN,
     "overloaded": Code.RESOURCE_EXHAUSTED,
+    "peer-unreachable": Code.UNAVAILABLE,
     "request-timeout": Code.UNKNOWN,
     "shell-disabled": Code.PERMISSION_DENIED,
     "stale-lease": Code.FAILED_PRECONDITION,

@@ -6,6 +6,21 @@
 from __future__ import annotations
 
 SERVER_TEXTS = {
+    # The cluster.
+    "ClusterResponse.me": "The number of the server that was asked; null: it is alone.",
+    "members": "The servers, by number.",
+    "unowned": "The shards that move, or whose owner has just died.",
+    "MemberResponse.number": "The slot of the ids that the server makes, from 1 on.",
+    "MemberResponse.name": "Its host and its process.",
+    "MemberResponse.url": "By which the other servers reach it; null until it listens.",
+    "MemberResponse.epoch": "With which it has opened the store.",
+    "MemberResponse.version": "The version of schedo that it runs.",
+    "MemberResponse.state": "Whether it has shards or gets some, gives them away, or has ended.",
+    "shards": "The shards that it owns.",
+    "silent_us": "How long ago its last heartbeat was; null: its session is gone.",
+    "reachable": "Whether the server that was asked can send requests to it.",
+    "problem": "Why it cannot be reached.",
+    "WorkerResponse.server": "The server of a cluster to which it is connected.",
     # Schedules.
     "gap": "after: a time that does not exist fires after the gap; skip: it does not fire.",
     "fold": "Which of the two fire if a time exists twice.",

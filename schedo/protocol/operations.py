@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedo.protocol import (
     action_log,
+    cluster,
     events,
     expectations,
     failures,
@@ -271,6 +272,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *stats.OPERATIONS,
     *sessions.OPERATIONS,
     *action_log.OPERATIONS,
+    *cluster.OPERATIONS,
     Operation(
         "check_health", "GET /healthz", "Check that the process is alive.", {200: HealthResponse}
     ),

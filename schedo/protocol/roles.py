@@ -26,7 +26,7 @@ _OPERATIONS: dict[Role | None, str] = {
         get_metrics get_info short_status
         get_summary get_timeseries get_stats get_events list_failures list_names
         list_schedule_fires list_fires
-        create_session_link list_log
+        create_session_link list_log get_cluster
         """,
     Role.OPERATOR: """
         create_job create_jobs short_schedule update_job cancel_job retry_job run_job

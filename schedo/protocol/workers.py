@@ -49,6 +49,7 @@ class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     session_timeout: DurationText | UnsetType = UNSET
     health: str | UnsetType = UNSET
     runs: list[RunResponse] = []
+    server: str | UnsetType = UNSET  # of a cluster, to which it is connected
 
     @classmethod
     def of(cls, seen: WorkerStatus) -> Self:

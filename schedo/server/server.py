@@ -32,6 +32,7 @@ from schedo.logs import set_level
 from schedo.reload import Reload
 from schedo.server.control import ControlSocket
 from schedo.server.grpc_port import GrpcPort
+from schedo.server.other_servers import OtherServers
 from schedo.server.predecessors import Predecessors
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
@@ -89,6 +90,7 @@ class Server:
         self.workers = ServerWorkers(config, self.engine, start)
         self.app = build_app(self.engine, read_web_settings(config))
         self.http = HttpServer()
+        self.others = OtherServers(self.app.context)
         self.grpc = GrpcPort(config, self.app, self.http)
         self.reload = Reload(config, read, self._use)
         self.predecessors = Predecessors(self.engine.sessions, self.workers.reap_left)
@@ -132,7 +134,7 @@ class Server:
     async def open(self) -> None:
         """Open the store and start the engine; raise StoreLocked if another server holds it."""
         await self.engine.start()
-        await asyncio.sleep(0)  # the leases of the first turn go to the children before all else
+        await self.others.open()
         self._note_step("open")
         if self._telemetry is not None:
             from schedo.web.handlers.metrics import read_families
@@ -187,6 +189,7 @@ class Server:
         sockets, self._bound = self._bound, []
         with _explaining(self.config.host, self.config.port):
             port = await self.http.listen(self.app, sockets)
+        await self.others.announce(self.config, port)
         grpc_sockets, self._bound_grpc = self._bound_grpc, []
         self.grpc.listen(grpc_sockets)
         self._control.open()
@@ -274,6 +277,7 @@ class Server:
         await self.workers.drain(0.0)
         if self._telemetry is not None:
             await self._telemetry.end_metrics()
+        await self.others.close()
         await self.engine.stop()
         if self._telemetry is not None:
             await self._telemetry.stop()

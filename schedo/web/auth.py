@@ -30,6 +30,7 @@ from schedo.errors import (
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.public_url import PublicUrl
 from schedo.web.credentials import Credentials, host_name
+from schedo.web.elsewhere import HOP
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
@@ -83,6 +84,7 @@ class AccessMiddleware:
             if b"cookie" in headers:
                 await self._load_key(scope)
             self._admit(headers, scope)
+            request_id = scope["schedo.request_id"]  # another server may have given it
             await self._app(scope, receive, send)
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
@@ -117,6 +119,10 @@ class AccessMiddleware:
                 raise
 
     def _check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
+        peers = self._credentials.peers
+        if peers is not None and HOP in headers:
+            peers.identify(headers, scope)
+            return
         self._check_host(headers)
         is_safe = scope["method"] in _SAFE_METHODS
         if not is_safe:

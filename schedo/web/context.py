@@ -18,6 +18,7 @@ from schedo.errors import Invalid, ShellDisabled
 from schedo.protocol.fields import read_under
 from schedo.web.bytes_in_flight import BytesInFlight
 from schedo.web.credentials import Credentials
+from schedo.web.elsewhere import Elsewhere
 from schedo.web.holding import Holding
 from schedo.web.http import Request, Response
 from schedo.web.limiter import WeightedSemaphore
@@ -68,6 +69,7 @@ class AppContext:
     tenure: Tenure = NO_TAKEOVER
     events: EventHub | None = None  # made for the first stream
     fire_maps: FireMaps | None = None  # made for the first request
+    cluster: Elsewhere | None = None  # the other servers; None: there can be none
     holding: Holding | None = None  # set while requests wait for a new process
 
     def check_work(

@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from schedo.errors import Conflict, Forbidden, Unauthorized
 from schedo.protocol.roles import Role
+from schedo.web.elsewhere import Elsewhere
 from schedo.web.sessions import Session, Sessions, token_id
 from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle
@@ -24,6 +25,7 @@ class Credentials:
 
     def __init__(self, settings: WebSettings, sessions: Sessions) -> None:
         self.sessions = sessions
+        self.peers: Elsewhere | None = None  # who sign what they send to this server
         self._throttle = TokenThrottle()
         self.use(settings)
 

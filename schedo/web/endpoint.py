@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from functools import partial
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -57,7 +58,7 @@ class Endpoint:
             if operation.request is EmptyRequest:  # its handler does not read the body
                 await request.read(EmptyRequest)
                 request = request._replace(body=b"")
-            responding = _begin(handle, self._context, request)
+            responding = self._respond(scope, operation, handle, request)
             del request, body  # the handler may wait for long; it frees the body
             await send_response(send, await responding, scope["schedo.request_id"], claim)
         except TooSlow:
@@ -68,6 +69,15 @@ class Endpoint:
         finally:
             if claim.size:
                 claim.release()
+
+    def _respond(
+        self, scope: Scope, operation: Operation, handle: Handler, request: Request
+    ) -> Awaitable[Response]:
+        """Begin the response, which other servers of a cluster may make."""
+        context = self._context
+        if context.cluster is None:
+            return _begin(handle, context, request)
+        return context.cluster.respond(scope, operation, partial(_begin, handle), request)
 
     def _find(self, scope: Scope) -> tuple[Operation, Handler]:
         """Return the operation and its handler, if the request may have it."""
@@ -115,6 +125,7 @@ def _make_request(
         scope.get("schedo.permission"),
         scope.get("schedo.transport"),
         scope["root_path"],
+        scope.get("schedo.confirms", False),
     )
 
 

@@ -51,6 +51,7 @@ _OPERATIONS: dict[str, str] = {
     "schedo.web.handlers.pauses": "pause_server resume_server",
     "schedo.web.handlers.clock": "advance_clock",
     "schedo.web.handlers.backup": "create_backup",
+    "schedo.web.handlers.cluster": "get_cluster",
 }
 
 

@@ -68,6 +68,7 @@ class Request(NamedTuple):
     permission: TokenPermission | None = None  # None: the operation needs no token, nor has one
     transport: object = None
     root: str = ""  # the prefix of the addresses for browsers
+    confirms: bool = False  # another server has carried it out, and this one follows
 
     def find_header(self, name: bytes) -> str | None:
         """Return a header as text, or None."""

@@ -11,12 +11,14 @@ from tests.client.server import FakeServer
 
 SUMMARY = {"verdict": {"level": "ok"}}
 SERIES = {"window": "24h", "figures": {}}
+CLUSTER = {"me": 1, "members": [], "unowned": []}
 FAILURES = {"since": "2026-11-20T11:00:00.000000Z", "items": []}
 FIRES = {"together": [2, 0], "items": []}
 STATS = {"by": "task", "items": []}
 NAMES = {"queues": ["mail"], "tags": []}
 TARGETS = [
     "/v1/summary",
+    "/v1/cluster",
     "/v1/failures",
     "/v1/names",
     "/v1/fires",
@@ -32,6 +34,7 @@ WANTED: Any = {"since": "2026-11-20T12:00:00Z", "per": "hour", "name": "ma", "li
 @pytest.fixture
 def monitored(server: FakeServer) -> FakeServer:
     server.on("GET", "/v1/summary", 200, SUMMARY)
+    server.on("GET", "/v1/cluster", 200, CLUSTER)
     server.on("GET", "/v1/failures", 200, FAILURES)
     server.on("GET", "/v1/names", 200, NAMES)
     server.on("GET", "/v1/fires", 200, FIRES)
@@ -43,6 +46,7 @@ def monitored(server: FakeServer) -> FakeServer:
 def test_the_summary_and_the_series_are_read(monitored: FakeServer) -> None:
     with Client(monitored.url) as client:
         assert client.get_summary() == SUMMARY
+        assert client.get_cluster() == CLUSTER
         assert client.list_failures() == FAILURES
         assert client.list_names() == NAMES
         assert client.list_fires() == FIRES
@@ -59,6 +63,7 @@ def test_the_summary_and_the_series_are_read(monitored: FakeServer) -> None:
 async def test_the_summary_and_the_series_are_read_with_asyncio(monitored: FakeServer) -> None:
     async with AsyncClient(monitored.url) as client:
         assert await client.get_summary() == SUMMARY
+        assert await client.get_cluster() == CLUSTER
         assert await client.list_failures() == FAILURES
         assert await client.list_names() == NAMES
         assert await client.list_fires() == FIRES

@@ -30,7 +30,7 @@ TABLE = {
         list_expectations get_expectation short_status get_metrics get_info
         get_summary get_timeseries get_stats get_events list_failures list_names
         list_schedule_fires list_fires
-        create_session_link list_log
+        create_session_link list_log get_cluster
         """,
     "oa": """
         create_job create_jobs short_schedule invoke reserve commit_reservation

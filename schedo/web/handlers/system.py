@@ -51,6 +51,8 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     pauses = context.engine.pauses()
     if pauses:
         notes.append(f"the server is paused: {describe_pauses(pauses)}; schedo resume ends that")
+    if context.cluster is not None:
+        notes += context.cluster.notes()
     body = ReadyResponse(is_ready, code, "active", health.epoch, reasons, notes or UNSET)
     return Response(status, msgspec.json.encode(body))
 

@@ -1,0 +1,56 @@
+"""`schedo cluster`: the servers that share the store."""
+
+from __future__ import annotations
+
+import click
+
+from schedo.cli.connection import as_json, connected
+from schedo.cli.latency import render_us
+from schedo.cli.tables import print_json, print_table
+from schedo.client.messages import Record
+from schedo.client.sync import Client
+
+_HEADERS = ("NO", "NAME", "STATE", "SHARDS", "HEARTBEAT", "REACHABLE", "VERSION", "EPOCH", "URL")
+
+
+@click.command()
+@as_json
+@connected
+def cluster(client: Client, is_json: bool) -> None:
+    """List the servers that share the store in PostgreSQL, and how many shards each owns.
+
+    HEARTBEAT is how long ago the last one was. REACHABLE says whether the server that was asked,
+    which has a star, can send requests to the other one.
+    """
+    found = client.get_cluster()
+    if is_json:
+        print_json(found)
+        return
+    if not found["members"]:
+        click.echo("the store is a file, so this server is alone", err=True)
+        return
+    print_table(
+        _HEADERS,
+        [_row(member, is_asked=member["number"] == found["me"]) for member in found["members"]],
+        optional=("VERSION", "EPOCH"),
+    )
+    for member in found["members"]:
+        if "problem" in member:
+            click.echo(f"schedo: {member['problem']}", err=True)
+    if found["unowned"]:
+        click.echo(f"schedo: {len(found['unowned'])} shards have no owner now", err=True)
+
+
+def _row(member: Record, *, is_asked: bool) -> tuple[str, ...]:
+    silent_us = member["silent_us"]
+    return (
+        f"{member['number']}{'*' if is_asked else ''}",
+        member["name"],
+        member["state"],
+        str(len(member["shards"])),
+        "gone" if silent_us is None else render_us(silent_us),
+        "yes" if member["reachable"] else "no",
+        member["version"],
+        str(member["epoch"]),
+        member["url"] or "-",
+    )

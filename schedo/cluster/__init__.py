@@ -1,0 +1,1 @@
+"""Lets any server of a cluster answer any request: by itself, or with the help of the others."""

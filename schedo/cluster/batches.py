@@ -1,0 +1,137 @@
+"""Batches whose jobs belong to several servers: each gets a part, and the items keep their order.
+
+A part is a batch of its own, in a commit of its own. With an Idempotency-Key there is a part for
+each shard, and each has a key of its own. So a batch that is repeated has the same parts, even if
+the shards have other owners by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from schedo.cluster.client_request import ClientRequest, read_whole
+from schedo.cluster.texts import shard_of_key, shard_of_spec
+from schedo.core.shards import SHARDS
+from schedo.engine.sharing import in_steps
+from schedo.errors import SchedoError
+from schedo.protocol.problems import ProblemResponse
+from schedo.protocol.reading import Steps, split_array, split_lines
+from schedo.web.http import Request, Response, problem_response
+from schedo.web.idempotency import HEADER, read_key
+
+if TYPE_CHECKING:
+    from schedo.cluster.router import Router
+
+_WARNING = b"schedo-warning"
+_REPLAYED = (b"idempotency-replayed", b"true")
+_ITEMS_IN_A_STEP = 500
+
+
+class _Part(NamedTuple):
+    """Some items of a batch, which one server submits."""
+
+    shard: int | None  # whose owner that is; None: the server that was asked
+    places: list[int]
+    items: list[msgspec.Raw]
+
+
+class _Page(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
+    """Return the results of all items, in their order."""
+    request = asked.request
+    try:
+        items = await in_steps(_read_items(request))
+        shards = await in_steps(_find_shards(items, router.has_limit))
+        shard_of_all = shard_of_key(request)
+    except SchedoError:
+        return await asked.here()  # its handler says what is wrong
+    if asked.hop is not None:
+        return await router.here_if_mine(asked, {each for each in shards if each is not None})
+    shards = [shard_of_all if each is None else each for each in shards]
+    if len(set(shards)) <= 1:
+        return await router.at_owner(asked, shards[0] if shards else None, router.here)
+    parts = _divide(items, shards, None if shard_of_all is not None else router.find_owner)
+    if len(parts) == 1:
+        return await router.at_owner(asked, parts[0].shard, router.here)
+    responses = await asyncio.gather(*(_submit(router, asked, part) for part in parts))
+    return _join(len(items), parts, responses)
+
+
+def _read_items(request: Request) -> Steps[list[msgspec.Raw]]:
+    if request.is_lines:
+        return [msgspec.Raw(line) for line in split_lines(request.body)]
+    return (yield from split_array(request.body))
+
+
+def _find_shards(
+    items: Sequence[msgspec.Raw], has_limit: Callable[[str], bool]
+) -> Steps[list[int | None]]:
+    shards: list[int | None] = []
+    for item in items:
+        shards.append(shard_of_spec(item, has_limit))
+        if len(shards) % _ITEMS_IN_A_STEP == 0:
+            yield
+    return shards
+
+
+def _divide(
+    items: Sequence[msgspec.Raw],
+    shards: Sequence[int | None],
+    find_owner: Callable[[int], int] | None,
+) -> list[_Part]:
+    """Return a part for each owner; without `find_owner`, for each shard."""
+    parts: dict[int | None, _Part] = {}
+    for place, (item, shard) in enumerate(zip(items, shards, strict=True)):
+        group = shard if find_owner is None or shard is None else SHARDS + find_owner(shard)
+        part = parts.setdefault(group, _Part(shard, [], []))
+        part.places.append(place)
+        part.items.append(item)
+    return [*parts.values()]
+
+
+async def _submit(router: Router, asked: ClientRequest, part: _Part) -> Response:
+    request = asked.request
+    headers: dict[bytes, bytes] = {**request.headers, b"content-type": b"application/json"}
+    key = read_key(request.find_header(HEADER))
+    if key is not None:
+        headers[HEADER] = hashlib.sha256(f"{key} {part.shard}".encode()).hexdigest().encode()
+    body = b"[%b]" % b",".join(map(bytes, part.items))
+    alone = request._replace(headers=headers, body=body, is_lines=False)
+    try:
+        response = await router.at_owner(replace(asked, request=alone), part.shard, router.here)
+        return await read_whole(response)
+    except SchedoError as error:
+        return problem_response(error, request.id)
+
+
+def _join(count: int, parts: Sequence[_Part], responses: Sequence[Response]) -> Response:
+    """Return the items of all parts; those of a part that was refused have its problem."""
+    if all(response.status >= 400 for response in responses):
+        return responses[0]
+    items: list[bytes] = [b""] * count
+    warnings: dict[bytes, None] = {}
+    for part, response in zip(parts, responses, strict=True):
+        found = _read_results(response, len(part.places))
+        for place, item in zip(part.places, found, strict=True):
+            items[place] = item
+        warnings |= dict.fromkeys(value for name, value in response.headers if name == _WARNING)
+    whole = Response(200, b'{"items":[%b]}' % b",".join(items))
+    if all(_REPLAYED in response.headers for response in responses):
+        whole = whole.with_headers(_REPLAYED)
+    return whole.with_headers((_WARNING, b"; ".join(warnings))) if warnings else whole
+
+
+def _read_results(response: Response, count: int) -> list[bytes]:
+    if response.status < 400:
+        return [bytes(item) for item in msgspec.json.decode(response.body, type=_Page).items]
+    problem = msgspec.json.decode(response.body, type=ProblemResponse)
+    return [msgspec.json.encode({"status": response.status, "problem": problem})] * count

@@ -1,0 +1,129 @@
+"""One request that a client has sent to this server, and what others respond to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.types import Scope
+
+from schedo.client.messages import HttpResponse
+from schedo.cluster.hops import Hop, Purpose, find_target
+from schedo.cluster.peers import Peers
+from schedo.core.limits import SECOND
+from schedo.errors import Unavailable
+from schedo.protocol.operation import Operation
+from schedo.protocol.query import WAIT_US_MAX
+from schedo.store.cluster import Member
+from schedo.web.auth import ClientGone
+from schedo.web.context import AppContext, Handler
+from schedo.web.credentials import find_address
+from schedo.web.http import JSON_TYPE, Request, Response
+
+NOT_OWNER = b"schedo-not-owner"  # a header of a response: the shard has another owner
+# These belong to one connection, or to the first server, which has checked who the client is.
+_NOT_SENT = frozenset(
+    b"""
+    host connection keep-alive transfer-encoding expect upgrade te content-length
+    authorization cookie schedo-hop schedo-client
+    """.split()
+)
+# These are made anew for the response of the first server.
+_MADE_ANEW = """
+    connection keep-alive transfer-encoding content-length content-type date x-request-id
+    content-security-policy x-content-type-options referrer-policy cache-control
+    """
+_NOT_RETURNED = frozenset(_MADE_ANEW.split())
+_WAITS = (b"wait=", b"timeout=")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """A request, its handler here, and the way to the other servers."""
+
+    context: AppContext
+    peers: Peers
+    scope: Scope
+    operation: Operation
+    handle: Handler
+    request: Request
+
+    @property
+    def hop(self) -> Hop | None:
+        """Who sent it, if that is another server."""
+        found: Hop | None = self.scope.get("schedo.hop")
+        return found
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether another server has carried it out, and this one follows."""
+        return self.hop is not None and self.hop.purpose == "confirm"
+
+    async def here(self) -> Response:
+        """Carry the request out in this server."""
+        return await self.handle(self.context, self.request)
+
+    async def forward(self, member: Member, body: bytes | None = None) -> Response:
+        """Return the response of another server; body: in place of that of the client.
+
+        Raise PeerUnreachable or StoreError, or ClientGone if the client leaves meanwhile.
+        """
+        sending = self.send(member, "forward", body)
+        if not self._held_s:
+            return to_response(await sending)
+        found = await self.context.run_until_disconnect(sending, self.request.gone)
+        if found is not None:
+            return to_response(found)
+        if not self.context.draining.is_set():
+            raise ClientGone
+        raise Unavailable("the server is shutting down; another one waits for the end of the job")
+
+    async def send(
+        self, member: Member, purpose: Purpose, body: bytes | None = None
+    ) -> HttpResponse:
+        """Send the request to another server; raise PeerUnreachable or StoreError."""
+        request = self.request
+        hop = Hop(
+            purpose,
+            self.context.engine.clock.now(),
+            "GET" if self.scope["method"] == "HEAD" else self.scope["method"],
+            find_target(self.scope),
+            request.client_id,
+            request.id,
+            find_address(request.transport),
+            request.permission,
+        )
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in request.headers.items()
+            if name not in _NOT_SENT
+        }
+        if body is not None:
+            headers["content-type"] = JSON_TYPE.decode()
+        body = request.body if body is None else body
+        return await self.peers.send(member, hop, body, headers, self._held_s)
+
+    @property
+    def _held_s(self) -> float:
+        """How long another server may hold the request, at the longest."""
+        query = self.scope["query_string"]
+        may_wait = self.operation.may_wait or any(name in query for name in _WAITS)
+        return WAIT_US_MAX / SECOND if may_wait else 0.0
+
+
+async def read_whole(response: Response) -> Response:
+    """Return the response with its body in one piece."""
+    if response.pieces is None:
+        return response
+    body = b"".join([bytes(piece) async for piece in response.pieces])
+    return response._replace(body=body, pieces=None)
+
+
+def to_response(found: HttpResponse) -> Response:
+    """Return the response of another server as one of this server."""
+    headers = tuple(
+        (name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in found.headers.items()
+        if name not in _NOT_RETURNED
+    )
+    content_type = found.headers.get("content-type", "").encode("latin-1") or JSON_TYPE
+    return Response(found.status, found.body, headers, content_type)

@@ -1,0 +1,38 @@
+"""What a server says of its cluster: GET /v1/cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from schedo.core.shards import SHARDS
+from schedo.protocol.cluster import ClusterResponse, MemberResponse
+from schedo.store.cluster import Cluster
+
+
+def describe(cluster: Cluster, unreachable: Mapping[int, str]) -> ClusterResponse:
+    """Return the members; unreachable: why this server cannot reach one, by its epoch."""
+    owners = [cluster.owner(shard) for shard in range(SHARDS)]
+    me = cluster.me.no
+    members = [
+        MemberResponse(
+            number=member.no,
+            name=member.name,
+            url=member.url or None,
+            epoch=member.epoch,
+            version=member.version,
+            state=member.state.value,
+            shards=[
+                shard
+                for shard, owner in enumerate(owners)
+                if owner is not None and owner.no == member.no
+            ],
+            silent_us=member.silent_us,
+            reachable=member.no == me or (bool(member.url) and member.epoch not in unreachable),
+            problem=unreachable.get(member.epoch, UNSET),
+        )
+        for member in cluster.members()
+    ]
+    unowned = [shard for shard, owner in enumerate(owners) if owner is None]
+    return ClusterResponse(me, members, unowned)

@@ -1,0 +1,50 @@
+"""What all servers of a cluster respond to one request, as one response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from schedo.client.messages import HttpResponse
+from schedo.cluster.client_request import ClientRequest, read_whole
+from schedo.cluster.merging import MERGERS
+from schedo.store.cluster import Member
+from schedo.web.http import Response
+
+GATHER_S = 2.0  # until the response is made without a server that has not responded
+UNREACHABLE = b"schedo-unreachable"
+
+
+async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:
+    """Return the response of this server with those of the others in it.
+
+    The header `schedo-unreachable` has the names of the servers that did not respond.
+    """
+    if not others:
+        return await asked.here()
+    asking = [asyncio.ensure_future(_ask(asked, member)) for member in others]
+    try:
+        own = await read_whole(await asked.here())
+        found = await asyncio.gather(*asking, return_exceptions=True)
+    finally:
+        for each in asking:
+            each.cancel()
+    parts, missing = {own_name: orjson.loads(own.body)}, []
+    for member, response in zip(others, found, strict=True):
+        if isinstance(response, BaseException) or response.status != 200:
+            missing.append(member.name)
+        else:
+            parts[member.name] = orjson.loads(response.body)
+    merged = MERGERS[asked.operation.name](parts, missing)
+    whole = Response(own.status, orjson.dumps(merged), own.headers, own.content_type)
+    if not missing:
+        return whole
+    names = ", ".join(missing).encode("ascii", "replace")
+    return whole.with_headers((UNREACHABLE, names))
+
+
+async def _ask(asked: ClientRequest, member: Member) -> HttpResponse:
+    async with asyncio.timeout(GATHER_S):
+        return await asked.send(member, "forward")

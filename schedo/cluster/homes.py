@@ -1,0 +1,58 @@
+"""Where each operation is carried out: the table that says which servers a request involves.
+
+A row of the table names operations of the HTTP API. A test demands that each of them has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Home(StrEnum):
+    """Which server of a cluster can answer a request."""
+
+    HERE = "here"  # the one that was asked: it answers for itself
+    ANY = "any"  # the one that was asked, because all read the same database
+    JOB = "job"  # the owner of the job's shard
+    TEXT = "text"  # the owner of the shard of a name or a key
+    SPLIT = "split"  # the owners of the shards of a batch, each for its part
+    FIND = "find"  # the one that was asked, or else the first of the others that can
+    GATHER = "gather"  # all, and their answers become one
+    EVERYONE = "everyone"  # one that decides the order of changes, and then all others
+
+
+_OPERATIONS: Mapping[Home, str] = {
+    Home.HERE: """
+        work check_health check_ready get_metrics get_info get_openapi get_problem
+        get_me create_session delete_session create_session_link
+        get_events advance_clock create_backup get_cluster
+        declare create_operation cancel_operation undo_operation
+        """,
+    Home.ANY: """
+        list_jobs get_job list_attempts get_history get_output short_status
+        list_schedules list_decisions list_schedule_fires list_fires explain_cron
+        get_stats list_log list_names list_operations get_operation
+        """,
+    Home.JOB: """
+        update_job cancel_job retry_job run_job delete_job wait_for_job explain_job get_progress
+        """,
+    Home.TEXT: """
+        create_job short_schedule
+        put_schedule get_schedule delete_schedule reset_schedule
+        pause_schedule resume_schedule trigger_schedule
+        put_expectation get_expectation delete_expectation beat_expectation
+        """,
+    Home.SPLIT: "create_jobs",
+    Home.FIND: """
+        get_worker cordon_worker uncordon_worker drain_worker
+        invoke reserve commit_reservation release_reservation
+        """,
+    Home.GATHER: """
+        list_workers list_queues list_expectations list_failures get_summary get_timeseries
+        """,
+    Home.EVERYONE: "update_queue pause_queue resume_queue pause_server resume_server",
+}
+HOMES: Mapping[str, Home] = {
+    name: home for home, names in _OPERATIONS.items() for name in names.split()
+}

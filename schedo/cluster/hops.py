@@ -1,0 +1,98 @@
+"""A request that one server of a cluster sends to another one, and the proof that it did.
+
+The header `schedo-hop` says that a request comes from another server, and `schedo-client` says for
+whom: it has the rights that the first server has found, and a signature. Its key is made from the
+random key in the database, so only servers of the cluster can sign. The receiver sends no such
+request on, so none goes round in a circle.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+from starlette.types import Scope
+
+from schedo.core.limits import MINUTE
+from schedo.errors import Unauthorized
+from schedo.web.elsewhere import CLIENT, HOP
+from schedo.web.permissions import ANYONE, TokenPermission
+
+# forward: the receiver answers in place of the first server, and refuses what it does not own.
+# confirm: another server has carried out a change that concerns all, and the receiver follows.
+Purpose = Literal["forward", "confirm"]
+_KEY_PURPOSE = b"what one server of a cluster sends to another one"
+_AGE_US_MAX = MINUTE  # by the clocks of two servers
+
+
+class Hop(msgspec.Struct, frozen=True):
+    """For whom a server sends a request to another one, and what it is for."""
+
+    purpose: Purpose
+    at: int  # when it was sent
+    method: str
+    target: str  # path and query
+    client_id: str
+    request_id: str
+    address: str  # of the client
+    permission: TokenPermission | None
+
+
+_DECODER = msgspec.json.Decoder(Hop)
+
+
+class Signer:
+    """Signs the hops of this server, and checks those of the others."""
+
+    def __init__(self, key: bytes) -> None:
+        """key: the random key that all servers of the cluster read in the database."""
+        self._key = hmac.digest(key, _KEY_PURPOSE, "sha256")
+
+    def sign(self, hop: Hop) -> dict[str, str]:
+        """Return the headers of a request to another server."""
+        text = base64.urlsafe_b64encode(msgspec.json.encode(hop)).decode()
+        return {HOP.decode(): "1", CLIENT.decode(): f"{text}.{self._mac(text)}"}
+
+    def check(self, headers: Mapping[bytes, bytes], scope: Scope, now: int) -> Hop:
+        """Return what another server says of a request; raise Unauthorized if it did not sign."""
+        text, _, mac = headers.get(CLIENT, b"").decode("latin-1").rpartition(".")
+        if not hmac.compare_digest(self._mac(text).encode(), mac.encode()):
+            raise Unauthorized(
+                "the header schedo-hop is for servers of this cluster, which sign it"
+            )
+        hop = _DECODER.decode(base64.urlsafe_b64decode(text))
+        if abs(now - hop.at) > _AGE_US_MAX:
+            raise Unauthorized(
+                "another server has signed this request at an instant that is more than a minute"
+                " away by the clock of this one"
+            )
+        if (hop.method, hop.target) != (scope["method"], find_target(scope)):
+            raise Unauthorized("another server has signed this for another request")
+        # The handlers know by identity whether a server has tokens at all.
+        return msgspec.structs.replace(hop, permission=ANYONE) if hop.permission == ANYONE else hop
+
+    def _mac(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def find_target(scope: Scope) -> str:
+    """Return the path of a request below the server's prefix, and its query."""
+    query: bytes = scope["query_string"]
+    path = quote(scope["path"], safe="/:@!$&'()*+,;=~-._")
+    return f"{path}?{query.decode('latin-1')}" if query else path
+
+
+class RemoteClient:
+    """Stands for the transport of a request that came to another server first."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def get_extra_info(self, name: str) -> object:
+        """Return the address of the client as a transport does; nothing else is known."""
+        return (self._address, 0) if name == "peername" and self._address else None

@@ -1,0 +1,208 @@
+"""Makes one response of those of all servers: lists are joined, and figures are added up.
+
+Each function takes the responses as parsed JSON, by the name of their servers, that of this server
+first, and the names of the servers whose responses are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from schedo.core.lateness import Budget
+from schedo.core.limits import SECOND
+from schedo.core.series import GAUGES
+from schedo.engine.summary import LONG_MAX, QUEUES_MAX, WORKERS_MAX
+from schedo.protocol.summary import BudgetResponse
+from schedo.protocol.times import parse_instant
+
+Record = dict[str, Any]
+Parts = Mapping[str, Record]
+Merge = Callable[[Parts, Sequence[str]], Record]
+_LEVELS = ("ok", "warning", "critical")
+# Of these gauges, the servers have a part each; of the others, the largest value counts.
+_PARTED_GAUGES = frozenset(("due", "later", "running", "slots"))
+_LARGEST = frozenset(GAUGES) - _PARTED_GAUGES | {"delay_p99_us"}
+
+
+def _merge_workers(parts: Parts, missing: Sequence[str]) -> Record:
+    found = [{**each, "server": server} for server, part in parts.items() for each in part["items"]]
+    return {"items": sorted(found, key=itemgetter("name", "server"))}
+
+
+def _merge_queues(parts: Parts, missing: Sequence[str]) -> Record:
+    return {"items": _add_queues(part["items"] for part in parts.values())}
+
+
+def _add_queues(lists: Iterable[Sequence[Record]]) -> list[Record]:
+    """Return the queues by name, with the jobs of all servers."""
+    queues: dict[str, Record] = {}
+    for queue in (each for part in lists for each in part):
+        known = queues.setdefault(queue["name"], queue)
+        if known is queue:
+            continue
+        known["running"] += queue["running"]
+        known["waiting"] = _add(known["waiting"], queue["waiting"])
+        known["counted_at"] = min(known["counted_at"], queue["counted_at"])
+        oldest = [each["oldest_due_at"] for each in (known, queue) if "oldest_due_at" in each]
+        if oldest:
+            known["oldest_due_at"] = min(oldest)
+    return [queues[name] for name in sorted(queues)]
+
+
+def _merge_expectations(parts: Parts, missing: Sequence[str]) -> Record:
+    found = [each for part in parts.values() for each in part["items"]]
+    return {"items": sorted(found, key=itemgetter("name"))}
+
+
+def _merge_failures(parts: Parts, missing: Sequence[str]) -> Record:
+    groups: dict[tuple[Any, ...], Record] = {}
+    for group in (each for part in parts.values() for each in part["items"]):
+        key = (group["task"], group["type"], group["exit_code"], group["message"])
+        known = groups.get(key)
+        if known is None:
+            groups[key] = group
+            continue
+        newer, older = sorted((known, group), key=itemgetter("last_at"), reverse=True)
+        sums = {name: newer[name] + older[name] for name in ("count", "beyond", "failed_jobs")}
+        recent = [a + b for a, b in zip(newer["recent"], older["recent"], strict=True)]
+        first_at = min(newer["first_at"], older["first_at"])
+        groups[key] = newer | sums | {"recent": recent, "first_at": first_at}
+    items = sorted(groups.values(), key=itemgetter("last_at"), reverse=True)
+    return {"since": min(part["since"] for part in parts.values()), "items": items}
+
+
+def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
+    own, found = next(iter(parts.values())), list(parts.values())
+    queues = _add_queues(part["queues"] for part in found)
+    workers = [{**each, "server": name} for name, part in parts.items() for each in part["workers"]]
+    states = [part["states"] for part in found]
+    return (
+        own
+        | {
+            "verdict": _merge_verdicts(parts, missing),
+            "started_at": min(part["started_at"] for part in found),
+            "lateness": {
+                kind: _merge_lateness([part["lateness"][kind] for part in found])
+                for kind in own["lateness"]
+            },
+            "recent": _add(*(part["recent"] for part in found)),
+            "recent_seconds": max(part["recent_seconds"] for part in found),
+            "quarter": _add(*(part["quarter"] for part in found)),
+            "day": _add(*(part["day"] for part in found)),
+            "states": None if None in states else _add(*states),
+            "running": sum(part["running"] for part in found),
+            "slots": sum(part["slots"] for part in found),
+            "store_bytes": max(part["store_bytes"] for part in found),  # all have the same store
+            "memory_bytes": sum(part["memory_bytes"] for part in found),
+            "queues": queues[:QUEUES_MAX],
+            "has_more_queues": len(queues) > QUEUES_MAX or any(p["has_more_queues"] for p in found),
+            "workers": workers[:WORKERS_MAX],
+            "has_more_workers": len(workers) > WORKERS_MAX
+            or any(part["has_more_workers"] for part in found),
+            "long_waits": sorted(
+                (each for part in found for each in part["long_waits"]), key=itemgetter("due_at")
+            )[:LONG_MAX],
+        }
+    )
+
+
+def _merge_verdicts(parts: Parts, missing: Sequence[str]) -> Record:
+    """Return the gravest verdict; the sentences of the others follow it."""
+    found = [
+        (_LEVELS.index(part["verdict"]["level"]), text, name)
+        for name, part in parts.items()
+        for text in (part["verdict"]["text"], *part["verdict"]["others"])
+    ]
+    grave = sorted((each for each in found if each[0]), key=itemgetter(0), reverse=True)
+    lost = [f"the server {name} does not respond" for name in missing]
+    texts = [f"{name}: {text}" for _, text, name in grave] + lost
+    if not texts:
+        return next(iter(parts.values()))["verdict"]  # type: ignore[no-any-return]
+    level = _LEVELS[grave[0][0] if grave else _LEVELS.index("warning")]
+    return {"level": level, "text": texts[0], "others": texts[1:]}
+
+
+def _merge_lateness(found: Sequence[Record]) -> Record:
+    """Return the lateness of all; a quantile is that of the server whose jobs were latest."""
+    return {
+        **{name: _largest(each[name] for each in found) for name in ("p50_us", "p99_us")},
+        **{name: _merge_budgets([each[name] for each in found]) for name in ("recent", "day")},
+    }
+
+
+def _merge_budgets(found: Sequence[Record]) -> Record:
+    budget = Budget(sum(each["starts"] for each in found), sum(each["within"] for each in found))
+    return msgspec.structs.asdict(BudgetResponse.of(budget))
+
+
+def _merge_timeseries(parts: Parts, missing: Sequence[str]) -> Record:
+    own, *others = parts.values()
+    # The clocks of the servers may be in different intervals; then the newest of one has no match.
+    found = [own] + [_shift(part, own["start"]) for part in others if part["step"] == own["step"]]
+    figures = {
+        name: [
+            (_largest if name in _LARGEST else _sum)(values)
+            for values in zip(*(part["figures"][name] for part in found), strict=True)
+        ]
+        for name in own["figures"]
+    }
+    merged = own | {"figures": figures}
+    if "lateness" in own:
+        merged["lateness"] = {
+            kind: [
+                _add_rows(rows)
+                for rows in zip(*(part["lateness"][kind] for part in found), strict=True)
+            ]
+            for kind in own["lateness"]
+        }
+    if "queues" in own:
+        names = dict.fromkeys(name for part in parts.values() for name in part["queues"])
+        merged["queues"] = list(names)
+    return merged
+
+
+def _shift(part: Record, start: str) -> Record:
+    """Return the part with its first interval at the start, by adding and dropping intervals."""
+    later = (parse_instant(part["start"]) - parse_instant(start)) // (part["step"] * SECOND)
+
+    def shift(values: list[Any]) -> list[Any]:
+        padded = [None] * max(0, later) + values[max(0, -later) :] + [None] * max(0, -later)
+        return padded[: len(values)]
+
+    shifted = {name: shift(values) for name, values in part["figures"].items()}
+    lateness = {name: shift(values) for name, values in part.get("lateness", {}).items()}
+    return part | {"figures": shifted, "lateness": lateness}
+
+
+def _add(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums by name."""
+    names = dict.fromkeys(name for each in counts for name in each)
+    return {name: sum(each.get(name, 0) for each in counts) for name in names}
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _add_rows(rows: Iterable[Sequence[int] | None]) -> list[int] | None:
+    known = [row for row in rows if row is not None]
+    return [sum(column) for column in zip(*known, strict=True)] if known else None
+
+
+MERGERS: Mapping[str, Merge] = {
+    "list_workers": _merge_workers,
+    "list_queues": _merge_queues,
+    "list_expectations": _merge_expectations,
+    "list_failures": _merge_failures,
+    "get_summary": _merge_summaries,
+    "get_timeseries": _merge_timeseries,
+}

@@ -1,0 +1,103 @@
+"""Sends requests to the other servers of a cluster, over connections that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from schedo.client.async_transport import AsyncTransport, Streams
+from schedo.client.errors import Unreachable
+from schedo.client.messages import Address, HttpResponse, Operation, parse_address
+from schedo.client.tls import client_context
+from schedo.cluster.hops import Hop, Signer
+from schedo.errors import PeerUnreachable, StoreError
+from schedo.store.cluster import Member
+
+CONNECT_S = 1.0
+RESPONSE_S = 10.0  # beyond the time for which the server may hold the request
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_AGENT = "schedo-server"
+_ALL_ERRORS = frozenset(range(400, 600))
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Peers:
+    """The connections to the other servers."""
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+        self._by_url: dict[str, AsyncTransport] = {}
+
+    async def send(
+        self,
+        member: Member,
+        hop: Hop,
+        body: bytes = b"",
+        headers: Mapping[str, str] = _NO_HEADERS,
+        held_s: float = 0.0,
+    ) -> HttpResponse:
+        """Return what a server responds to a request, whatever the status is.
+
+        held_s: how long the server may hold the request. Raise PeerUnreachable if the request has
+        certainly had no effect, and StoreError if that is unknown.
+        """
+        operation = Operation(
+            hop.method,
+            hop.target,
+            _whole,
+            body,
+            {**headers, **self._signer.sign(hop)},
+            is_repeatable=hop.method in _SAFE_METHODS,
+            held_s=held_s,
+            handled_statuses=_ALL_ERRORS,
+        )
+        try:
+            return await self._find(member).send(operation)
+        except Unreachable as error:
+            if operation.is_repeatable:
+                raise PeerUnreachable(f"the server {member.name} did not respond") from error
+            raise StoreError(
+                f"the server {member.name} has received the request, but did not respond; it may"
+                " or may not have been carried out"
+            ) from error
+
+    async def keep_only(self, urls: Collection[str]) -> None:
+        """Close the connections to the servers at all other URLs."""
+        for url in self._by_url.keys() - urls:
+            await self._by_url.pop(url).close()
+
+    def _find(self, member: Member) -> AsyncTransport:
+        found = self._by_url.get(member.url)
+        if found is None:
+            address = parse_address(member.url, None, _AGENT)
+            found = AsyncTransport(address, RESPONSE_S, _Connector(member.name, address))
+            self._by_url[member.url] = found
+        return found
+
+
+def _whole(response: HttpResponse) -> HttpResponse:
+    return response
+
+
+class _Connector:
+    """Opens connections to one server."""
+
+    def __init__(self, name: str, address: Address) -> None:
+        self._name = name
+        self._address = address
+
+    async def __call__(self) -> Streams:
+        """Return a connection; raise PeerUnreachable if there is none in time."""
+        address = self._address
+        tls = client_context(address.ca_cert) if address.is_tls else None
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                if address.socket_path is not None:
+                    return await asyncio.open_unix_connection(address.socket_path)
+                return await asyncio.open_connection(address.host, address.port, ssl=tls)
+        except OSError as error:
+            why = error.strerror or str(error) or "it accepts no connection"
+            raise PeerUnreachable(
+                f"the server {self._name} cannot be reached at {address.url}: {why}"
+            ) from error

@@ -1,0 +1,98 @@
+"""Which of the other servers respond to this one: each is asked once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from schedo.clock import Clock
+from schedo.cluster.hops import Hop
+from schedo.cluster.peers import Peers
+from schedo.errors import SchedoError
+from schedo.store.cluster import Cluster, Member
+
+log = logging.getLogger("schedo.cluster")
+
+PERIOD_S = 1.0
+PING_S = 1.0
+_PATH = "/healthz"
+
+
+class Reachability:
+    """Asks the other servers, and remembers since when one has not responded."""
+
+    def __init__(self, cluster: Cluster, peers: Peers, clock: Clock) -> None:
+        self._cluster, self._peers, self._clock = cluster, peers, clock
+        self._unreachable: dict[int, str] = {}  # why, by the epoch of the server
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def unreachable(self) -> Mapping[int, str]:
+        """Why a server does not respond, by its epoch."""
+        return self._unreachable
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each server that lives and does not respond."""
+        return [
+            f"{self._unreachable[member.epoch]}; requests about its jobs fail here"
+            for member in self.others()
+            if member.epoch in self._unreachable
+        ]
+
+    def others(self) -> list[Member]:
+        """Return the other servers that can be asked."""
+        me = self._cluster.me
+        return [each for each in self._cluster.members() if each.no != me.no and each.url]
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._task = asyncio.create_task(self._run(), name="schedo cluster")
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        self._stopping.set_result(None)
+        if self._task is not None:
+            await self._task
+
+    async def look(self) -> None:
+        """Ask all other servers once."""
+        others = self.others()
+        await self._peers.keep_only([member.url for member in others])
+        found = await asyncio.gather(*map(self._ping, others))
+        before, self._unreachable = (
+            self._unreachable,
+            {
+                member.epoch: why
+                for member, why in zip(others, found, strict=True)
+                if why is not None
+            },
+        )
+        for member in others:
+            if member.epoch in self._unreachable.keys() - before.keys():
+                log.warning("%s", self._unreachable[member.epoch])
+            elif member.epoch in before.keys() - self._unreachable.keys():
+                log.info("the server %s can be reached again", member.name)
+
+    async def _run(self) -> None:
+        while not self._stopping.done():
+            try:
+                await self.look()
+            except Exception:
+                log.exception("a bug in schedo: the other servers were not asked")
+            await asyncio.wait((self._stopping,), timeout=PERIOD_S)
+
+    async def _ping(self, member: Member) -> str | None:
+        """Return why the server does not respond, or None."""
+        hop = Hop("forward", self._clock.now(), "GET", _PATH, "", "cluster", "", None)
+        try:
+            async with asyncio.timeout(PING_S):
+                response = await self._peers.send(member, hop)
+        except TimeoutError:
+            return f"the server {member.name} does not respond"
+        except SchedoError as error:
+            return str(error)
+        if response.status != 200:
+            return f"the server {member.name} responds with the status {response.status}"
+        return None

@@ -1,0 +1,235 @@
+"""Answers the requests to one server of a cluster: here, by the owner of a shard, or by all.
+
+The table of homes.py says which. A request goes from one server to another one at most once; there
+it is carried out or refused (see hops.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from starlette.types import Scope
+
+from schedo.cluster.batches import respond_to_batch
+from schedo.cluster.client_request import NOT_OWNER, ClientRequest
+from schedo.cluster.description import describe
+from schedo.cluster.finding import find
+from schedo.cluster.gathering import gather
+from schedo.cluster.homes import HOMES, Home
+from schedo.cluster.hops import RemoteClient, Signer
+from schedo.cluster.peers import Peers
+from schedo.cluster.reachability import Reachability
+from schedo.cluster.texts import shard_of_request
+from schedo.core.ids import parse_id
+from schedo.core.shards import shard_of
+from schedo.errors import NotFound, PeerUnreachable, Unavailable
+from schedo.protocol.operation import Operation
+from schedo.store.cluster import Cluster
+from schedo.web.context import AppContext, Handler
+from schedo.web.http import Request, Response, problem_response
+
+if TYPE_CHECKING:
+    from schedo.protocol.cluster import ClusterResponse
+
+# How long a request waits while its shard moves, or its owner is believed to be a server that is
+# not the owner any more, or that has just died. A move and a take-over take some 20 ms.
+MOVING_S = 1.0
+_PAUSE_S = 0.02
+# Its owner decides the order of the changes that concern no name, such as a pause of all servers.
+_NAMELESS_SHARD = 0
+Act = Callable[[ClientRequest], Awaitable[Response]]
+
+
+class Router:
+    """The Elsewhere of one server, and its connections to the others."""
+
+    def __init__(self, context: AppContext, cluster: Cluster, key: bytes) -> None:
+        """key: the random key that all servers of the cluster read in the database."""
+        self._context = context
+        self.cluster = cluster
+        self._signer = Signer(key)
+        self._peers = Peers(self._signer)
+        self._reachability = Reachability(cluster, self._peers, context.engine.clock)
+        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        cluster.on_change.append(self._note_change)
+        self._turn = asyncio.Lock()  # of the changes that all servers confirm
+
+    def start(self) -> None:
+        """Begin to look after the other servers."""
+        self._reachability.start()
+
+    async def stop(self) -> None:
+        """Close the connections to the other servers."""
+        self.cluster.on_change.remove(self._note_change)
+        await self._reachability.stop()
+        await self._peers.keep_only(())
+
+    async def look(self) -> None:
+        """Ask the other servers whether they respond, as happens once a second."""
+        await self._reachability.look()
+
+    # What the application needs.
+
+    def identify(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
+        hop = self._signer.check(headers, scope, self._context.engine.clock.now())
+        scope["schedo.hop"] = hop
+        scope["schedo.confirms"] = hop.purpose == "confirm"
+        scope["schedo.client_id"], scope["schedo.permission"] = hop.client_id, hop.permission
+        scope["schedo.request_id"] = hop.request_id
+        scope["schedo.transport"] = RemoteClient(hop.address)
+
+    async def respond(
+        self, scope: Scope, operation: Operation, handle: Handler, request: Request
+    ) -> Response:
+        asked = ClientRequest(self._context, self._peers, scope, operation, handle, request)
+        return await _ACTS[HOMES[operation.name]](self, asked)
+
+    def notes(self) -> Sequence[str]:
+        return self._reachability.notes()
+
+    def describe(self) -> ClusterResponse:
+        return describe(self.cluster, self._reachability.unreachable)
+
+    # What a request does, by its home.
+
+    async def here(self, asked: ClientRequest) -> Response:
+        """Carry the request out in this server."""
+        return await asked.here()
+
+    async def at_job(self, asked: ClientRequest) -> Response:
+        """Carry the request out at the owner of its job."""
+        try:
+            job_id = parse_id(asked.request.params["id"])
+        except NotFound:
+            return await asked.here()  # its handler says so
+        shard = await self.cluster.shard_of_job(job_id)
+        return await self.at_owner(asked, shard, self.here)
+
+    async def at_text(self, asked: ClientRequest) -> Response:
+        """Carry the request out at the owner of its key or its name."""
+        shard = shard_of_request(asked.request, self.has_limit)
+        return await self.at_owner(asked, shard, self.here)
+
+    async def at_everyone(self, asked: ClientRequest) -> Response:
+        """Carry the request out in all servers, in the order of one of them."""
+        if asked.is_confirmation:
+            return await asked.here()
+        name = asked.request.params.get("name")
+        shard = _NAMELESS_SHARD if name is None else shard_of(name)
+        return await self.at_owner(asked, shard, self._lead)
+
+    async def _lead(self, asked: ClientRequest) -> Response:
+        """Carry the request out here, then in all other servers; return when they have done it."""
+        async with self._turn:
+            response = await asked.here()
+            if response.status >= 400:
+                return response
+            others = self._reachability.others()
+            confirming = (asked.send(member, "confirm") for member in others)
+            confirmed = await asyncio.gather(*confirming, return_exceptions=True)
+        missing = []
+        for member, found in zip(others, confirmed, strict=True):
+            if isinstance(found, BaseException):
+                if any(each.epoch == member.epoch for each in self.cluster.members()):
+                    missing.append(
+                        member.name
+                    )  # else it has died, and reads the change at its start
+            elif found.status >= 400:
+                missing.append(member.name)
+        if missing:
+            raise PeerUnreachable(
+                "the change is durable, but these servers have not confirmed it:"
+                f" {', '.join(missing)}; send the request again"
+            )
+        return response
+
+    async def at_batch(self, asked: ClientRequest) -> Response:
+        """Carry each part of a batch out at the owner of its shard."""
+        return await respond_to_batch(self, asked)
+
+    async def find(self, asked: ClientRequest) -> Response:
+        """Carry the request out here, or else at the first of the others that can."""
+        return await find(asked, () if asked.hop else self._reachability.others())
+
+    async def gather(self, asked: ClientRequest) -> Response:
+        """Return what all servers respond, as one response."""
+        others = () if asked.hop else self._reachability.others()
+        return await gather(asked, self.cluster.me.name, others)
+
+    # Owners.
+
+    def has_limit(self, queue: str) -> bool:
+        """Whether the queue of this name lets only some of its jobs run at once."""
+        return self._context.engine.get_queue(queue).concurrency is not None
+
+    async def at_owner(self, asked: ClientRequest, shard: int | None, act: Act) -> Response:
+        """Return the response of the owner of the shard; None: that of this server."""
+        if shard is None:
+            return await act(asked)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MOVING_S
+        while True:
+            found = await self._ask_owner(asked, shard, act)
+            if isinstance(found, Response):
+                return found
+            if loop.time() > until:
+                raise found
+            await asyncio.wait((self._changed,), timeout=_PAUSE_S)
+
+    async def _ask_owner(
+        self, asked: ClientRequest, shard: int, act: Act
+    ) -> Response | Unavailable:
+        """Return the response of the owner, or why there is none yet."""
+        if self.cluster.is_mine(shard):
+            try:
+                return await act(asked)
+            except NotFound:
+                if self.cluster.is_mine(shard):
+                    raise  # else the shard has moved meanwhile, and its jobs are not known here
+        elif asked.hop is not None:
+            return _refuse(asked.request)
+        owner = self.cluster.owner(shard)
+        if owner is not None and owner.url and owner.no != self.cluster.me.no:
+            try:
+                response = await asked.forward(owner)
+            except PeerUnreachable as error:
+                return error
+            if (NOT_OWNER, b"1") not in response.headers:
+                return response
+        return Unavailable("the jobs that this is about move to another server; try again soon")
+
+    def _note_change(self) -> None:
+        """Wake the requests that wait for the owner of a shard."""
+        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
+        changed.set_result(None)
+
+    def find_owner(self, shard: int) -> int:
+        """Return the number of the server that owns the shard; -1 while it moves."""
+        owner = self.cluster.owner(shard)
+        return -1 if owner is None else owner.no
+
+    async def here_if_mine(self, asked: ClientRequest, shards: Collection[int]) -> Response:
+        """Carry out what another server has sent, unless a shard of it is not here."""
+        if all(map(self.cluster.is_mine, shards)):
+            return await asked.here()
+        return _refuse(asked.request)
+
+
+def _refuse(request: Request) -> Response:
+    """Return the response to another server that believes that this one is the owner."""
+    moved = Unavailable("this server does not own the shard")
+    return problem_response(moved, request.id).with_headers((NOT_OWNER, b"1"))
+
+
+_ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
+    Home.HERE: Router.here,
+    Home.ANY: Router.here,
+    Home.JOB: Router.at_job,
+    Home.TEXT: Router.at_text,
+    Home.SPLIT: Router.at_batch,
+    Home.FIND: Router.find,
+    Home.GATHER: Router.gather,
+    Home.EVERYONE: Router.at_everyone,
+}

@@ -1,0 +1,76 @@
+"""Which shard a request belongs to: the one of the key or the name that must be exact.
+
+The order of precedence is that of the store: a queue with a limit, a unique key, and then an
+Idempotency-Key. So the server that makes the job also owns the shard that the store gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from schedo.core.limits import DEFAULT_QUEUE
+from schedo.core.shards import shard_of
+from schedo.web.http import Request
+from schedo.web.idempotency import HEADER, read_key
+
+HasLimit = Callable[[str], bool]  # whether the queue of this name has a limit
+
+
+class _Unique(Struct):
+    key: str
+
+
+class _JobPlace(Struct):
+    """The fields of a job that say where it belongs; the handler checks all of them."""
+
+    queue: str = DEFAULT_QUEUE
+    unique: _Unique | str | None = None
+    broadcast: bool = False
+
+
+_JOB = msgspec.json.Decoder(_JobPlace)
+
+
+def shard_of_spec(item: bytes | msgspec.Raw, has_limit: HasLimit) -> int | None:
+    """Return the shard that a job in JSON must be in; None: any, or the JSON is no job."""
+    try:
+        job = _JOB.decode(item)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if job.broadcast:
+        return None
+    if has_limit(job.queue):
+        return shard_of(job.queue)
+    key = job.unique.key if isinstance(job.unique, _Unique) else job.unique
+    return None if key is None else shard_of(key)
+
+
+def shard_of_request(request: Request, has_limit: HasLimit) -> int | None:
+    """Return the shard whose owner must answer; None: any server may.
+
+    Raise BadRequest for a malformed Idempotency-Key.
+    """
+    name = request.params.get("name")
+    if name is not None:
+        return shard_of(name)
+    shard = shard_of_spec(request.body, has_limit)
+    return shard_of_key(request) if shard is None else shard
+
+
+def shard_of_key(request: Request) -> int | None:
+    """Return the shard of the request's Idempotency-Key; None if it has none."""
+    key = read_key(request.find_header(HEADER))
+    return None if key is None else shard_of(f"{request.client_id} {request.operation} {key}")
+
+
+def read_items(body: bytes) -> list[Any]:
+    """Return the items of a response to a batch, as JSON that is not decoded."""
+    return msgspec.json.decode(body, type=_Batch).items
+
+
+class _Batch(Struct):
+    items: list[msgspec.Raw]

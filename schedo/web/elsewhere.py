@@ -1,0 +1,34 @@
+"""What the application needs of the other servers of a cluster; a server alone has none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from starlette.types import Scope
+
+if TYPE_CHECKING:
+    from schedo.protocol.cluster import ClusterResponse
+    from schedo.protocol.operation import Operation
+    from schedo.web.context import Handler
+    from schedo.web.http import Request, Response
+
+HOP, CLIENT = b"schedo-hop", b"schedo-client"  # headers of a request from another server
+
+
+class Elsewhere(Protocol):
+    """The other servers of a cluster."""
+
+    def identify(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
+        """Note for whom another server sent the request; raise Unauthorized if none did."""
+
+    async def respond(
+        self, scope: Scope, operation: Operation, handle: Handler, request: Request
+    ) -> Response:
+        """Return the response of the servers that can answer; `handle` is that of this one."""
+
+    def notes(self) -> Sequence[str]:
+        """Return a sentence for each server that cannot be reached."""
+
+    def describe(self) -> ClusterResponse:
+        """Return the members and their shards."""

@@ -1,0 +1,127 @@
+"""Servers that share a cluster over real sockets, each with an engine and a store of its own.
+
+The owners of the shards are what a test says. So a request that is carried out by the wrong server
+is seen: only one of them has the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from schedo.cluster.router import Router
+from schedo.core.limits import MILLISECOND
+from schedo.core.shards import SHARDS
+from schedo.errors import NotFound
+from schedo.store.cluster import Member, MemberState
+from schedo.testing.clock import VirtualClock
+from schedo.web.server import HttpServer
+from schedo.web.settings import WebSettings
+from tests.web.world import T0, World
+
+KEY = b"k" * 32
+
+
+class Map:
+    """What all members believe: who there is, and who owns which shard."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self.worlds: list[MemberWorld] = []
+        self.owners: list[int | None] = []
+        self.listeners: list[Callable[[], None]] = []
+
+    def give(self, shards: Sequence[int], number: int | None) -> None:
+        """Let the server own the shards; None: no server owns them."""
+        for shard in shards:
+            self.owners[shard] = number
+        for each in list(self.listeners):
+            each()
+
+
+class FakeCluster:
+    """The Cluster of one member."""
+
+    def __init__(self, everything: Map, number: int) -> None:
+        self._map, self._number = everything, number
+        self.on_change = everything.listeners
+        self.believed: dict[int, int] = {}  # owners in which this member is wrong
+
+    @property
+    def me(self) -> Member:
+        return next(each for each in self._map.members if each.no == self._number)
+
+    def members(self) -> tuple[Member, ...]:
+        return tuple(self._map.members)
+
+    def owner(self, shard: int) -> Member | None:
+        number = self.believed.get(shard, self._map.owners[shard])
+        return next((each for each in self._map.members if each.no == number), None)
+
+    def is_mine(self, shard: int) -> bool:
+        return self._map.owners[shard] == self._number
+
+    async def shard_of_job(self, job_id: int) -> int | None:
+        for world in self._map.worlds:
+            try:
+                await world.engine.get(job_id)
+            except NotFound:
+                continue
+            return self._map.owners.index(world.number)
+        return None
+
+    async def announce(self, url: str) -> None:
+        raise NotImplementedError
+
+
+class MemberWorld(World):
+    """One server of the cluster."""
+
+    number: int
+    router: Router
+    cluster: FakeCluster
+    http: HttpServer
+    name: str
+
+    async def join(self, everything: Map, number: int) -> None:
+        self.number, self.name = number, f"host {number}"
+        self.http = HttpServer()
+        port = await self.http.start(self.app, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{port}"
+        member = Member(number, self.name, url, number, "1", MemberState.OPEN, 0)
+        everything.members.append(member)
+        everything.worlds.append(self)
+        self.cluster = FakeCluster(everything, number)
+        self.router = Router(self.app.context, self.cluster, KEY)
+        self.app.context.cluster = self.app.context.credentials.peers = self.router
+
+    async def leave(self) -> None:
+        """Accept no connection any more, as after a crash; the engine goes on for the test."""
+        await self.router.stop()
+        await self.http.stop(grace_s=0.2)
+
+
+@asynccontextmanager
+async def running_cluster(
+    count: int = 2, settings: WebSettings | None = None
+) -> AsyncIterator[tuple[Map, list[MemberWorld]]]:
+    """Run servers 1 to `count`; shard s belongs to server 1 + s mod count."""
+    everything = Map()
+    everything.owners = [1 + shard % count for shard in range(SHARDS)]
+    # Each has a clock of its own, so that no two make the same id.
+    worlds = [
+        MemberWorld(settings, clock=VirtualClock(T0 + MILLISECOND * number))
+        for number in range(count)
+    ]
+    async with asyncio.TaskGroup() as starting:
+        for world in worlds:
+            starting.create_task(world.engine.start())
+    try:
+        for number, world in enumerate(worlds, 1):
+            await world.join(everything, number)
+        yield everything, worlds
+    finally:
+        for world in worlds:
+            await world.leave()
+            await world.engine.stop()

@@ -1,0 +1,316 @@
+"""Requests that reach a server which does not own what they are about."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from schedo.cluster import router
+from schedo.core.ids import parse_id
+from schedo.core.leases import AttemptResult, Completed
+from schedo.core.shards import SHARDS, shard_of
+from schedo.errors import NotFound
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+
+
+def text_of(world: MemberWorld, prefix: str = "name") -> str:
+    """Return a text whose shard the server owns."""
+    texts = (f"{prefix}-{number}" for number in range(1_000))
+    return next(text for text in texts if world.cluster.is_mine(shard_of(text)))
+
+
+async def has_job(world: MemberWorld, ident: str) -> bool:
+    try:
+        await world.engine.get(parse_id(ident))
+    except NotFound:
+        return False
+    return True
+
+
+async def test_a_plain_job_stays_with_the_server_that_was_asked(cluster: Cluster) -> None:
+    _, first, second = cluster
+
+    job = await second.submit()
+
+    assert await has_job(second, job["id"])
+    assert not await has_job(first, job["id"])
+
+
+async def test_a_job_with_a_unique_key_is_made_by_the_owner_of_the_key(cluster: Cluster) -> None:
+    _, first, second = cluster
+    key = text_of(first)
+
+    made = await second.submit(unique={"key": key})
+    again = await first.post("/v1/jobs", {"task": "demo", "unique": key})
+
+    assert await has_job(first, made["id"])
+    assert (again.status, again.json()["id"], again.json()["conflict"]) == (200, made["id"], True)
+
+
+async def test_a_request_with_an_idempotency_key_has_one_effect_wherever_it_is_repeated(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    replies = [
+        await world.post("/v1/jobs", {"task": "demo"}, [("Idempotency-Key", f"key {number}")])
+        for number in range(8)
+        for world in (first, second)
+    ]
+
+    ids = [reply.json()["id"] for reply in replies]
+    assert ids[::2] == ids[1::2]
+    assert len(set(ids)) == 8
+    assert all(reply.headers["idempotency-replayed"] == "true" for reply in replies[1::2])
+
+
+async def test_a_job_of_a_queue_with_a_limit_is_made_by_the_owner_of_the_queue(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    queue = text_of(first, "queue")
+    limited = await second.patch(f"/v1/queues/{queue}", {"concurrency": 1})
+
+    job = await second.submit(queue=queue, unique={"key": text_of(second)})
+
+    assert limited.status == 200
+    assert await has_job(first, job["id"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [(":cancel", "cancelled"), (":run", "queued"), ("/progress", None)]
+)
+async def test_a_request_about_a_job_is_carried_out_by_its_owner(
+    cluster: Cluster, verb: str, state: str | None
+) -> None:
+    _, first, second = cluster
+    job = await first.submit(delay="1h")
+    path = f"/v1/jobs/{job['id']}{verb}"
+
+    reply = await (second.get(path) if state is None else second.post(path))
+
+    assert reply.status == 200, reply
+    assert reply.json().get("state") == state
+
+
+async def test_a_change_a_wait_an_explanation_and_a_deletion_reach_the_owner(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    path = f"/v1/jobs/{(await first.submit(delay='1h'))['id']}"
+
+    changed = await second.patch(path, {"priority": 7})
+    why = await second.get(f"{path}/why")
+    waited = await second.get(f"{path}/wait?timeout=1ms")
+    cancelled = await second.post(f"{path}:cancel")
+    retried = await second.post(f"{path}:retry", {})
+    await second.post(f"{path}:cancel")
+    deleted = await second.send("DELETE", path)
+
+    assert changed.json()["priority"] == 7
+    assert why.json()["state"] == "scheduled"
+    assert (waited.status, waited.json()["state"]) == (202, "scheduled")
+    assert [cancelled.json()["state"], retried.json()["state"]] == ["cancelled", "queued"]
+    assert deleted.status == 204
+    assert (await second.get(f"{path}/wait")).status == 404
+
+
+async def test_a_wait_ends_with_the_job_at_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    first.attach_worker()
+    waiting = asyncio.ensure_future(
+        second.post("/v1/jobs?wait=20s", {"task": "demo", "unique": text_of(first)})
+    )
+
+    first.engine.report(AttemptResult((await first.worker.first()).key, Completed(b"7")))
+
+    reply = await waiting
+    assert (reply.status, reply.json()["result"]) == (200, 7)
+
+
+async def test_a_schedule_belongs_to_the_owner_of_its_name(cluster: Cluster) -> None:
+    _, first, second = cluster
+    path = f"/v1/schedules/{text_of(first)}"
+
+    made = await second.put(path, {"every": "1h", "task": "demo"})
+    paused = await second.post(f"{path}:pause", {"note": "why"})
+    shown = await second.get(path)
+    resumed = await second.post(f"{path}:resume", {})
+    run = await second.post(f"{path}:trigger", {})
+    here = await first.engine.get_schedule(path.removeprefix("/v1/schedules/"))
+    deleted = await second.send("DELETE", path)
+
+    assert (made.status, made.headers["location"]) == (201, path)
+    assert [paused.json()["paused"], shown.json()["note"], resumed.json()["paused"]] == [
+        True,
+        "why",
+        False,
+    ]
+    assert await has_job(first, run.json()["job"]["id"])
+    assert here.name == path.removeprefix("/v1/schedules/")
+    assert deleted.status == 204
+
+
+async def test_an_expectation_belongs_to_the_owner_of_its_name(cluster: Cluster) -> None:
+    _, first, second = cluster
+    path = f"/v1/expectations/{text_of(first)}"
+    expectation = {"every": "1h", "within": "5m", "on_miss": {"task": "alarm"}}
+
+    made = await second.put(path, expectation)
+    beat = await second.post(f"{path}/beat")
+    shown = await second.get(path)
+    deleted = await second.send("DELETE", path)
+
+    assert [each.status for each in (made, beat, shown, deleted)] == [201, 200, 200, 204]
+    assert second.engine.expectations.named() == []
+
+
+async def test_the_status_and_the_headers_of_the_owner_reach_the_client(cluster: Cluster) -> None:
+    _, first, second = cluster
+    key = text_of(first)
+    made = await second.post("/v1/jobs", {"task": "demo", "unique": key})
+    refused = await second.post(
+        "/v1/jobs", {"task": "demo", "unique": {"key": key, "on_conflict": "reject"}}
+    )
+
+    assert made.status == 201
+    assert made.headers["location"] == f"/v1/jobs/{made.json()['id']}"
+    assert made.headers["cache-control"] == "no-store"
+    assert (refused.status, refused.code) == (409, "duplicate-key")
+    assert refused.headers["x-request-id"] == refused.json()["request_id"]
+
+
+async def test_a_large_response_of_the_owner_reaches_the_client_whole(cluster: Cluster) -> None:
+    _, first, second = cluster
+    text = "x" * 900_000
+    items = [
+        {"task": "demo", "payload": text, "unique": f"{text_of(first)} {number}"}
+        for number in range(11)
+    ]
+    wanted = [each for each in items if shard_is(first, each)]
+
+    reply = await second.post("/v1/jobs:batch", wanted[:8])
+
+    assert reply.status == 200
+    assert [item["job"]["payload"] for item in reply.json()["items"]] == [text] * len(wanted[:8])
+
+
+def shard_is(world: MemberWorld, item: dict[str, Any]) -> bool:
+    return world.cluster.is_mine(shard_of(item["unique"]))
+
+
+async def test_a_batch_is_divided_and_its_items_keep_their_order(cluster: Cluster) -> None:
+    _, first, second = cluster
+    items: list[dict[str, Any]] = [
+        {"task": "demo", "tags": [str(number)]} | ({"unique": str(number)} if number % 3 else {})
+        for number in range(20)
+    ]
+    items.insert(5, {"task": 7})
+
+    reply = await second.post("/v1/jobs:batch", items)
+
+    found = reply.json()["items"]
+    assert [each["status"] for each in found] == [201] * 5 + [422] + [201] * 15
+    jobs = [each["job"] for each in found if "job" in each]
+    assert [job["tags"] for job in jobs] == [[str(number)] for number in range(20)]
+    for number, job in enumerate(jobs):
+        is_first = number % 3 > 0 and first.cluster.is_mine(shard_of(str(number)))
+        assert await has_job(first if is_first else second, job["id"])
+
+
+async def test_a_divided_batch_with_a_key_has_one_effect(cluster: Cluster) -> None:
+    _, first, second = cluster
+    items = [{"task": "demo", "unique": f"u{number}"} for number in range(9)] + [{"task": "demo"}]
+    lines = b"\n".join(map(orjson.dumps, items))
+    key = [("Idempotency-Key", "batch")]
+
+    made = await second.post("/v1/jobs:batch", items, key)
+    again = await first.send(
+        "POST", "/v1/jobs:batch", lines, key, content_type="application/x-ndjson"
+    )
+
+    ids = [[each["job"]["id"] for each in reply.json()["items"]] for reply in (made, again)]
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 10
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+async def test_a_bad_batch_is_refused_where_it_came(cluster: Cluster) -> None:
+    _, _, second = cluster
+
+    for body in (b"[{", b'["', b"nonsense"):
+        assert (await second.send("POST", "/v1/jobs:batch", body)).status == 400
+
+
+async def test_a_malformed_id_and_an_unknown_job_are_not_found(cluster: Cluster) -> None:
+    _, _, second = cluster
+
+    for ident in ("nonsense", "0" * 13):
+        assert (await second.post(f"/v1/jobs/{ident}:cancel")).code == "not-found"
+
+
+async def test_a_request_waits_while_its_shard_moves(cluster: Cluster) -> None:
+
+    everything, first, second = cluster
+    key = text_of(first)
+    everything.give([shard_of(key)], None)
+    submitting = asyncio.ensure_future(second.post("/v1/jobs", {"task": "demo", "unique": key}))
+    await asyncio.wait([submitting], timeout=0.05)
+    assert not submitting.done()
+
+    everything.give([shard_of(key)], 2)
+
+    reply = await submitting
+    assert reply.status == 201
+    assert await has_job(second, reply.json()["id"])
+
+
+async def test_a_server_that_is_wrong_about_an_owner_asks_the_right_one(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    key = text_of(first)
+    everything.give(range(SHARDS), 2)
+    first.cluster.believed = dict.fromkeys(range(SHARDS), 1)  # it was its own
+    submitting = asyncio.ensure_future(first.post("/v1/jobs", {"task": "demo", "unique": key}))
+    await asyncio.wait([submitting], timeout=0.05)
+    assert not submitting.done()
+
+    first.cluster.believed.clear()
+    everything.give([], None)
+
+    reply = await submitting
+    assert reply.status == 201
+    assert await has_job(second, reply.json()["id"])
+
+
+async def test_a_request_that_the_owner_does_not_own_any_more_is_sent_again(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    key = text_of(first)
+    everything.give(range(SHARDS), 2)
+    everything.owners[shard_of(key)] = 3  # neither of them
+    second.cluster.believed = {shard_of(key): 1}
+    submitting = asyncio.ensure_future(second.post("/v1/jobs", {"task": "demo", "unique": key}))
+    await asyncio.wait([submitting], timeout=0.05)
+    assert not submitting.done()
+
+    everything.give([shard_of(key)], 1)
+
+    assert await has_job(first, (await submitting).json()["id"])
+
+
+async def test_a_shard_that_gets_no_owner_in_time_is_unavailable(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    everything, first, second = cluster
+    key = text_of(first)
+    everything.give([shard_of(key)], None)
+
+    reply = await second.post("/v1/jobs", {"task": "demo", "unique": key})
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert reply.headers["retry-after"] == "1"

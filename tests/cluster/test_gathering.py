@@ -1,0 +1,212 @@
+"""Requests whose response needs several servers, or one that only knows it itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from schedo.core.leases import AttemptResult, Completed
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld, running_cluster
+from tests.cluster.test_forwarding import text_of
+from tests.web.world import Reply
+
+
+async def register(world: MemberWorld, name: str, slots: int = 2) -> Reply:
+    """Let a remote worker send its first request to the server."""
+    reply = await world.post("/v1/work", {"worker": name, "slots": slots, "session": f"{name}-1"})
+    assert reply.status == 200, reply
+    return reply
+
+
+async def test_a_list_of_workers_has_those_of_all_servers(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await register(first, "w-b")
+    await register(second, "w-a")
+
+    for world in (first, second):
+        found = (await world.get("/v1/workers")).json()["items"]
+
+        assert [(each["name"], each["server"]) for each in found] == [
+            ("w-a", "host 2"),
+            ("w-b", "host 1"),
+        ]
+
+
+async def test_a_worker_is_shown_and_cordoned_by_the_server_that_has_it(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await register(first, "w")
+
+    shown = await second.get("/v1/workers/w")
+    cordoned = await second.post("/v1/workers/w:cordon")
+    uncordoned = await second.post("/v1/workers/w:uncordon")
+    drained = await second.post("/v1/workers/w:drain")
+
+    assert [each.status for each in (shown, cordoned, uncordoned, drained)] == [200] * 4
+    assert cordoned.json()["state"] == "cordoned"
+    await first.engine.flush()
+    assert [each["action"] for each in (await first.get("/v1/log")).json()["items"]] == [
+        "drain_worker",
+        "uncordon_worker",
+        "cordon_worker",
+    ]
+    assert (await second.get("/v1/workers/nobody")).code == "not-found"
+
+
+async def test_a_queue_counts_the_jobs_of_all_servers(cluster: Cluster) -> None:
+    _, first, second = cluster
+    for world, count in ((first, 2), (second, 3)):
+        for _ in range(count):
+            await world.submit(queue="mail")
+    await first.submit(queue="alone")
+
+    found = {each["name"]: each for each in (await second.get("/v1/queues")).json()["items"]}
+
+    assert found["mail"]["waiting"] == {"queued": 5}
+    assert found["alone"]["waiting"] == {"queued": 1}
+    assert list(found) == sorted(found)
+
+
+async def test_limits_and_pauses_of_a_queue_hold_in_all_servers_when_they_are_confirmed() -> None:
+    async with running_cluster(3) as (_, worlds):
+        queue = text_of(worlds[0])
+        limited = await worlds[2].patch(f"/v1/queues/{queue}", {"concurrency": 3, "weight": 5})
+        paused = await worlds[1].post(f"/v1/queues/{queue}:pause", {"note": "why"})
+        then = [world.engine.get_queue(queue) for world in worlds]
+        await worlds[1].post(f"/v1/queues/{queue}:resume")
+        logged = [(await world.get("/v1/log")).json()["items"] for world in worlds]
+
+        assert [limited.json()["concurrency"], paused.json()["paused"]] == [3, True]
+        assert [(each.concurrency, each.weight, each.paused) for each in then] == [(3, 5, True)] * 3
+        assert not any(world.engine.get_queue(queue).paused for world in worlds)
+        assert [len(entries) for entries in logged] == [3, 0, 0]
+
+
+async def test_a_pause_of_the_server_holds_in_all_servers(cluster: Cluster) -> None:
+    _, first, second = cluster
+
+    paused = await second.post("/v1/server:pause", {"note": "move"})
+    then = [world.engine.pauses() for world in (first, second)]
+    resumed = await first.post("/v1/server:resume", {})
+
+    assert [len(each) for each in (paused.json()["pauses"], *then)] == [2, 2, 2]
+    assert resumed.json()["pauses"] == [] == second.engine.pauses()
+
+
+async def test_a_bad_change_for_all_servers_changes_none(cluster: Cluster) -> None:
+    _, first, second = cluster
+    queue = text_of(first)
+
+    reply = await second.patch(f"/v1/queues/{queue}", {"concurrency": 0})
+
+    assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, "/concurrency")
+    assert not any(world.engine.get_queue(queue).concurrency for world in (first, second))
+
+
+async def test_the_summary_adds_the_figures_of_all_servers_up(cluster: Cluster) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        world.attach_worker(slots=3)
+        await world.submit(queue="mail")
+        await world.worker.first()
+        await world.submit(queue="mail", delay="1h")
+    await first.get("/v1/queues")  # waits until the stores have counted
+
+    found = (await first.get("/v1/summary")).json()
+
+    assert (found["slots"], found["running"]) == (6, 2)
+    assert found["states"]["scheduled"] == 2
+    assert [(each["name"], each["running"]) for each in found["queues"]] == [("mail", 2)]
+    assert [each["server"] for each in found["workers"]] == ["host 1", "host 2"]
+    assert found["epoch"] == first.engine.health().epoch
+
+
+async def test_figures_over_time_are_those_of_all_servers(cluster: Cluster) -> None:
+    _, _, second = cluster
+
+    found = (await second.get("/v1/timeseries?points=3&names=submitted,loop_lag_us")).json()
+
+    assert list(found["figures"]) == ["submitted", "loop_lag_us"]
+    assert [len(values) for values in found["figures"].values()] == [3, 3]
+
+
+async def test_failures_of_all_servers_are_one_list(cluster: Cluster) -> None:
+    _, _, second = cluster
+
+    found = (await second.get("/v1/failures")).json()
+
+    assert found["items"] == []
+    assert "since" in found
+
+
+async def test_expectations_of_all_servers_are_one_list(cluster: Cluster) -> None:
+    _, first, second = cluster
+    names = sorted([text_of(first), text_of(second)])
+    for name in names:
+        await first.put(f"/v1/expectations/{name}", {"every": "1h", "within": "5m"})
+
+    found = (await second.get("/v1/expectations")).json()["items"]
+
+    assert [each["name"] for each in found] == names
+
+
+async def test_an_invocation_runs_on_a_worker_of_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    first.attach_worker()
+    await first.engine.flush()
+    invoking = asyncio.ensure_future(second.post("/v1/invoke", {"task": "demo"}))
+    lease = await first.worker.first()
+
+    first.engine.report(AttemptResult(lease.key, Completed(b"3")))
+
+    reply = await invoking
+    assert (reply.status, reply.json()["result"]) == (200, 3)
+
+
+async def test_an_invocation_prefers_the_workers_of_the_server_that_was_asked(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        world.attach_worker()
+        await world.engine.flush()
+    invoking = asyncio.ensure_future(second.post("/v1/invoke", {"task": "demo"}))
+
+    lease = await second.worker.first()
+
+    second.engine.report(AttemptResult(lease.key, Completed()))
+    assert (await invoking).status == 200
+    assert not first.worker.leases
+
+
+async def test_an_invocation_without_room_counts_the_workers_of_all_servers(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        world.attach_worker(slots=1)
+        await world.submit()
+        await world.worker.first()
+
+    reply = await second.post("/v1/invoke", {"task": "demo"})
+
+    assert (reply.status, reply.code) == (503, "no-capacity")
+    assert (reply.json()["considered"], sum(reply.json()["rejected"].values())) == (2, 2)
+    assert reply.headers["retry-after"]
+
+
+async def test_a_reservation_of_another_server_is_used_and_released(cluster: Cluster) -> None:
+    _, first, second = cluster
+    first.attach_worker()
+    await first.engine.flush()
+    made: list[Any] = [await second.post("/v1/reservations", {"task": "demo"}) for _ in range(2)]
+    nonces = [[("schedo-lease-nonce", each.json()["nonce"])] for each in made]
+    paths = [f"/v1/reservations/{each.json()['id']}" for each in made]
+
+    released = await second.post(f"{paths[0]}:release", None, nonces[0])
+    again = await second.post(f"{paths[0]}:release", None, nonces[0])
+    committed = await second.post(f"{paths[1]}:commit", {"task": "demo", "wait": 0}, nonces[1])
+
+    assert [released.status, again.status, committed.status] == [204, 409, 201]
+    assert again.code == "no-reservation"
+    assert (await first.worker.first()).task == "demo"

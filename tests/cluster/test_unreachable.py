@@ -1,0 +1,189 @@
+"""Servers of a cluster that are dead, slow or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from schedo.cluster import gathering, peers, router
+from schedo.core.shards import shard_of
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import Map
+from tests.cluster.test_forwarding import text_of
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+def move(everything: Map, number: int, url: str) -> None:
+    """Let all members believe that the server is at this URL."""
+    everything.members[:] = [
+        each._replace(url=url) if each.no == number else each for each in everything.members
+    ]
+
+
+@asynccontextmanager
+async def standing_in(everything: Map, number: int, talk: Talk) -> AsyncIterator[list[bytes]]:
+    """Let this function speak for the server; yield the heads of the requests that it gets."""
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        await talk(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    move(everything, number, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server:
+        yield heads
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """End the connection, as the death of a server does."""
+    writer.transport.abort()
+
+
+async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Respond nothing until the other end leaves."""
+    await reader.read()
+
+
+async def test_a_server_that_accepts_no_connection_is_unreachable(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    key = text_of(first)
+    await first.http.stop(grace_s=0.1)
+    monkeypatch.setattr(router, "MOVING_S", 0.05)
+
+    reply = await second.post("/v1/jobs", {"task": "demo", "unique": key})
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+    assert "host 1 cannot be reached at http://127.0.0.1" in reply.json()["detail"]
+    assert reply.headers["retry-after"] == "1"
+
+
+async def test_a_request_to_a_dead_server_goes_to_the_one_that_takes_its_shards(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    key = text_of(first)
+    await first.http.stop(grace_s=0.1)
+    submitting = asyncio.ensure_future(second.post("/v1/jobs", {"task": "demo", "unique": key}))
+    await asyncio.wait([submitting], timeout=0.05)
+    assert not submitting.done()
+
+    everything.give([shard_of(key)], 2)
+
+    assert (await submitting).status == 201
+
+
+async def test_a_change_whose_server_dies_meanwhile_is_sent_once_and_has_an_unknown_outcome(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    async with standing_in(everything, 1, hang_up) as heads:
+        reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert "host 1" in reply.json()["detail"]
+    assert len(heads) == 1
+
+
+async def test_a_read_whose_server_dies_meanwhile_is_sent_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    everything, first, second = cluster
+    job = await first.submit(delay="1h")
+    async with standing_in(everything, 1, hang_up) as heads:
+        reply = await second.get(f"/v1/jobs/{job['id']}/why")
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+    assert len(heads) > 1
+
+
+async def test_a_server_that_does_not_respond_in_time_is_given_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    monkeypatch.setattr(peers, "RESPONSE_S", 0.05)
+    async with standing_in(everything, 1, stay_silent):
+        reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+
+
+async def test_a_response_that_is_no_http_has_an_unknown_outcome(cluster: Cluster) -> None:
+    everything, first, second = cluster
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail ready\r\n")
+        await writer.drain()
+
+    async with standing_in(everything, 1, talk):
+        reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
+
+    assert reply.code == "outcome-unknown"
+
+
+async def test_a_gathered_list_says_which_server_is_missing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, _, second = cluster
+    monkeypatch.setattr(gathering, "GATHER_S", 0.05)
+    second.attach_worker()
+    await second.engine.flush()
+    async with standing_in(everything, 1, stay_silent):
+        reply = await second.get("/v1/workers")
+        summary = await second.get("/v1/summary")
+
+    assert (reply.status, reply.headers["schedo-unreachable"]) == (200, "host 1")
+    assert [each["name"] for each in reply.json()["items"]] == ["hands"]
+    verdict = summary.json()["verdict"]
+    assert verdict["level"] != "ok"
+    assert "the server host 1 does not respond" in [verdict["text"], *verdict["others"]]
+
+
+async def test_a_pause_that_a_server_does_not_confirm_says_so(cluster: Cluster) -> None:
+    everything, _, second = cluster
+    queue = text_of(second)
+    async with standing_in(everything, 1, hang_up):
+        reply = await second.post(f"/v1/queues/{queue}:pause")
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+    assert "these servers have not confirmed it: host 1" in reply.json()["detail"]
+    assert second.engine.get_queue(queue).paused
+
+
+async def test_the_readiness_and_the_members_show_who_cannot_be_reached(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await second.router.look()
+    before = (await second.get("/v1/cluster")).json()
+    await first.http.stop(grace_s=0.1)
+
+    await second.router.look()
+
+    ready = await second.get("/readyz")
+    after = (await second.get("/v1/cluster")).json()
+    assert ready.status == 200
+    assert any("host 1 cannot be reached" in note for note in ready.json()["notes"])
+    assert [each["reachable"] for each in before["members"]] == [True, True]
+    assert [each["reachable"] for each in after["members"]] == [False, True]
+    assert "cannot be reached" in after["members"][0]["problem"]
+
+
+async def test_a_member_list_has_the_shards_of_each(cluster: Cluster) -> None:
+    everything, _, second = cluster
+    everything.give([0, 1], None)
+
+    found = (await second.get("/v1/cluster")).json()
+
+    assert (found["me"], found["unowned"]) == (2, [0, 1])
+    assert [each["shards"] for each in found["members"]] == [
+        [*range(2, 32, 2)],
+        [*range(3, 32, 2)],
+    ]
