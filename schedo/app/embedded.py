@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
 from schedo.clock import Clock, SystemClock
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
@@ -20,6 +22,7 @@ from schedo.engine.engine import Engine
 from schedo.errors import StoreLocked
 from schedo.garbage import collect_seldom
 from schedo.store import open_store
+from schedo.store.inbox import find_inbox
 from schedo.tasks.backend import Backend
 from schedo.tasks.declarations import declare_schedules
 from schedo.tasks.hooks import running_lifespan
@@ -27,6 +30,10 @@ from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import Registry
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.in_process import LocalWorker
+
+if TYPE_CHECKING:
+    from schedo.core.model import JobSpec
+    from schedo.store.inbox import SqlInbox
 
 OWNER = "code:embedded"  # of the schedules that the application declares
 
@@ -46,7 +53,9 @@ class EmbeddedServer:
         self._registry = registry
         self._is_pruning = is_pruning
         self._threads = ThreadPoolExecutor(concurrency + 1, thread_name_prefix="schedo")
-        self.engine = Engine(open_store(store), clock or SystemClock())
+        opened = open_store(store)
+        self.engine = Engine(opened, clock or SystemClock())
+        self._use_inbox(find_inbox(opened))
         runners = {
             n: TaskRunner(task, self._threads, hooks=registry.hooks)
             for n, task in registry.tasks.items()
@@ -60,6 +69,12 @@ class EmbeddedServer:
             self.engine, EMBEDDED_ALONE, 1, runners, task_defaults=defaults, isolated=True
         )
         self.backend: Backend = EngineBackend(self.engine)
+
+    def _use_inbox(self, inbox: SqlInbox | None) -> None:
+        if inbox is not None:
+            from schedo.protocol.enqueued import read_rows
+
+            self.engine.inbox.use(inbox, partial(read_rows, check=_accept_all))
 
     async def start(self) -> None:
         """Open the store, start to run jobs, and store the schedules.
@@ -111,3 +126,7 @@ class EmbeddedServer:
             await self._lifespan.aclose()
             await self.engine.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _accept_all(spec: JobSpec) -> None:
+    """Accept a job of any task, as a submit to this server does; it waits until one runs it."""

@@ -1,16 +1,23 @@
-"""Admission of submitted specs: the range of their values, and unique keys."""
+"""Admission of submitted specs: the range of their values, and unique keys.
+
+The rows of an inbox (core/inbox.py) are admitted like the specs of a submit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import msgspec
 
 from schedo.core.commands import Accepted, Submit
 from schedo.core.ids import render_id
+from schedo.core.inbox import Enqueued, TakeIn
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
-from schedo.core.loads import Loaded, LoadUniqueHolders, Needs
-from schedo.core.model import Job, JobSpec, Unique
+from schedo.core.loads import Appliers, Loaded, LoadUniqueHolders, Needs
+from schedo.core.model import Failure, Job, JobSpec, Unique
 from schedo.core.states import State
 from schedo.errors import DuplicateKey, Forbidden, Invalid, SchedoError
 
@@ -20,28 +27,73 @@ _MayReplace = Callable[[str, str], bool] | None  # see Submit
 class Admission:
     """Accepts or refuses specs, and makes the jobs of those that it accepts."""
 
-    def __init__(self, jobs: JobTable, maker: JobMaker, cancel: Callable[[Job, int], Job]) -> None:
+    def __init__(
+        self,
+        jobs: JobTable,
+        maker: JobMaker,
+        cancel: Callable[[Job, int], Job],
+        end: Callable[[Job, State, int], None],
+    ) -> None:
         self._jobs = jobs
         self._maker = maker
         self._cancel = cancel
+        self._end = end
+        self.appliers: Appliers = {Submit: self._submit, TakeIn: self._admit_rows}
 
-    def submit(
+    def _submit(
         self, command: Submit, now: int, loaded: Loaded
     ) -> list[Accepted | SchedoError] | Needs:
         """Accept the specs; return one reply for each, in their order."""
-        specs = command.specs
+        holders = self._find_holders(command.specs, loaded)
+        if isinstance(holders, Needs):
+            return holders
+        may_replace, make = command.may_replace, self._maker.make
+        return [self._accept(spec, holders, may_replace, now, make) for spec in command.specs]
+
+    def _admit_rows(self, command: TakeIn, now: int, loaded: Loaded) -> Needs | None:
+        """Make a job of each row, as it is accepted or refused."""
+        holders = self._find_holders([row.spec for row in command.rows], loaded)
+        if isinstance(holders, Needs):
+            return holders
+        for row in command.rows:
+            refusal: SchedoError | str | None = row.refusal
+            if refusal is None:
+                make = partial(self._maker.make_numbered, row.id)
+                reply = self._accept(row.spec, holders, None, now, make)
+                refusal = reply if isinstance(reply, SchedoError) else _find_conflict(reply)
+            if refusal is not None:
+                self._make_refused(row, refusal, now)
+            self._jobs.changes.taken_in.append(row.id)
+        return None
+
+    def _make_refused(self, row: Enqueued, refusal: SchedoError | str, now: int) -> None:
+        """Make the job of a row; it has ended, with the reason."""
+        options = msgspec.structs.replace(row.spec.options, unique=None)
+        spec = msgspec.structs.replace(row.spec, run_at=None, delay_us=0, options=options)
+        job = self._maker.make_numbered(row.id, spec, now)
+        is_duplicate = isinstance(refusal, DuplicateKey)
+        job.failure = Failure("duplicate" if is_duplicate else "refused", str(refusal))
+        self._end(job, State.CANCELLED if is_duplicate else State.FAILED, now)
+
+    def _find_holders(self, specs: Sequence[JobSpec], loaded: Loaded) -> Mapping[str, Job] | Needs:
+        """Return the stored jobs that hold the unique keys of the specs, as far as needed."""
         keys = {unique.key for spec in specs if (unique := spec.options.unique) is not None}
-        holders: Mapping[str, Job] = {}
         if keys:
             load = LoadUniqueHolders(tuple(sorted(keys)))
             if load in loaded:
-                holders = loaded[load]
-            elif any(self._jobs.find_key(key) is None for key in keys):
+                holders: Mapping[str, Job] = loaded[load]
+                return holders
+            if any(self._jobs.find_key(key) is None for key in keys):
                 return Needs((load,))
-        return [self._accept(spec, holders, command.may_replace, now) for spec in specs]
+        return {}
 
     def _accept(
-        self, spec: JobSpec, holders: Mapping[str, Job], may_replace: _MayReplace, now: int
+        self,
+        spec: JobSpec,
+        holders: Mapping[str, Job],
+        may_replace: _MayReplace,
+        now: int,
+        make: Callable[[JobSpec, int], Job],
     ) -> Accepted | SchedoError:
         """Make the job unless a number is out of range or another job holds its unique key.
 
@@ -51,15 +103,13 @@ class Admission:
             return _refuse_range(spec)
         unique = spec.options.unique
         if unique is None:
-            return Accepted(self._maker.make(spec, now), False)
+            return Accepted(make(spec, now), False)
         holder = self._jobs.find_unique_holder(unique.key, holders.get(unique.key))
         if holder is None:
-            return Accepted(self._maker.make(spec, now), False)
+            return Accepted(make(spec, now), False)
         is_held = _holds_key(holder, unique, now - self._jobs.offset_us)
         if is_held and unique.on_conflict == "reject":
-            return DuplicateKey(
-                f"job {render_id(holder.id)} is {holder.state} and holds the key {unique.key!r}"
-            )
+            return _duplicate(holder, unique.key)
         if is_held and (unique.on_conflict == "return" or holder.state is State.RUNNING):
             return Accepted(holder, True)
         is_in_use = is_held or not holder.is_final  # `while` of the new job may not name its state
@@ -72,7 +122,15 @@ class Admission:
         self._jobs.release_key(holder)
         if is_held and not holder.is_final:
             self._cancel(holder, now)
-        return Accepted(self._maker.make(spec, now), False)
+        return Accepted(make(spec, now), False)
+
+
+def _duplicate(holder: Job, key: str | None) -> DuplicateKey:
+    return DuplicateKey(f"job {render_id(holder.id)} is {holder.state} and holds the key {key!r}")
+
+
+def _find_conflict(reply: Accepted) -> DuplicateKey | None:
+    return _duplicate(reply.job, reply.job.unique_key) if reply.is_conflict else None
 
 
 def _is_in_range(spec: JobSpec) -> bool:

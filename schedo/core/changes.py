@@ -73,6 +73,7 @@ class Changes:
     ended_runs: list[EndedRun] = field(default_factory=list)
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
+    taken_in: list[int] = field(default_factory=list)  # rows of the inbox to delete
     ends: list[End] = field(default_factory=list)  # not stored: they count once it is durable
 
     def __bool__(self) -> bool:
@@ -96,4 +97,5 @@ class Changes:
             or self.ended_runs
             or self.idempotency_records
             or self.log
+            or self.taken_in
         )

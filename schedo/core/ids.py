@@ -41,6 +41,7 @@ _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _LENGTH = 13
 _PER_MICROSECOND = 256
 SLOTS = 64
+SQL_SLOT = 62
 ID_MAX = 2**63 - 1
 PREFIX_CHARACTERS_MIN = 4
 
@@ -65,6 +66,11 @@ class IdSource:
     def reach(self, now: int) -> None:
         """Let all later ids be newer than the instant, also after the clock was set back."""
         self.last = max(self.last, first_id(now))
+
+
+def is_from_sql(number: int) -> bool:
+    """Return whether the SQL function has made the id."""
+    return number % SLOTS == SQL_SLOT
 
 
 def first_id(created_at: int) -> int:

@@ -6,7 +6,7 @@ import msgspec
 
 from schedo.core.built_in import BUILT_IN
 from schedo.core.event_jobs import Facts, add_facts
-from schedo.core.ids import IdSource
+from schedo.core.ids import IdSource, newest_at
 from schedo.core.job_table import JobTable
 from schedo.core.model import ONCE, PLAIN, Job, JobSpec, Options, Retry, Trigger
 from schedo.core.runs import ScheduledRun
@@ -36,6 +36,23 @@ class JobMaker:
 
     def make(self, spec: JobSpec, now: int) -> Job:
         """Make a submitted job."""
+        job = self._make(spec, now)
+        self._jobs.add(job)
+        return job
+
+    def make_numbered(self, job_id: int, spec: JobSpec, now: int) -> Job:
+        """Make a job that was submitted elsewhere, at the instant of its id unless that is ahead.
+
+        Another clock has made the id.
+        """
+        job = self._make(spec, min(newest_at(job_id), now))
+        job.id = job_id
+        if job.due_at <= now:
+            job.state = _QUEUED
+        self._jobs.add(job)
+        return job
+
+    def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
         options = self._fill_options(spec.task, spec.options)
         job = self._fill(spec, options, due_at, now)
@@ -43,7 +60,6 @@ class JobMaker:
             job.due_elapsed = True
         if options.unique is not None:
             job.unique_key = options.unique.key
-        self._jobs.add(job)
         return job
 
     def make_invoked(self, spec: JobSpec, now: int) -> Job:

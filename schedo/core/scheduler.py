@@ -104,7 +104,7 @@ class Scheduler:
         self._bulk = BulkOperations(self._jobs, self._ids, of_jobs)
         self.pauses, self.bulk_operations = self._pauses.all, self._bulk.all
         self._appliers: Appliers = {
-            commands.Submit: Admission(jobs, maker, of_jobs.cancel).submit,
+            **Admission(jobs, maker, of_jobs.cancel, self._transitions.finish).appliers,
             **of_jobs.appliers,
             **of_schedules.appliers,
             **self._placement.appliers,

@@ -1,13 +1,16 @@
 """When each of the latest commits was durable, by the last id that existed when it began.
 
 Ids grow, so the commit that made a job durable is the first one whose last id is not smaller. This
-costs nothing per job, and so it is known only of recent jobs and not over a restart.
+costs nothing per job, and so it is known only of recent jobs and not over a restart. It is not
+known of the jobs of SQL clients, whose ids are older than their commits.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+
+from schedo.core.ids import is_from_sql
 
 COMMITS_KEPT = 4_096
 
@@ -35,7 +38,7 @@ class CommitTimes:
 
     def find(self, job_id: int) -> int | None:
         """Return when the job was durable, or None if that is not known."""
-        if job_id <= self._known_after:
+        if job_id <= self._known_after or is_from_sql(job_id):
             return None
         at = bisect_left(self._last_ids, job_id)
         return self._instants[at] if at < len(self._instants) else None

@@ -31,6 +31,7 @@ from schedo.engine.action_log import change
 from schedo.engine.bulk_runner import BulkRunner
 from schedo.engine.call_results import Accepted, Health, QueueStatus
 from schedo.engine.clock_changes import behind_us
+from schedo.engine.command_queue import as_is
 from schedo.engine.declarations import Declarations
 from schedo.engine.dispatch import AttachedWorker, Transport
 from schedo.engine.expectations import Expectations
@@ -38,6 +39,7 @@ from schedo.engine.failures import log_fatal
 from schedo.engine.freezing import Freezing
 from schedo.engine.gauges import Gauges, list_queue_statuses, read_gauges, read_queue_status
 from schedo.engine.health import LoopMonitor
+from schedo.engine.inbox import Inbox
 from schedo.engine.invocations import Invocations
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
@@ -73,11 +75,10 @@ class Engine:
         page_url: str = "",
     ) -> None:
         """on_fatal: called with an error that ends the process. page_url: for links to the page."""
-        self.store = store
+        self.store, self.clock = store, clock
         # None: no other server shares the store.
         self.cluster: Cluster | None = getattr(store, "cluster", None)
-        self.clock, self._draw = clock, draw
-        self._window, self._page_url = window, page_url
+        self._draw, self._window, self._page_url = draw, window, page_url
         self.metrics = Metrics()
         self._scheduler: Scheduler | None = None
         self.monitor = monitor = LoopMonitor(clock, self.metrics)
@@ -85,10 +86,9 @@ class Engine:
         self._maintenance = Maintenance(self._loop, store, retention or Retention())
         self._payload_bytes = 0
         self.was_killed = False  # the previous server was killed, and its host was not restarted
-        self._invocations = Invocations(self._loop, self.wait, self.cancel)
-        self.sessions = Workers(self._loop)
-        self.settling = partial(Settling, self._loop)
-        self.expectations = Expectations(self._loop)
+        self._invocations = invocations = Invocations(self._loop, self.wait, self.cancel)
+        self.sessions, self.settling = Workers(self._loop), partial(Settling, self._loop)
+        self.expectations, self.inbox = Expectations(self._loop), Inbox(self._loop)
         self.declarations = Declarations(self._loop, store)
         self.tasks, self.read_tallies = self._loop.notes.tasks, partial(monitor.ends.read, store)
         self.series, self.bulk = self._maintenance.recorder, BulkRunner(self._loop, store)
@@ -100,10 +100,11 @@ class Engine:
         # Yields a future of the end of a job; see `wait`. In a view of a submit nothing is missed.
         self.expect_end, self.dropped = self._loop.waiters.expect, self._loop.waiters.dropped
         self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay
-        self.invoke, self.dry_run = self._invocations.invoke, self._invocations.dry_run
-        self.reserve = self._invocations.reserve
-        self.commit_reservation = self._invocations.commit
-        self.release_reservation = self._invocations.release
+        # Returns when a job was on disk; None if that is long ago, or before the start.
+        self.durable_at = monitor.commits.find
+        self.invoke, self.dry_run = invocations.invoke, invocations.dry_run
+        self.reserve, self.release_reservation = invocations.reserve, invocations.release
+        self.commit_reservation = invocations.commit
 
     def _make_scheduler(self, snapshot: Snapshot) -> Scheduler:
         # The newest job may be pruned, and the clock set back: its id must not be reused.
@@ -135,10 +136,12 @@ class Engine:
         await self._loop.start()
         self._maintenance.start()
         self.bulk.start()
+        self.inbox.start()
 
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
         self._loop.enqueue(commands.CompletePolls())
+        await self.inbox.stop()
         await self.bulk.stop()
         await self._maintenance.stop()
         await self._maintenance.check()
@@ -224,6 +227,7 @@ class Engine:
         known = self._find(job_id)
         if known is not None and known.payload is not None:
             return known.copy()
+        await self.inbox.bring(job_id)
         job = await self.store.get_job(job_id)
         if known is not None and self._find(job_id) is None:
             job = await self.store.get_job(job_id)  # it was committed and evicted meanwhile
@@ -240,19 +244,19 @@ class Engine:
 
     async def cancel(self, job_id: int) -> Job:
         """End a waiting job, or request a running one to stop; cancelling twice is harmless."""
-        return await change(self._loop, commands.Cancel(job_id), Job.copy)
+        return await self.inbox.change(commands.Cancel(job_id), Job.copy)
 
     async def delete(self, job_id: int) -> None:
         """Delete an ended job with its attempts and its output."""
-        await change(self._loop, DeleteJob(job_id))
+        await self.inbox.change(DeleteJob(job_id), as_is)
 
     async def retry(self, job_id: int, due_at: int | None = None) -> Job:
         """Queue a failed, cancelled or expired job again, now or at an instant."""
-        return await change(self._loop, commands.RetryJob(job_id, due_at), Job.copy)
+        return await self.inbox.change(commands.RetryJob(job_id, due_at), Job.copy)
 
     async def run_now(self, job_id: int) -> Job:
         """Make a scheduled or retrying job due now."""
-        return await change(self._loop, commands.RunNow(job_id), Job.copy)
+        return await self.inbox.change(commands.RunNow(job_id), Job.copy)
 
     async def reschedule(
         self,
@@ -264,7 +268,7 @@ class Engine:
     ) -> Job:
         """Change a waiting job's due time (an instant or a delay) or priority; its id stays."""
         command = commands.Reschedule(job_id, due_at, delay_us, priority)
-        return await change(self._loop, command, Job.copy)
+        return await self.inbox.change(command, Job.copy)
 
     async def wait(
         self, job_id: int, timeout_s: float, waiter: asyncio.Future[Job] | None = None
@@ -360,10 +364,6 @@ class Engine:
     def why(self, job: Job) -> Explanation:
         """Explain what the job waits for, permanent obstacles first, and what each worker says."""
         return self._loop.scheduler.explain(job)
-
-    def durable_at(self, job_id: int) -> int | None:
-        """Return when the job was on disk; None if that is long ago, or before the start."""
-        return self._loop.monitor.commits.find(job_id)
 
     # Workers.
 

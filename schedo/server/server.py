@@ -41,6 +41,7 @@ from schedo.server.upgrades import Upgrades
 from schedo.server.workers import ServerWorkers
 from schedo.setting_values import unix_path
 from schedo.store import open_store
+from schedo.store.inbox import find_inbox
 from schedo.systemd import Inherited, Notifier
 from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
@@ -89,6 +90,7 @@ class Server:
         self._telemetry = _make_telemetry(config, self.engine)
         self.workers = ServerWorkers(config, self.engine, start)
         self.app = build_app(self.engine, read_web_settings(config))
+        self._use_inbox()
         self.http = HttpServer()
         self.others = OtherServers(self.app.context)
         self.grpc = GrpcPort(config, self.app, self.http)
@@ -99,6 +101,13 @@ class Server:
         self._bound: list[socket.socket] = []  # on which it will listen
         self._bound_grpc: list[socket.socket] = []
         self._owns_sockets = False  # they are not from systemd
+
+    def _use_inbox(self) -> None:
+        inbox = find_inbox(self.store)
+        if inbox is not None:
+            from schedo.protocol.enqueued import read_rows
+
+            self.engine.inbox.use(inbox, partial(read_rows, check=self.app.context.check_enqueued))
 
     @property
     def is_successor(self) -> bool:

@@ -80,13 +80,23 @@ class AppContext:
         offered: the tasks of a worker that is not registered yet.
         """
         request.check_job(spec.queue, spec.task)
+        self._check_runs(spec, offered)
+        if spec.options.on_failure is not None:
+            self.check_event_job(request, "/on_failure", spec.options.on_failure)
+
+    def check_enqueued(self, spec: JobSpec) -> None:
+        """Check a job of SQL as check_work does; PostgreSQL has checked who may submit it."""
+        self._check_runs(spec)
+        on_failure = spec.options.on_failure
+        if on_failure is not None:
+            read_under("/on_failure", lambda: self._check_runs(on_failure))
+
+    def _check_runs(self, spec: JobSpec, offered: Collection[str] = frozenset()) -> None:
         if spec.task not in offered:
             self._check_task(spec.task)
         check = self.settings.payload_checks.get(spec.task)
         if check is not None:
             check(spec.payload)
-        if spec.options.on_failure is not None:
-            self.check_event_job(request, "/on_failure", spec.options.on_failure)
 
     def _check_task(self, task: str) -> None:
         """Refuse a task that no worker may run, and on a strict server one that none has."""

@@ -51,15 +51,14 @@ class Migrated(NamedTuple):
 
 @cache
 def list_migrations(directory: Path = DIRECTORY) -> tuple[Migration, ...]:
-    """Return the migrations in the order of their numbers, which start at 1 without gaps."""
+    """Return the migrations in the order of their numbers."""
     files = sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     found = []
-    for number, file in enumerate(files, 1):
+    for file in files:
         script = file.read_text(encoding="utf-8")
         mark = _MARK.match(script)
-        assert int(file.name[:4]) == number, f"{file.name} is not number {number}"
         assert mark is not None, f"{file.name} does not say which schemas may read its result"
-        found.append(Migration(number, int(mark[1]), script))
+        found.append(Migration(int(file.name[:4]), int(mark[1]), script))
     return tuple(found)
 
 
@@ -73,14 +72,15 @@ async def migrate(
     migrations = list_migrations(directory)
     async with transaction(connection):
         await connection.execute(_LOCK, address.schema)
-        before = await _read_schema(connection, address, len(migrations))
-        pending = migrations[before:]
+        newest = migrations[-1].number
+        before = await _read_schema(connection, address, newest)
+        pending = [each for each in migrations if each.number > before]
         if not await connection.fetchval(_HAS_SCHEMA, address.schema):
             await connection.execute(f'CREATE SCHEMA "{address.schema}"')
         for migration in pending:
             await connection.execute(migration.script)
             await connection.execute(_SAVE, migration.number, migration.reads_from)
-    return Migrated(before, max(before, len(migrations)))
+    return Migrated(before, max(before, newest))
 
 
 async def _read_schema(connection: asyncpg.Connection, address: Address, newest: int) -> int:

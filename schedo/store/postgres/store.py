@@ -29,6 +29,7 @@ from schedo.store.postgres import holder, loads, reads, writes
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.concurrent_reads import ConcurrentReads
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error
+from schedo.store.postgres.inbox import PostgresInbox
 from schedo.store.postgres.membership import Membership
 from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.schema import Migrated, migrate
@@ -60,6 +61,7 @@ class PostgresStore(ConcurrentReads):
         self._name = f"schedo {socket.gethostname()} {os.getpid()}"
         self._writer: Writer | None = None
         self._waiting: WaitingCount | None = None
+        self.inbox = PostgresInbox(lambda: self._require_readers().session(), self._address.schema)
         self._must_sign = False  # this server has not written yet that it ended in order
         self._closing: asyncio.Task[None] | None = None
         self.cluster = Membership(self._require_readers)
@@ -82,6 +84,7 @@ class PostgresStore(ConcurrentReads):
             # A server that ends before its recovery is durable leaves this to the next one.
             self._must_sign = not was_killed
             self._begin(connection, snapshot)
+            await self.inbox.listen(connection)
             await self._begin_count(snapshot.epoch)
         except BaseException as error:
             connection.terminate()
@@ -206,6 +209,7 @@ class PostgresStore(ConcurrentReads):
             await close(connection)
             return
         self._writer = Writer(connection, self._address.shown)
+        await self._writer.run(self.inbox.listen)
 
     async def _begin_count(self, epoch: int) -> None:
         if self._waiting is not None:

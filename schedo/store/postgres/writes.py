@@ -96,6 +96,12 @@ _INSERT_LOG = (
 )
 
 
+# A row that is gone has become a job before: then the whole commit must not happen.
+_DELETE_TAKEN_IN = """
+WITH deleted AS (DELETE FROM inbox WHERE id = ANY($1::bigint[]) RETURNING 1)
+SELECT require_all(count(*), $2) FROM deleted"""
+
+
 @dataclass(slots=True)
 class JobRows:
     """The rows of the jobs of a commit, and of what belongs to them."""
@@ -223,6 +229,8 @@ def _encode_others(changes: Changes, offset_us: int) -> Iterator[Statement]:
         tables.IDEMPOTENCY_RECORD.upsert("scope"),
         [*records.values()],
     )
+    if changes.taken_in:
+        yield Statement(_DELETE_TAKEN_IN, (changes.taken_in, len(changes.taken_in)))
     if changes.log:
         entries = [(*entry[:-1], int(entry.is_job)) for entry in changes.log]
         yield Statement(_INSERT_LOG, columns_of(entries, len(LogEntry._fields)))

@@ -1,0 +1,32 @@
+"""Jobs that were submitted elsewhere, with ids of another source: rows of the inbox of a store.
+
+The rows wait in the store. The commit that has their jobs deletes them, so each becomes one job,
+whatever crashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from schedo.core.commands import Command
+from schedo.core.model import JobSpec
+
+
+class Enqueued(NamedTuple):
+    """A row of the inbox; refusal: why the server cannot accept it."""
+
+    id: int
+    spec: JobSpec
+    refusal: str | None = None
+
+
+class TakeIn(Command[None], frozen=True):
+    """Make the jobs of rows of the inbox, and delete the rows in the same commit.
+
+    No caller waits for the reply. So a row that cannot be accepted becomes a job as well: one that
+    has failed, or that was cancelled because another job holds its unique key.
+    """
+
+    makes_due: ClassVar[bool] = False  # as for a Submit
+    rows: Sequence[Enqueued]

@@ -1,0 +1,160 @@
+"""Moves the rows of the store's inbox into the jobs: what SQL clients submit (docs/sql.md).
+
+A reader polls the inbox beside the turns. It gives the rows to the scheduler as a command, and the
+commit that has their jobs deletes the rows. One batch is under way at a time, and after a failure
+the reader begins at the first row again. So no row is taken twice.
+
+Between the commit of a client and that, the API does not know the job. So a request for an id of
+the inbox takes its row first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from schedo.clock import elapsed_us
+from schedo.core.bulk_commands import DeleteJob
+from schedo.core.commands import Command, JobCommand
+from schedo.core.ids import is_from_sql
+from schedo.core.inbox import Enqueued, TakeIn
+from schedo.engine.action_log import change
+from schedo.engine.loop import EngineLoop
+from schedo.engine.sharing import in_steps
+from schedo.errors import SchedoError, StoreRefused
+from schedo.store.inbox import InboxRow, SqlInbox
+
+log = logging.getLogger("schedo.engine")
+T = TypeVar("T")
+ReadRows = Callable[[Sequence[InboxRow]], Generator[None, None, list[Enqueued]]]
+
+BUSY_S = 0.02  # between two polls when rows came within BUSY_FOR_S
+IDLE_S = 0.1
+BUSY_FOR_S = 1.0
+_FAILED_S = 1.0  # after a failure
+
+
+class Inbox:
+    """The reader of one engine; most stores have no inbox, and then it does nothing."""
+
+    def __init__(self, loop: EngineLoop) -> None:
+        self._loop = loop
+        self._source: SqlInbox | None = None
+        self._read_rows: ReadRows | None = None
+        self._turn = asyncio.Lock()  # one batch is under way at a time
+        self._wake = asyncio.Event()
+        self._refused: dict[int, str] = {}  # rows whose jobs the store has refused, by id
+        self._task: asyncio.Task[None] | None = None
+
+    def use(self, source: SqlInbox, read_rows: ReadRows) -> None:
+        """Read this inbox after the start; read_rows: checks the rows and makes specs of them."""
+        self._source, self._read_rows = source, read_rows
+
+    def start(self) -> None:
+        """Begin to read, if there is an inbox."""
+        if self._source is not None:
+            self._source.notify = self._wake.set
+            self._task = asyncio.create_task(self._run(), name="schedo inbox")
+
+    async def stop(self) -> None:
+        """Read no more; what is left waits for the next server."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    # Calls for ids of the inbox.
+
+    async def bring(self, job_id: int) -> None:
+        """Take the row with this id, if there is one; raise SchedoError if it cannot be taken.
+
+        The next rows go first, as far as one batch, so that they mostly become jobs in their order.
+        """
+        if self._task is None or not is_from_sql(job_id):
+            return
+        assert self._source is not None, "the task reads it"
+        async with self._turn:
+            if await self._source.find(job_id) is None:
+                return
+            await self._take_next(self._source)
+            scheduler = self._loop.scheduler
+            row = await self._source.find(job_id)
+            if row is not None:
+                await self._take([row], scheduler)
+
+    async def change(self, command: JobCommand | DeleteJob, finish: Callable[[Any], T]) -> T:
+        """Change a job as action_log.change does, also one whose row is in the inbox."""
+        await self.bring(command.job_id)
+        given: Command[Any] = command
+        return await change(self._loop, given, finish)
+
+    # The reader.
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        busy_until, pause_s, is_failing = 0.0, IDLE_S, False
+        while True:
+            try:
+                if self._loop.failure is None and await self._poll():
+                    busy_until = loop.time() + BUSY_FOR_S
+                pause_s, is_failing = BUSY_S if loop.time() < busy_until else IDLE_S, False
+            except Exception as error:
+                is_expected = isinstance(error, SchedoError)
+                if not is_failing or not is_expected:
+                    log.warning("the inbox waits: %s", error, exc_info=not is_expected)
+                pause_s, is_failing = _FAILED_S, True
+            # Not by wait_for, which in Python 3.11 may ignore a cancellation.
+            timer = loop.call_later(pause_s, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+            self._wake.clear()
+
+    async def _poll(self) -> int:
+        """Take all rows that are there; return how many."""
+        assert self._source is not None, "there is something to poll"
+        taken = 0
+        while True:
+            async with self._turn:
+                count = await self._take_next(self._source)
+            taken += count
+            if not count:
+                return taken
+
+    async def _take_next(self, source: SqlInbox) -> int:
+        """Take the next rows; return how many."""
+        scheduler = self._loop.scheduler
+        rows = await source.read()
+        if rows:
+            await self._take(rows, scheduler)
+        return len(rows)
+
+    async def _take(self, rows: Sequence[InboxRow], scheduler: object) -> None:
+        """Make the jobs of the rows durable; scheduler: that of before the rows were read."""
+        assert self._source is not None, "it has the rows"
+        assert self._read_rows is not None, "they are read by it"
+        began_at = elapsed_us(self._loop.clock)
+        try:
+            found = [self._refuse(row) for row in await in_steps(self._read_rows(rows))]
+            if self._loop.scheduler is not scheduler:
+                # It has recovered meanwhile, perhaps from a commit that had taken the rows.
+                self._source.restart()
+                return
+            await self._loop.try_enqueue(TakeIn(found))
+        except BaseException as error:
+            self._source.restart()
+            if isinstance(error, StoreRefused):
+                self._refused |= {each: error.jobs[each] for each, _ in rows if each in error.jobs}
+            raise
+        self._refused.clear()
+        waited_us = elapsed_us(self._loop.clock) - began_at
+        self._loop.monitor.metrics.note_submit([each.spec for each in found], waited_us)
+
+    def _refuse(self, row: Enqueued) -> Enqueued:
+        """Return the row, or a refused one with nothing that the store may refuse again."""
+        reason = self._refused.get(row.id)
+        if reason is None:
+            return row
+        spec = type(row.spec)(task=row.spec.task, queue=row.spec.queue)
+        return Enqueued(row.id, spec, f"the store refuses the job: {reason}")

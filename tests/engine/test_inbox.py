@@ -1,0 +1,166 @@
+"""The reader of an inbox: when it looks, what it does after a failure, and what it logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from schedo.core.ids import SQL_SLOT, first_id
+from schedo.core.inbox import Enqueued
+from schedo.core.limits import HOUR
+from schedo.core.model import Job, JobSpec
+from schedo.core.states import State
+from schedo.engine import inbox
+from schedo.errors import NotFound, SchedoError, StoreError, StoreRefused
+from schedo.store.inbox import InboxRow
+from tests.engine.world import T0, World, recovered, running, spec
+
+ID = first_id(T0) + SQL_SLOT
+
+
+class Rows:
+    """An inbox in memory: a row is gone when the store has its job."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.rows: list[InboxRow] = []
+        self._returned: set[int] = set()
+        self.errors: list[Exception] = []
+        self.notify = asyncio.Event().set
+
+    def add(self, number: int = 0, text: str = "work") -> int:
+        row = InboxRow(ID + 64 * number, text)
+        self.rows.append(row)
+        self.notify()
+        return row.id
+
+    async def read(self) -> Sequence[InboxRow]:
+        if self.errors:
+            raise self.errors.pop()
+        found = [row for row in self.rows if row.id not in self._returned]
+        found = [row for row in found if await self.find(row.id)]
+        self._returned |= {row.id for row in found}
+        return found
+
+    async def find(self, job_id: int) -> InboxRow | None:
+        if await self._world.store.get_job(job_id) is not None:
+            return None
+        return next((row for row in self.rows if row.id == job_id), None)
+
+    def restart(self) -> None:
+        self._returned.clear()
+
+
+def read_rows(rows: Sequence[InboxRow]) -> Generator[None, None, list[Enqueued]]:
+    yield
+    return [
+        Enqueued(row.id, JobSpec("work"), "it is odd")
+        if row.spec == "odd"
+        else Enqueued(row.id, spec(tags=(row.spec,), delay_us=HOUR if row.spec == "later" else 0))
+        for row in rows
+    ]
+
+
+@asynccontextmanager
+async def reading(path: Path) -> AsyncIterator[tuple[World, Rows]]:
+    """A started world whose inbox is read only when a client has notified it."""
+    async with running(path) as world:
+        rows = Rows(world)
+        world.engine.inbox.use(rows, read_rows)
+        world.engine.inbox.start()
+        yield world, rows
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "IDLE_S", 60.0)
+    monkeypatch.setattr(inbox, "BUSY_S", 60.0)
+    monkeypatch.setattr(inbox, "_FAILED_S", 0.01)
+
+
+async def durable(world: World, job_id: int) -> Job:
+    """Return the job when the reader has taken it."""
+    while True:
+        try:
+            return await world.engine.get(job_id)
+        except SchedoError:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+
+
+async def test_a_client_that_notifies_wakes_the_reader(path: Path) -> None:
+    async with reading(path) as (world, rows):
+        rows.add()
+        while not world.worker.leases:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+
+        assert world.worker.leases[0].key.job_id == ID
+        assert (await world.engine.get(ID)).options.tags == ("work",)
+
+
+async def test_without_a_notice_a_request_for_its_id_takes_the_row(path: Path) -> None:
+    async with reading(path) as (world, rows):
+        rows.notify = lambda: None
+        first, second = rows.add(text="later"), rows.add(1, "later")
+
+        cancelled = await world.engine.cancel(second)
+
+        assert cancelled.state is State.CANCELLED
+        assert (await world.engine.get(first)).state is State.SCHEDULED
+        with pytest.raises(NotFound):
+            await world.engine.get(ID + 64 * 9)
+        assert world.engine.durable_at(first) is None
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
+async def test_rows_of_a_commit_that_failed_become_jobs_once(path: Path, is_written: bool) -> None:
+    async with reading(path) as (world, rows):
+        fail = world.store.fail_after if is_written else world.store.fail_next
+        fail(StoreError("the session is lost"))
+        rows.add()
+        await recovered(world)
+
+        job = await durable(world, ID)
+
+        assert (job.id, job.attempt <= 1) == (ID, True)
+        assert world.store.failures == 1
+
+
+async def test_a_row_that_the_store_refuses_fails_and_the_others_go_on(path: Path) -> None:
+    async with reading(path) as (world, rows):
+        world.store.fail_next(StoreRefused("a value is refused", {ID: "too long an entry"}))
+        rows.add()
+        other = rows.add(1)
+
+        refused, taken = await durable(world, ID), await durable(world, other)
+
+        assert refused.state is State.FAILED
+        assert refused.failure is not None
+        assert refused.failure.message == "the store refuses the job: too long an entry"
+        assert taken.state is not State.FAILED
+
+
+async def test_a_row_that_is_not_accepted_becomes_a_failed_job(path: Path) -> None:
+    async with reading(path) as (world, rows):
+        job = await durable(world, rows.add(text="odd"))
+
+        assert job.failure is not None
+        assert (job.state, job.failure.message) == (State.FAILED, "it is odd")
+
+
+async def test_errors_of_the_inbox_are_logged_once_and_the_reader_goes_on(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reading(path) as (world, rows):
+        rows.errors = [StoreError("no session") for _ in range(3)]
+        rows.add()
+        while rows.errors:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+        await durable(world, ID)
+
+    assert [each for each in caplog.messages if "the inbox waits: no session" in each] == [
+        "the inbox waits: no session"
+    ]
