@@ -45,13 +45,16 @@ class AsyncMonitoring:
         until: Instant | None = None,
         per: str | None = None,
         name: str | None = None,
+        exact_name: str | None = None,
         limit: int | None = None,
     ) -> Record:
         """Return what ended by task, queue or schedule: counts, run times and lateness.
 
         since: 7 days ago by default. per: "hour" or "day", for points in time. name: a part of it.
+        exact_name: the only one that is wanted.
         """
-        wanted = {"by": by, "since": since, "until": until, "per": per, "name": name}
+        names = {"name": name, "exact_name": exact_name}
+        wanted = {"by": by, "since": since, "until": until, "per": per, **names}
         return await self.send(monitoring_operations.get_stats({**wanted, "limit": limit}))
 
     async def list_log(self, **filters: Unpack[LogFilters]) -> Page:

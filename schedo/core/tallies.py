@@ -89,6 +89,7 @@ class TallyFilter(NamedTuple):
     """Which tallies are wanted: those of `start` and later, before `end`.
 
     per: in parts of this length; None: all together. text: a part of the names, in any case.
+    name: the only one that is wanted; None: any.
     """
 
     dimension: Dimension
@@ -96,14 +97,17 @@ class TallyFilter(NamedTuple):
     end: int
     per: Period | None = None
     text: str = ""
+    name: str | None = None
 
     def add(self, found: dict[int, Tallies], at: int, tallies: Mapping[str, Tally]) -> None:
         """Add the tallies that begin at the instant, as far as they are wanted."""
         if self.start <= at < self.end:
             part = self.start if self.per is None else at - at % self.per.length_us
-            text = self.text.lower()
-            wanted = {name: tally for name, tally in tallies.items() if text in name.lower()}
+            wanted = {name: tally for name, tally in tallies.items() if self._includes(name)}
             add_tallies(found.setdefault(part, {}), wanted)
+
+    def _includes(self, name: str) -> bool:
+        return self.name in (None, name) and self.text.lower() in name.lower()
 
 
 def encode_row(tallies: Mapping[str, Tally]) -> str:

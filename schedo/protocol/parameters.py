@@ -168,6 +168,13 @@ PARAMETERS = _by_name(
         maxLength=NAME_TEXT_CHARACTERS_MAX,
     ),
     _query(
+        "exact_name",
+        "Only the task, queue or schedule of this name.",
+        type="string",
+        minLength=1,
+        maxLength=NAME_TEXT_CHARACTERS_MAX,
+    ),
+    _query(
         "points",
         "Into how many intervals the window is cut at most.",
         type="integer",

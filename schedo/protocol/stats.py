@@ -73,6 +73,10 @@ class StatsResponse(Struct, forbid_unknown_fields=True, kw_only=True):
         float, Meta(description="How far a time from 0.1 ms to a day may be from the true one.")
     ]
     total: Annotated[EndsResponse, Meta(description="All items together, also those left out.")]
+    points: Annotated[
+        list[StatsPoint] | UnsetType,
+        Meta(description="With `per`: all items together, also those left out, oldest first."),
+    ] = UNSET
     items: list[StatsItem]
     has_more: Annotated[bool, Meta(description="There are more items than `limit`.")]
     per: Annotated[Literal["hour", "day"] | UnsetType, Meta(description="How long a point is.")] = (
@@ -86,6 +90,6 @@ OPERATIONS = (
         "GET /v1/stats",
         "What ended in hours and days, by task, queue or schedule: counts, run times, lateness.",
         {200: StatsResponse},
-        query=("by", "since", "until", "per", "name", "limit"),
+        query=("by", "since", "until", "per", "name", "exact_name", "limit"),
     ),
 )

@@ -68,7 +68,8 @@ class StatsRequest(NamedTuple):
             raise bad_parameter("since", "hours are kept for 8 days; add per=day")
         step = HOUR if has_hours and per is not Period.DAY else DAY
         text = read_text(values, "name", TEXT_CHARACTERS_MAX) or ""
-        which = TallyFilter(by, since - since % step, until, per, text)
+        name = read_text(values, "exact_name", TEXT_CHARACTERS_MAX)
+        which = TallyFilter(by, since - since % step, until, per, text, name)
         return cls(which, _read_limit(values, which, now))
 
 
@@ -93,9 +94,12 @@ def render_stats(
     for tallies in parts.values():
         add_tallies(sums, tallies)
         yield
-    total = Tally()
-    for tally in sums.values():
-        total.add(tally)
+    total = _add_up(sums)
+    yield
+    points = []
+    for at in sorted(parts) if which.per is not None else ():
+        points.append(StatsPoint(at=render_instant(at), **_describe(_add_up(parts[at]))))
+        yield
     ranked = sorted(sums, key=lambda name: (name == OTHER, -sums[name].ended, name))
     items = []
     for name in ranked[: request.limit]:
@@ -113,11 +117,19 @@ def render_stats(
         since=render_instant(which.start),
         until=render_instant(which.end),
         per=UNSET if which.per is None else which.per.value,
+        points=UNSET if which.per is None else points,
         relative_error=RELATIVE_ERROR,
         total=EndsResponse(**_describe(total)),
         items=items,
         has_more=len(ranked) > request.limit,
     )
+
+
+def _add_up(tallies: Tallies) -> Tally:
+    total = Tally()
+    for tally in tallies.values():
+        total.add(tally)
+    return total
 
 
 def _describe(tally: Tally) -> dict[str, Any]:

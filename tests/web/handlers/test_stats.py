@@ -69,6 +69,24 @@ async def test_points_are_hours_or_days(busy: World) -> None:
     assert [point["at"] for point in queue["points"]] == ["2026-11-20T00:00:00.000000Z"]
 
 
+async def test_the_points_of_all_items_together_are_those_of_each_added_up(busy: World) -> None:
+    found = await read(busy, "?per=hour&limit=1")
+
+    assert len(found["items"]) == 1
+    points = [(point["completed"], point["failed"], point["retried"]) for point in found["points"]]
+    assert points == [(3, 0, 0), (0, 1, 1)]
+
+
+async def test_one_name_can_be_wanted_exactly(busy: World) -> None:
+    await run(busy, Completed(), task="mail-digest")
+
+    found = await read(busy, "?exact_name=mail&per=day")
+
+    assert [item["name"] for item in found["items"]] == ["mail"]
+    assert found["points"] == found["items"][0]["points"]
+    assert (await read(busy, "?exact_name=MAIL"))["items"] == []
+
+
 async def test_a_range_begins_and_ends_with_an_hour(busy: World) -> None:
     first = await read(busy, "?until=2026-11-20T12:00:00Z")
     second = await read(busy, "?since=2026-11-20T12:01:00Z")
@@ -104,6 +122,7 @@ async def test_without_ends_there_is_nothing(world: World) -> None:
         (f"since={AGO.format(13)}&per=hour&limit=500", "limit", "at most 59"),
         ("limit=0", "limit", "from 1"),
         ("name=", "name", "1 to 128"),
+        ("exact_name=", "exact_name", "1 to 128"),
         ("task=mail", "task", "no such parameter"),
     ],
 )

@@ -1,6 +1,6 @@
 // Lines over time. Values begin at 0; a gap in the values is a gap in the line.
 import { html, useState } from '../lib/base.js';
-import { compact, minuteOf } from '../lib/format.js';
+import { compact, day, minuteOf } from '../lib/format.js';
 import { themeVersion, token, zone } from '../lib/prefs.js';
 import { putTip, useCanvas } from './canvas.js';
 
@@ -10,7 +10,10 @@ const BOTTOM = 24;
 const LEFT = 44; // with a format 60
 const ROOM = 38; // pixels between two marks of the values, at least
 const WIDE = 90; // and between two of the time
-const MINUTES = [1, 2, 5, 15, 30, 60, 180, 360, 720];
+const DAY = 1440;
+const MINUTES = [1, 2, 5, 15, 30, 60, 180, 360, 720, DAY, 2 * DAY, 7 * DAY, 14 * DAY];
+
+const HOUR_US = 3600e6;
 
 const plain = (value) => (value % 1 ? Number(value.toFixed(2)) : compact(value));
 
@@ -41,12 +44,13 @@ function drawAxes(pen, scale, format) {
     pen.textAlign = 'right';
     pen.fillText(format ? format(value) : plain(value), scale.left - 6, y);
   }
-  const minutes = MINUTES.find((each) => (scale.span / (each * 60)) * WIDE <= scale.wide) ?? 1440;
+  const minutes = MINUTES.find((each) => (scale.span / (each * 60)) * WIDE <= scale.wide) ?? MINUTES.at(-1);
+  const say = minutes < DAY ? minuteOf : (at) => day(at + 6 * HOUR_US).slice(5); // the clock may have been changed meanwhile
   const offset = zone.value === 'UTC' ? 0 : -new Date(scale.first * 1000).getTimezoneOffset() * 60;
   const every = minutes * 60;
   pen.textAlign = 'center';
   for (let second = Math.ceil((scale.first + offset) / every) * every - offset; second <= scale.first + scale.span; second += every) {
-    if (scale.at(second) > scale.left + 12) pen.fillText(minuteOf(second * 1e6), scale.at(second), TOP + scale.tall + 15);
+    if (scale.at(second) > scale.left + 12) pen.fillText(say(second * 1e6), scale.at(second), TOP + scale.tall + 15);
   }
 }
 
@@ -82,8 +86,8 @@ function drawLine(pen, scale, x, line) {
   pen.setLineDash([]);
 }
 
-// lines: [{label, color: a token of six digits, values, fill, dash, width}]; x: seconds; format: of the values; label: the figure in words.
-export function TimeChart({ x, lines, height = 196, format, label }) {
+// lines: [{label, color: a token of six digits, values, fill, dash, width}]; x: seconds; format: of the values; tell: the words for an instant; label: the figure in words.
+export function TimeChart({ x, lines, height = 196, format, tell = minuteOf, label }) {
   const [tip, setTip] = useState(null); // {place, x, y}
   const theme = themeVersion.value;
   const { box, canvas, width } = useCanvas(height, (pen, wide) => {
@@ -101,7 +105,7 @@ export function TimeChart({ x, lines, height = 196, format, label }) {
     setTip(isInside ? { place, x: event.clientX - edge.left, y: event.clientY - edge.top } : null);
   };
   return html`<div ref=${box} class="picture" role="img" aria-label=${label} data-theme-version=${theme} data-zone=${zone.value} onMouseMove=${point} onMouseLeave=${() => setTip(null)}>
-    <canvas ref=${canvas}></canvas>${tip && html`<div class="tip" ref=${putTip(tip, width)}>${minuteOf(x[tip.place] * 1e6)} · ${lines.map((line) => say(line, tip.place, format)).join(', ')}</div>`}</div>`;
+    <canvas ref=${canvas}></canvas>${tip && html`<div class="tip" ref=${putTip(tip, width)}>${tell(x[tip.place] * 1e6)} · ${lines.map((line) => say(line, tip.place, format)).join(', ')}</div>`}</div>`;
 }
 
 const say = ({ label, values }, place, format) => `${label} ${values[place] === null ? '–' : format ? format(values[place]) : plain(values[place])}`;

@@ -90,6 +90,12 @@ export function Copy({ text, label = 'Copy', className = 'btn' }) {
     <textarea ref=${field} hidden readonly aria-label=${label} value=${text}></textarea></span>`;
 }
 
+// Call a function again and again while the page is seen, for what no event tells. deps: of the function.
+export const useEvery = (ms, again, deps = []) => useEffect(() => {
+  const timer = setInterval(() => { if (!document.hidden) again(); }, ms);
+  return () => clearInterval(timer);
+}, deps);
+
 // Read data for a screen: [value, error, reload]. It is read again when a dependency changes.
 export function useData(read, deps) {
   const [found, setFound] = useState([undefined, null]);

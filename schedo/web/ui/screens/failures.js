@@ -33,7 +33,7 @@ export default function Failures({ query }) {
   const groups = sort(found.items, query.sort).filter((group) => `${group.task} ${group.type} ${group.message}`.toLowerCase().includes(words));
   const attempts = groups.reduce((sum, group) => sum + SORTS.attempts(group), 0);
   const jobs = groups.reduce((sum, group) => sum + group.failed_jobs, 0);
-  return html`<div class="head"><h1>Failing</h1><div class="acts"><a class="btn" href=${link('/jobs', { state: 'failed' })}>All failed jobs</a></div></div>
+  return html`<div class="head"><h1>Failing</h1><div class="acts"><a class="btn" href=${link('/stats', { sort: 'failed' })}>By hours and days</a><a class="btn" href=${link('/jobs', { state: 'failed' })}>All failed jobs</a></div></div>
     <div class="filters"><div class="search"><form role="search" onSubmit=${(event) => event.preventDefault()}><input type="search" aria-label="Filter the groups" placeholder="a task or a message"
       value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></form></div></div>
     <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')} by which ${plural(jobs, 'job')} failed without a retry left, since <${Time} at=${found.since}/>; # stands for numbers and ids that vary; a bar is 2 minutes`}>

@@ -1,13 +1,14 @@
 // The list of jobs: filters in the address, 50 a page, and rows that never move by themselves.
 import { get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
+import { readEnded } from '../lib/ends.js';
 import { count, now, plural } from '../lib/format.js';
 import { listJobs } from '../lib/job_list.js';
 import { filtersOf, matches, toParameters } from '../lib/job_query.js';
 import { loadSummary, summary, useEvent, useLive } from '../lib/live.js';
 import { link, setQuery } from '../lib/router.js';
 import { CopyAs } from '../parts/action.js';
-import { Card, Empty, Failure, Loading, Time, useData } from '../parts/basics.js';
+import { Card, Empty, Failure, Loading, Time, useData, useEvery } from '../parts/basics.js';
 import { Pager, Table } from '../parts/table.js';
 import { Selection } from './jobs/bulk.js';
 import { Filters } from './jobs/filters.js';
@@ -15,13 +16,17 @@ import { OperationOf } from './jobs/operation.js';
 import { COLUMNS, FIELDS, update } from './jobs/rows.js';
 
 const PAGE = 50;
+const AGAIN_MS = 60_000; // what ended is added up once a minute
 const NEWS_MAX = 200; // new jobs that are counted: a busy server would fill the memory with their ids
 
 export default function Jobs({ query }) {
   const filters = JSON.stringify(filtersOf(query));
   useEffect(() => { loadSummary(); }, [filters]);
+  const [ended,, reload] = useData(readEnded, []); // without it, the rest stays true
+  useEvent('missed', reload);
+  useEvery(AGAIN_MS, reload);
   return html`<div class="head"><h1>Jobs</h1><div class="acts"><${CopyAs} request=${{ method: 'GET', path: '/v1/jobs', query: toParameters(query, now()) }} others=${{ link: location.href }}/></div></div>
-    <${Filters} query=${query} counts=${summary.value?.states}/>
+    <${Filters} query=${query} counts=${summary.value?.states} ended=${ended}/>
     ${query.operation && html`<${OperationOf} id=${query.operation} key=${query.operation}/>`}
     <${List} query=${query} key=${filters + (query.cursor ?? '')}/>`;
 }

@@ -7,7 +7,8 @@ import { link, setQuery } from '../lib/router.js';
 import { drawn, failed, loadSeries, read, series } from '../lib/series.js';
 import { LateMap } from '../charts/late_map.js';
 import { TimeChart } from '../charts/time_chart.js';
-import { Card, Crumbs, Empty, Failure, Loading, useData } from '../parts/basics.js';
+import { Card, Crumbs, Empty, Failure, Loading, useData, useEvery } from '../parts/basics.js';
+import { Choice } from '../parts/choice.js';
 
 const KINDS = { all: ['timer', 'submit'], timer: ['timer'], submit: ['submit'] };
 const NAMES = { all: 'all', timer: 'timers', submit: 'immediate' };
@@ -15,18 +16,11 @@ const WINDOWS = { '15m': '15 minutes', '24h': '24 hours' };
 const AGAIN_MS = 60_000; // minutes are measured once a minute
 const SECOND = 1e6;
 
-const Choice = ({ label, names, chosen, set }) => html`<div class="seg" role="group" aria-label=${label}>${Object.entries(names).map(([key, text]) => html`
-  <button aria-pressed=${chosen === key} onClick=${() => set(key)}>${text}</button>`)}</div>`;
-
 // The last day is read again each minute; the last 15 minutes follow the ticks.
 function useDay(path, isWanted) {
   const [found, error, reload] = useData(async () => (isWanted ? read(await get(path)) : null), [path, isWanted]);
   useEvent('missed', reload, [path]);
-  useEffect(() => {
-    if (!isWanted) return undefined;
-    const timer = setInterval(() => { if (!document.hidden) reload(); }, AGAIN_MS);
-    return () => clearInterval(timer);
-  }, [path, isWanted]);
+  useEvery(AGAIN_MS, () => { if (isWanted) reload(); }, [path, isWanted]);
   return [found, error, reload];
 }
 

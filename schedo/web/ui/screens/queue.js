@@ -66,7 +66,7 @@ export default function Queue({ params: { name } }) {
   const request = { method: 'PATCH', path: pathOf(name), body: { concurrency: queue.concurrency, weight: queue.weight, priority_step: queue.priority_step } };
   return html`<${Crumbs} items=${[{ text: 'Queues', href: link('/queues') }, { text: name }]}/>
     <div class="head"><h1 class="wrap">${name}</h1>${queue.paused ? html`<${Pause} pause=${queue.pause}/>` : html`<span class="mark ok">open</span>`}
-      <div class="acts"><${QueueActions} queue=${queue} reload=${reload}/><${CopyAs} request=${request}/></div></div>
+      <div class="acts"><a class="btn" href=${link('/stats', { by: 'queue', name })}>Hours and days</a><${QueueActions} queue=${queue} reload=${reload}/><${CopyAs} request=${request}/></div></div>
     <div class="grid"><section class="card c12" aria-label="Figures"><${Facts} queue=${queue} rate=${series && rateOf(series)} reload=${reload}/></section>
       ${series && series.started.some((value) => value !== null) && html`<${Charts} series=${series}/>`}
       <${Card} title="Running and due" about=${`the newest ${JOBS} of each`} more=${{ href: link('/jobs', { queue: name }), text: 'all jobs' }}><div class="stacked">

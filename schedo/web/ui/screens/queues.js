@@ -72,7 +72,7 @@ export default function Queues({ query }) {
   const typed = (query.q ?? '').toLowerCase();
   const rows = items.filter((queue) => queue.name.toLowerCase().includes(typed));
   const nothing = items.length ? html`<${Empty}>No queue matches.</${Empty}>` : html`<${Empty}>No queue has jobs or limits. A queue is there as soon as a job names it.</${Empty}>`;
-  return html`<div class="head"><h1>Queues</h1><${Sentence} items=${items}/></div>
+  return html`<div class="head"><h1>Queues</h1><${Sentence} items=${items}/><div class="acts"><a class="btn" href=${link('/stats', { by: 'queue' })}>What ended</a></div></div>
     ${items.length > 8 && html`<div class="filters"><input type="search" aria-label="Find by name" placeholder="name" value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></div>`}
     <div class="card stacked"><div class="body"><${Table} caption="Queues" columns=${columns(rates, reload)} rows=${rows.slice(0, SHOWN)} keyOf=${(queue) => queue.name} empty=${nothing}/>
       ${rows.length > SHOWN && html`<p class="muted small">These are ${SHOWN} of ${count(rows.length)}. Type a part of the name of another.</p>`}</div></div>`;

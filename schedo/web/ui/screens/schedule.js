@@ -123,7 +123,7 @@ export default function Schedule({ params: { name } }) {
   return html`<${Head} schedule=${schedule} reload=${reload}/><div class="grid">
     <div class="c8 stack flat"><${Card} title="Ledger" about=${`a row is a day, a column an hour of ${schedule.tz}; each sign says what was decided`}>
       <${Ledger} schedule=${schedule} decisions=${decisions} isCut=${decisions.length >= KEPT} fires=${coming} failedJobs=${failedJobs}/></${Card}>
-      <${Card} title="Run times" about="a bar is a run, the newest at the right; heights are logarithmic">${times.length ? html`<${RunBars} runs=${times} what="Run time"/>` : html`<${Empty}>No run has ended yet.</${Empty}>`}</${Card}>
+      <${Card} title="Run times" about="a bar is a run, the newest at the right; heights are logarithmic" more=${{ href: link('/stats', { by: 'schedule', name }), text: 'by hours and days' }}>${times.length ? html`<${RunBars} runs=${times} what="Run time"/>` : html`<${Empty}>No run has ended yet.</${Empty}>`}</${Card}>
       <${Card} title="Lateness" about="how long after its instant each run was made">${late.length ? html`<${RunBars} runs=${late} what="Lateness"/>` : html`<${Empty}>It has not fired yet.</${Empty}>`}</${Card}>
       <${Card} title="Decisions" about="newest first">${decisions.length ? html`<${Decisions} items=${decisions.slice(0, LISTED)}/>` : html`<${Empty}>Nothing was decided yet.</${Empty}>`}</${Card}></div>
     <div class="c4 stack flat first"><${Card} title="Next"><${Next} schedule=${schedule} fires=${fires}/></${Card}>

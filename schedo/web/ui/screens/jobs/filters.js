@@ -4,14 +4,17 @@ import { html, useEffect, useRef, useState } from '../../lib/base.js';
 import { compact } from '../../lib/format.js';
 import { chipsOf, filtersOf, parseTyped, WITHIN } from '../../lib/job_query.js';
 import { useKeys } from '../../lib/keys.js';
-import { setQuery } from '../../lib/router.js';
-import { STATES } from '../../lib/words.js';
+import { link, setQuery } from '../../lib/router.js';
+import { ENDED, STATES } from '../../lib/words.js';
 import { Glyph } from '../../parts/basics.js';
 
 // A change of filters goes back to the first page.
 const change = (changes) => setQuery({ ...changes, cursor: '' }, { push: true });
 
-export function Filters({ query, counts }) {
+// counts: of the jobs that wait or run now, by state; ended: of those that ended in the last 24 hours.
+export function Filters({ query, counts, ended }) {
+  const known = ended ? { ...counts, ...Object.fromEntries(ENDED.map((state) => [state, ended[state]])) } : counts;
+  const meaningOf = (state, meaning) => `The job ${meaning}.${ENDED.includes(state) && ended ? ' The number is that of the last 24 hours.' : ''}`;
   const states = new Set(query.state?.split(',').filter(Boolean));
   const toggle = (state) => {
     if (!states.delete(state)) states.add(state);
@@ -21,8 +24,9 @@ export function Filters({ query, counts }) {
   const clear = () => change(Object.fromEntries(Object.keys(filtersOf(query)).map((name) => [name, ''])));
   return html`<div class="filters">
     <div class="states" role="group" aria-label="States">${Object.entries(STATES).map(([state, meaning]) => html`
-      <button class="chip" aria-pressed=${states.has(state)} title=${`The job ${meaning}.`} onClick=${() => toggle(state)}>
-        <${Glyph} state=${state}/>${state}${counts?.[state] !== undefined && html` <span class="muted">${compact(counts[state])}</span>`}</button>`)}</div>
+      <button class="chip" aria-pressed=${states.has(state)} title=${meaningOf(state, meaning)} onClick=${() => toggle(state)}>
+        <${Glyph} state=${state}/>${state}${known?.[state] !== undefined && html` <span class="muted">${compact(known[state])}</span>`}</button>`)}
+      ${ended && html`<a class="small" href=${link('/stats')}>ended: in the last 24 hours</a>`}</div>
     <div class="search"><${Search}/><${Within} query=${query}/></div>
     ${chips.length > 0 && html`<div class="chips" role="group" aria-label="Filters">${chips.map(({ name, text }) => html`
       <button class="chip set" onClick=${() => change({ [name]: '' })} aria-label=${`${text}, remove this filter`}>${text}<span aria-hidden="true">✕</span></button>`)}

@@ -5,7 +5,7 @@ import { clock, compact, count, instant, minuteOf, now, plural } from '../../lib
 import { useEvent } from '../../lib/live.js';
 import { zone } from '../../lib/prefs.js';
 import { link } from '../../lib/router.js';
-import { Card, Empty, Failure, Loading, Since, useData } from '../../parts/basics.js';
+import { Card, Empty, Failure, Loading, Since, useData, useEvery } from '../../parts/basics.js';
 import { TableToggle } from '../../parts/table_toggle.js';
 
 const SHOWN = 10;
@@ -119,10 +119,7 @@ function rowOf(data, item) {
 export function NextDay() {
   const [data, error, reload] = useData(read, []);
   useEvent('missed', reload);
-  useEffect(() => {
-    const timer = setInterval(() => { if (!document.hidden) reload(); }, AGAIN_MS);
-    return () => clearInterval(timer);
-  }, []);
+  useEvery(AGAIN_MS, reload);
   return html`<${Card} title="The next 24 hours" about=${`ticks are fires; a bar is how many schedules fire in the same second, amber from ${MANY} on`}
     more=${{ href: link('/schedules'), text: 'all schedules' }}>${content(data, error, reload)}</${Card}>`;
 }
