@@ -16,6 +16,7 @@ _STARTS = {
 }
 # Of fewer starts, one that was late by chance makes a share that means nothing.
 _FEW_STARTS = 20
+_NAMED = 3  # of what is overdue
 
 
 class Situation(NamedTuple):
@@ -29,6 +30,7 @@ class Situation(NamedTuple):
     due: int  # jobs that are due and wait
     slots: int
     running: int
+    overdue: Sequence[str]  # the schedules and other programs whose expectation is missed
     failed: int  # jobs that failed in the last 15 minutes
 
 
@@ -47,6 +49,7 @@ def judge(situation: Situation) -> Verdict:
         *_describe_readiness(situation),
         *late,
         *_describe_waiting(situation),
+        *_describe_overdue(situation),
         *_describe_failures(situation),
     ]
     text, *others = problems if late else [*problems, _describe_starts(situation)]
@@ -69,7 +72,7 @@ def _describe_late(situation: Situation) -> list[str]:
         _describe_few(kind, budget, within)
         if budget.starts < _FEW_STARTS
         else f"{_how_many(budget)} start late. Only {_percent(budget)} of the {budget.starts:,}"
-        f" {_STARTS[kind][1]} of the last 5 minutes started within {within}."
+        f" {_STARTS[kind][1]} started within {within} in the last 5 minutes."
         for kind, budget in situation.recent.items()
         if not budget.is_met
     ]
@@ -84,7 +87,7 @@ def _describe_few(kind: str, budget: Budget, within: str) -> str:
     late = budget.starts - budget.within
     who = f"The only {one}" if budget.starts == 1 else f"{late} of the {budget.starts} {many}"
     return (
-        f"{who} of the last 5 minutes started later than {within}."
+        f"{who} in the last 5 minutes started later than {within}."
         " So few starts say little about other jobs."
     )
 
@@ -99,6 +102,18 @@ def _describe_waiting(situation: Situation) -> list[str]:
         wait = f"{_jobs(waiting)} {_wait(waiting)}"
         found.append(f"All {situation.slots:,} slots are busy, and {wait} for one.")
     return found
+
+
+def _describe_overdue(situation: Situation) -> list[str]:
+    names = situation.overdue
+    if not names:
+        return []
+    shown, rest = [*names[:_NAMED]], len(names) - _NAMED
+    if rest > 0:
+        shown.append("1 other" if rest == 1 else f"{rest:,} others")
+    *first, last = shown
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return [f"What is expected of {listed} has not come in time."]
 
 
 def _describe_failures(situation: Situation) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from schedo.core.expectations import ExpectationState
 from schedo.core.lateness import START_KINDS, Budget, count_within, quantile_us
 from schedo.core.limits import SECOND
 from schedo.core.series import COUNTS, lateness_of
@@ -76,6 +77,7 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
         due=waiting.by_state[State.QUEUED] if waiting is not None else 0,
         slots=slots,
         running=running,
+        overdue=_find_overdue(loop) if is_open else (),
         failed=quarter["failed"],
     )
     return Summary(
@@ -94,6 +96,11 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
         len(workers) > WORKERS_MAX,
         scheduler.find_waiting(now - LONG_US, LONG_MAX) if is_open else [],
     )
+
+
+def _find_overdue(loop: EngineLoop) -> list[str]:
+    expectations = loop.scheduler.expectations.all()
+    return [each.name for each in expectations if each.state is ExpectationState.MISSED]
 
 
 def _read_lateness(series: Recorder, objective_us: int) -> dict[str, Lateness]:

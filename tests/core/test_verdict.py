@@ -16,6 +16,7 @@ WELL = Situation(
     due=0,
     slots=16,
     running=3,
+    overdue=(),
     failed=0,
 )
 ON_TIME = "Jobs start on time. 99.97 % of the 4,137 starts of the last 5 minutes were within 10 ms."
@@ -47,6 +48,7 @@ def test_what_is_wrong_comes_in_the_order_of_its_weight() -> None:
             unserved={"train": 1, "resize": 1_200},
             due=1_203,
             running=16,
+            overdue=["backup.nightly"],
             failed=1,
         )
     )
@@ -55,11 +57,12 @@ def test_what_is_wrong_comes_in_the_order_of_its_weight() -> None:
     assert [found.text, *found.others] == [
         "Jobs may not start on time: the store has not answered for 6.0 s.",
         "The server is paused: starts.",
-        "Jobs start late. Only 93.00 % of the 1,000 timed jobs of the last 5 minutes started"
-        " within 10 ms.",
+        "Jobs start late. Only 93.00 % of the 1,000 timed jobs started within 10 ms"
+        " in the last 5 minutes.",
         "1 due job of the task train waits for a worker that can run it.",
         "1,200 due jobs of the task resize wait for a worker that can run it.",
         "All 16 slots are busy, and 2 due jobs wait for one.",
+        "What is expected of backup.nightly has not come in time.",
         "1 job failed in the last 15 minutes.",
     ]
 
@@ -91,9 +94,26 @@ def test_a_verdict_that_rests_on_few_starts_says_so(kind: str, budget: Budget, f
 
     assert found == (
         "warning",
-        f"{first} of the last 5 minutes started later than 10 ms."
+        f"{first} in the last 5 minutes started later than 10 ms."
         " So few starts say little about other jobs.",
         [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "listed"),
+    [
+        (["a", "b"], "a and b"),
+        (["a", "b", "c", "d"], "a, b, c and 1 other"),
+        ([*"abcde"], "a, b, c and 2 others"),
+    ],
+)
+def test_a_verdict_names_the_first_of_what_is_overdue(names: list[str], listed: str) -> None:
+    found = judge(WELL._replace(overdue=names))
+
+    assert (found.level, found.text) == (
+        "warning",
+        f"What is expected of {listed} has not come in time.",
     )
 
 

@@ -11,7 +11,7 @@ from schedo.engine.summary import QUEUES_MAX, WORKERS_MAX
 from schedo.protocol.roles import Role
 from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
-from tests.web.world import SECOND, World
+from tests.web.world import SECOND, T0, World
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -99,11 +99,21 @@ async def test_failures_late_starts_and_unserved_jobs_are_said(world: World) -> 
 
     assert verdict["level"] == "warning"
     assert [verdict["text"], *verdict["others"]] == [
-        "Jobs start late. Only 0.00 % of the 50 timed jobs of the last 5 minutes started within"
-        " 10 ms.",
+        "Jobs start late. Only 0.00 % of the 50 timed jobs started within 10 ms"
+        " in the last 5 minutes.",
         "1 due job of the task train waits for a worker that can run it.",
         "1 job failed in the last 15 minutes.",
     ]
+
+
+async def test_a_beat_that_did_not_come_is_said_first_where_the_rest_is_well(world: World) -> None:
+    await world.put("/v1/expectations/nas", {"every": "1m", "within": "1s"})
+    await world.clock.run_until(world.engine, T0 + 90 * SECOND)
+
+    verdict = (await read(world))["verdict"]
+
+    assert verdict["level"] == "warning"
+    assert verdict["text"] == "What is expected of nas has not come in time."
 
 
 async def test_jobs_that_are_due_for_more_than_five_seconds_are_named(world: World) -> None:
