@@ -11,7 +11,7 @@ const LEFT = 44; // with a format 60
 const ROOM = 38; // pixels between two marks of the values, at least
 const WIDE = 90; // and between two of the time
 const DAY = 1440;
-const MINUTES = [1, 2, 5, 15, 30, 60, 180, 360, 720, DAY, 2 * DAY, 7 * DAY, 14 * DAY];
+const MINUTES = [1, 2, 5, 15, 30, 60, 180, 360, 720, DAY, 2 * DAY, 3 * DAY, 7 * DAY, 14 * DAY];
 
 const HOUR_US = 3600e6;
 
@@ -45,7 +45,8 @@ function drawAxes(pen, scale, format) {
     pen.fillText(format ? format(value) : plain(value), scale.left - 6, y);
   }
   const minutes = MINUTES.find((each) => (scale.span / (each * 60)) * WIDE <= scale.wide) ?? MINUTES.at(-1);
-  const say = minutes < DAY ? minuteOf : (at) => day(at + 6 * HOUR_US).slice(5); // the clock may have been changed meanwhile
+  const dayOf = (at) => day(at + 6 * HOUR_US).slice(5); // the clock may have been changed meanwhile
+  const say = (at) => (minutes >= DAY || (scale.span > 2 * DAY * 60 && minuteOf(at) === '00:00') ? dayOf(at) : minuteOf(at));
   const offset = zone.value === 'UTC' ? 0 : -new Date(scale.first * 1000).getTimezoneOffset() * 60;
   const every = minutes * 60;
   pen.textAlign = 'center';
@@ -93,7 +94,7 @@ export function TimeChart({ x, lines, height = 196, format, tell = minuteOf, lab
   const { box, canvas, width } = useCanvas(height, (pen, wide) => {
     const scale = makeScale(wide, height, x, lines, format);
     drawAxes(pen, scale, format);
-    for (const line of lines) drawLine(pen, scale, x, line);
+    for (const line of lines) if (line.values.some(Boolean)) drawLine(pen, scale, x, line);
     pen.fillStyle = token('--muted');
     if (tip) pen.fillRect(Math.round(scale.at(x[tip.place])), TOP, 1, scale.tall);
   });

@@ -26,6 +26,11 @@ export const Glyph = ({ state }) => html`<svg class="glyph" viewBox="0 0 14 14" 
 export const State = ({ state }) => html`<span class="state" title=${STATES[state] ? `The job ${STATES[state]}.` : undefined}
   ref=${styled({ color: `var(--st-${state})` })}><${Glyph} state=${state}/>${state}</span>`;
 
+// How full the concurrency of a queue is. A queue without one has no bar: there is nothing that it could fill.
+export const Gauge = ({ queue: { running, concurrency } }) => typeof concurrency === 'number' && html`<span class="bar" role="img" aria-label=${`${running} of ${concurrency} run`}><i ref=${styled({
+  width: `${Math.min(100, (running / Math.max(1, concurrency)) * 100)}%`, background: running >= concurrency ? 'var(--st-queued)' : 'var(--st-running)',
+})}></i></span>`;
+
 // An instant of the API (text) or in microseconds. full: with its day, also for today.
 export function Time({ at, digits = 0, full = false }) {
   if (at === null || at === undefined) return html`<span class="muted">–</span>`;

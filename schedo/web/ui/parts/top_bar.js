@@ -1,5 +1,5 @@
 // The bar above all screens: where to go, find, the zone, and whether what is shown is true now.
-import { html } from '../lib/base.js';
+import { html, useEffect, useRef } from '../lib/base.js';
 import { SKEW_SAID, duration, skew } from '../lib/format.js';
 import { connection, heardAt } from '../lib/live.js';
 import { me } from '../lib/me.js';
@@ -16,8 +16,13 @@ const Mark = () => html`<svg viewBox="0 0 32 32" aria-hidden="true"><rect width=
 
 function Links() {
   const { path } = place.value;
+  const bar = useRef();
+  useEffect(() => { // on a phone the bar is wider than the screen
+    const here = bar.current.querySelector('[aria-current]');
+    if (here) bar.current.scrollLeft = here.offsetLeft - (bar.current.clientWidth - here.offsetWidth) / 2;
+  }, [path]);
   const isHere = (to) => (to === '/' ? path === '/' : path === to || path.startsWith(to + '/'));
-  return html`<nav class="main" aria-label="Main">${SCREENS.filter((each) => each.nav).map((each) => html`
+  return html`<nav class="main" aria-label="Main" ref=${bar}>${SCREENS.filter((each) => each.nav).map((each) => html`
     <a href=${link(each.path)} aria-current=${isHere(each.path) ? 'page' : undefined}>${each.nav}</a>`)}</nav>`;
 }
 

@@ -36,7 +36,7 @@ export default function Failures({ query }) {
   return html`<div class="head"><h1>Failing</h1><div class="acts"><a class="btn" href=${link('/stats', { sort: 'failed' })}>By hours and days</a><a class="btn" href=${link('/jobs', { state: 'failed' })}>All failed jobs</a></div></div>
     <div class="filters"><div class="search"><form role="search" onSubmit=${(event) => event.preventDefault()}><input type="search" aria-label="Filter the groups" placeholder="a task or a message"
       value=${query.q ?? ''} onInput=${(event) => setQuery({ q: event.target.value })}/></form></div></div>
-    <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')} by which ${plural(jobs, 'job')} failed without a retry left, since <${Time} at=${found.since}/>; # stands for numbers and ids that vary; a bar is 2 minutes`}>
+    <${Card} title=${plural(groups.length, 'group')} id="groups" about=${html`${plural(attempts, 'failed attempt')}, and ${plural(jobs, 'job')} that ${jobs === 1 ? 'has' : 'have'} no retry left, since <${Time} at=${found.since}/>; # stands for numbers and ids that vary; a bar is 2 minutes`}>
       <div class="stacked"><${Table} caption="What fails" columns=${COLUMNS} rows=${groups} sort=${{ by: query.sort || 'last', descending: true }} onSort=${(by) => setQuery({ sort: by === 'last' ? '' : by })}
         keyOf=${(group) => [group.task, group.type, group.exit_code, group.message].join('\n')}
         empty=${html`<${Empty}>${words ? 'No group matches.' : html`No attempt has failed since <${Time} at=${found.since}/>.`}</${Empty}>`}/></div></${Card}>`;

@@ -7,12 +7,12 @@ import { due, later, rateOf, readSeriesIfAny, timeToClear } from '../lib/queues.
 import { link } from '../lib/router.js';
 import { TimeChart } from '../charts/time_chart.js';
 import { CopyAs } from '../parts/action.js';
-import { Card, Crumbs, Empty, Failure, Loading, Since, State, Time, useData } from '../parts/basics.js';
+import { Card, Crumbs, Empty, Failure, Gauge, Loading, Since, State, Time, useData } from '../parts/basics.js';
 import { useFollowed } from '../parts/followed.js';
 import { Limit, QueueActions, number, pathOf } from '../parts/queue_actions.js';
 import { Table } from '../parts/table.js';
 import { TableToggle } from '../parts/table_toggle.js';
-import { Gauge, Pause } from './queues.js';
+import { Pause } from './queues.js';
 
 const JOBS = 20;
 const EMPTY = { concurrency: null, paused: false, weight: 1, priority_step: '1m', running: 0, waiting: {} };

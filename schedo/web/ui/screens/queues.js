@@ -1,11 +1,10 @@
 // All queues: how full each is, what waits, and when it will be done.
 import { get } from '../lib/api.js';
-import { html, styled, useEffect, useState } from '../lib/base.js';
+import { html, useEffect, useState } from '../lib/base.js';
 import { compact, count, duration, plural } from '../lib/format.js';
-import { summary } from '../lib/live.js';
 import { due, later, readRates, timeToClear } from '../lib/queues.js';
 import { link, setQuery } from '../lib/router.js';
-import { Empty, Failure, Loading, Since } from '../parts/basics.js';
+import { Empty, Failure, Gauge, Loading, Since } from '../parts/basics.js';
 import { useFollowed } from '../parts/followed.js';
 import { Limit, QueueActions, number } from '../parts/queue_actions.js';
 import { Table } from '../parts/table.js';
@@ -14,14 +13,6 @@ const RATED = 16; // queues with due jobs whose rate is asked for
 const SHOWN = 200;
 
 export const hrefOf = (name) => link(`/queues/${encodeURIComponent(name)}`);
-
-export function Gauge({ queue }) {
-  const most = queue.concurrency ?? Math.max(1, summary.value?.slots ?? 1);
-  const isFull = queue.concurrency !== null && queue.running >= queue.concurrency;
-  return html`<span class="bar" role="img" aria-label=${`${queue.running} of ${queue.concurrency ?? 'any number of'} run`}><i ref=${styled({
-    width: `${Math.min(100, (queue.running / most) * 100)}%`, background: isFull ? 'var(--st-queued)' : 'var(--st-running)',
-  })}></i></span>`;
-}
 
 export const Pause = ({ pause }) => html`<span class="mark warn">paused</span>${pause && html` <span class="muted note" title=${pause.note}>${pause.note ?? ''}${pause.until ? html` (ends in <${Since} at=${pause.until}/>)` : ''}</span>`}`;
 
@@ -46,8 +37,8 @@ function Clear({ queue, rate }) {
 const columns = (rates, reload) => [
   { title: 'Queue', className: 'name', cell: (queue) => html`<a href=${hrefOf(queue.name)}>${queue.name}</a>` },
   { title: 'State', className: 'health', cell: (queue) => (queue.paused ? html`<${Pause} pause=${queue.pause}/>` : html`<span class="mark ok">open</span>`) },
-  { title: 'Running', className: 'gauge', cell: (queue) => html`<${Gauge} queue=${queue}/>` },
-  { title: 'of', label: 'Running', number: true, cell: (queue) => html`${count(queue.running)} / <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/>` },
+  { title: 'Concurrency', className: 'gauge', cell: (queue) => html`<${Gauge} queue=${queue}/>` },
+  { title: 'Running', number: true, cell: (queue) => html`${count(queue.running)} / <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/>` },
   { title: 'Due', number: true, cell: (queue) => html`<span class=${due(queue) ? 'mark warn' : 'muted'}>${compact(due(queue))}</span>` },
   { title: 'Later', number: true, className: 'wide', cell: (queue) => html`<span class="muted">${compact(later(queue))}</span>` },
   { title: 'Oldest waits', label: 'Oldest', number: true, cell: (queue) => (queue.oldest_due_at ? html`<${Since} at=${queue.oldest_due_at}/>` : html`<span class="muted">–</span>`) },

@@ -46,15 +46,20 @@ function findNext(data) {
   return best;
 }
 
+// Rules with so many fires that they are only counted: one of them may be the next, so they are named.
+const sayOften = (often) => html`<a href=${hrefOf(often[0])}>${nameOf(often[0])}</a>${often.length > 1 && ` and ${plural(often.length - 1, 'more rule')}`} ${often.length > 1 || often[0].schedules > 1 ? 'fire' : 'fires'} often`;
+
 function Next({ data }) {
   const [, again] = useState(0);
   const next = findNext(data);
+  const often = data.items.filter((item) => item.count && !item.seconds);
   useEffect(() => {
     if (!next) return undefined;
     const timer = setTimeout(() => again((n) => n + 1), Math.max(200, (next.at - now()) / 1000 + 50));
     return () => clearTimeout(timer);
   }, [next?.at]);
-  return next && html`<p class="next">Next: <a href=${hrefOf(next.item)}>${nameOf(next.item)}</a> at <span class="mono">${clock(next.at)}</span>, in <${Since} at=${next.at}/></p>`;
+  if (!next) return often.length > 0 && html`<p class="next">${sayOften(often)}.</p>`;
+  return html`<p class="next">${often.length ? html`${sayOften(often)}. Next of the others: ` : 'Next: '}<a href=${hrefOf(next.item)}>${nameOf(next.item)}</a> at <span class="mono">${clock(next.at)}</span>, in <${Since} at=${next.at}/></p>`;
 }
 
 const Svg = ({ height, label, children }) => html`<svg viewBox=${`0 0 ${WIDE} ${height}`} height=${height} preserveAspectRatio="none"

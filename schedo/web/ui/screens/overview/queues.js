@@ -1,9 +1,9 @@
 // Where jobs queue: those with something due first, as they were when the page was opened.
-import { computed, html, signal, styled } from '../../lib/base.js';
+import { computed, html, signal } from '../../lib/base.js';
 import { compact } from '../../lib/format.js';
 import { on, summary } from '../../lib/live.js';
 import { link } from '../../lib/router.js';
-import { Card, Empty, Tag } from '../../parts/basics.js';
+import { Card, Empty, Gauge, Tag } from '../../parts/basics.js';
 
 const SHOWN = 8;
 const changed = signal(new Map()); // what the stream has told since the summary
@@ -31,10 +31,8 @@ const order = computed(() => {
 
 function Row({ queue }) {
   const known = { ...queue, ...changed.value.get(queue.name) };
-  const most = known.concurrency ?? Math.max(1, summary.value.slots);
-  const width = `${Math.min(100, (known.running / most) * 100)}%`;
   return html`<tr><td class="name"><a href=${link(`/queues/${encodeURIComponent(known.name)}`)}>${known.name}</a>${known.paused && html` <${Tag}>paused</${Tag}>`}</td>
-    <td class="gauge"><span class="bar" aria-hidden="true"><i ref=${styled({ width, background: 'var(--st-running)' })}></i></span></td>
+    <td class="gauge"><${Gauge} queue=${known}/></td>
     <td class="num">${compact(known.running)} / ${known.concurrency ?? '∞'}</td>
     <td class=${'num' + (due(known) ? ' due' : '')}>${compact(due(known))}</td><td class="num muted">${compact(later(known))}</td></tr>`;
 }
@@ -44,7 +42,7 @@ export function Queues() {
   const hasMore = summary.value.has_more_queues;
   const rest = queues.length - order.value.length;
   return html`<${Card} title="Queues" span=${5} more=${{ href: link('/queues'), text: 'all queues' }}>${queues.length
-    ? html`<div class="table" role="group" aria-label="Queues" tabindex="0"><table><thead><tr><th scope="col">Queue</th><th scope="col">Running</th><th scope="col" class="num">of</th>
+    ? html`<div class="table" role="group" aria-label="Queues" tabindex="0"><table><thead><tr><th scope="col">Queue</th><th scope="col">Concurrency</th><th scope="col" class="num">Running</th>
       <th scope="col" class="num">Due</th><th scope="col" class="num">Later</th></tr></thead>
       <tbody>${order.value.map((queue) => html`<${Row} queue=${queue} key=${queue.name}/>`)}</tbody></table></div>
       ${(rest > 0 || hasMore) && html`<p class="small muted">and ${hasMore ? 'more' : `${rest} more`} with less to do</p>`}`
