@@ -192,6 +192,17 @@ def render_options(options: Mapping[str, object]) -> Record:
     }
 
 
+class StatsFilters(TypedDict, total=False):
+    """Which ends to add up; name is a part of the names, exact_name one of them."""
+
+    since: Instant | None
+    until: Instant | None
+    per: str | None
+    name: str | None
+    exact_name: str | None
+    limit: int | None
+
+
 class LogFilters(TypedDict, total=False):
     """Which entries of the log to list."""
 

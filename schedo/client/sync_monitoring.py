@@ -7,7 +7,7 @@ from typing import Unpack
 
 from schedo.client import monitoring_operations
 from schedo.client.messages import Operation, Record, T
-from schedo.client.options import Instant, LogFilters
+from schedo.client.options import LogFilters, StatsFilters
 from schedo.client.rest import Page
 
 
@@ -37,25 +37,12 @@ class Monitoring:
         """Return figures over the last "15m" or "24h"; a queue has those of 24 hours."""
         return self.send(monitoring_operations.get_timeseries(window, names, queue, points))
 
-    def get_stats(
-        self,
-        by: str = "task",
-        *,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        per: str | None = None,
-        name: str | None = None,
-        exact_name: str | None = None,
-        limit: int | None = None,
-    ) -> Record:
+    def get_stats(self, by: str = "task", **filters: Unpack[StatsFilters]) -> Record:
         """Return what ended by task, queue or schedule: counts, run times and lateness.
 
-        since: 7 days ago by default. per: "hour" or "day", for points in time. name: a part of it.
-        exact_name: the only one that is wanted.
+        since: 7 days ago by default. per: "hour" or "day", for points in time.
         """
-        names = {"name": name, "exact_name": exact_name}
-        wanted = {"by": by, "since": since, "until": until, "per": per, **names}
-        return self.send(monitoring_operations.get_stats({**wanted, "limit": limit}))
+        return self.send(monitoring_operations.get_stats({"by": by, **filters}))
 
     def list_log(self, **filters: Unpack[LogFilters]) -> Page:
         """Return a page of who changed what by hand, newest first."""

@@ -29,6 +29,8 @@ async def test_the_page_is_live_again_after_the_server_was_away(
     await shop.hang_up()
     await expect(page.locator(".connection")).to_contain_text("reconnecting")
     await axe(page)
+    # Counted from what was heard last, whatever was tried since then.
+    await expect(page.locator(".connection small")).to_have_text(re.compile(r"^for [2-9]\."))
     await shop.start_again()
 
     await expect(page.locator(".connection")).to_have_text("live", timeout=3_000)

@@ -35,7 +35,7 @@ export function on(event, handler) {
 const emit = (event, data) => { for (const handler of handlers.get(event) ?? []) handler(data); };
 
 function receive({ status, query, isContinued, event, data }) {
-  heardAt.value = Date.now();
+  if (status !== 'reconnecting') heardAt.value = Date.now();
   if (status) {
     const wasAway = status === 'live' && connection.peek() !== 'live';
     if (status === 'refused') isLoggedOut.value = true;

@@ -61,6 +61,7 @@ function Queue({ names, chosen }) {
 }
 
 function queueContent(known, data, error, reload, chosen) {
+  if (!known && failed.value) return html`<${Failure} error=${failed.value} what="The queues" again=${loadSeries}/>`;
   if (!known) return html`<${Empty}>No queue has been measured yet.</${Empty}>`;
   if (error && !data) return html`<${Failure} error=${error} what="The queue" again=${reload}/>`;
   if (!data) return html`<${Loading}/>`;

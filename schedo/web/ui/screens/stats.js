@@ -55,6 +55,8 @@ const quantiles = (points, of) => [
 
 function Charts({ data, by, window, name }) {
   const { x, points, step, total } = data;
+  const title = name || `All ${BYS[by]}`;
+  if (!points.some(Boolean)) return html`<${Card} title=${title} id="ended"><${Empty}>${say(total, window)}</${Empty}></${Card}>`;
   const isDay = step >= 86_400;
   // Days begin at midnight in UTC.
   const tell = (micros) => (isDay ? new Date(micros / 1000).toISOString().slice(5, 10) : `${day(micros).slice(5)} ${minuteOf(micros)}`);
@@ -63,7 +65,7 @@ function Charts({ data, by, window, name }) {
   const whose = name ? `${by} ${name}` : `all ${BYS[by]}`;
   const cell = (times) => (times ? duration(times.p99_us) : '–');
   const rows = () => points.map((point, at) => [tell(x[at] * 1e6), count(point?.completed ?? 0), count(point?.failed ?? 0), cell(point?.run), cell(point?.lateness)]).reverse();
-  return html`<${Card} title=${name || `All ${BYS[by]}`} id="ended" about=${isDay ? 'a point is a day (UTC)' : 'a point is an hour; green: completed, red: failed'}
+  return html`<${Card} title=${title} id="ended" about=${isDay ? 'a point is a day (UTC)' : 'a point is an hour; green: completed, red: failed'}
       actions=${name && html`<a class="btn small" href=${link('/jobs', { [by]: name })}>Its jobs</a>${by !== 'task' && html` <a class="btn small" href=${link(`/${by}s/${encodeURIComponent(name)}`)}>The ${by}</a>`}`}>
       <p class="lead">${say(total, window)}</p><${TimeChart} x=${x} lines=${lines} tell=${tell} label=${`Jobs of ${whose} that ended: ${say(total, window)}`}/>
       <div class="foot"><span></span><${TableToggle} caption=${`Ended jobs of ${whose}`} head=${['From', 'Completed', 'Failed', 'Ran, p99', 'Late, p99']} rows=${rows}/></div></${Card}>

@@ -46,7 +46,7 @@ function findNext(data) {
   return best;
 }
 
-// Rules with so many fires that they are only counted: one of them may be the next, so they are named.
+// Rules that fire too often for their fires to be listed: one of them may be the next, so they are named.
 const sayOften = (often) => html`<a href=${hrefOf(often[0])}>${nameOf(often[0])}</a>${often.length > 1 && ` and ${plural(often.length - 1, 'more rule')}`} ${often.length > 1 || often[0].schedules > 1 ? 'fire' : 'fires'} often`;
 
 function Next({ data }) {
