@@ -6,7 +6,7 @@ A caller of a command awaits its reply. When the engine has failed, callers get 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -65,6 +65,7 @@ class CommandQueue:
         self.failure: SchedoError | None = Unavailable("the server is starting")
         self._has_late_items = asyncio.Event()  # something has come that no turn applies
         self._late_progress: list[Progress] = []
+        self._held_back: list[QueuedCommand] = []  # until the engine has recovered
 
     def try_enqueue(
         self, command: Command[R], finish: Callable[[R], T] = as_is
@@ -118,7 +119,18 @@ class CommandQueue:
         """Apply what waits, and decide what is due."""
         raise NotImplementedError
 
+    def _hold_back_commands(self) -> list[AttemptResult]:
+        """Return the results that have come; keep the commands until _put_back()."""
+        items = self._inbox.drain()
+        self._held_back += [item for item in items if isinstance(item, QueuedCommand)]
+        return [item for item in items if isinstance(item, AttemptResult)]
+
+    def _put_back(self, results: Iterable[AttemptResult]) -> None:
+        commands, self._held_back = self._held_back, []
+        self._inbox.put_back([*commands, *results])
+
     def _refuse_queued(self, error: SchedoError) -> None:
+        self._put_back(())
         for item in self._inbox.drain():
             if isinstance(item, QueuedCommand):
                 refuse(item.reply, error)

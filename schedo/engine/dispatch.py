@@ -23,6 +23,7 @@ from schedo.errors import SchedoError
 
 log = logging.getLogger("schedo.engine")
 
+DatedResult = tuple[AttemptResult, int]  # and the instant at which it came
 LOADS_MAX = 4  # payloads of up to 1 MiB that are on their way from the store to a transport
 
 
@@ -58,8 +59,9 @@ class Dispatcher:
         self._load_payload = load_payload
         self._report = report
         self._leases: dict[LeaseKey, Lease] = {}  # dispatched, their results not yet durable
-        # Applied, not yet durable; lost attempts have a result here as well.
-        self._results: dict[LeaseKey, AttemptResult] = {}
+        # Applied, not yet durable, and when they came; lost attempts have a result here as well.
+        self._results: dict[LeaseKey, DatedResult] = {}
+        self._late: list[DatedResult] = []  # not applied: they have come during an outage
         # Leases that wait for their payload, and in a recovery all that the old scheduler has not
         # sent: no worker has them.
         self.waiting: set[LeaseKey] = set()
@@ -128,15 +130,19 @@ class Dispatcher:
 
     # Results.
 
-    def record_results(self, results: Iterable[AttemptResult]) -> None:
+    def record_results(self, results: Iterable[AttemptResult], now: int) -> None:
         """Keep the results of attempts until they are durable; log those that are no result."""
         for result in results:
             key = result.key
             if type(result.outcome) is Failed and is_refused(result):
                 log.error("the result of %s is refused: %s", key, result.outcome)
             self._ended.append(key)
-            if key in self._leases:
-                self._results[key] = result
+            if key in self._leases:  # a recovery applies the result again, as of the same instant
+                self._results.setdefault(key, (result, now))
+
+    def note_late(self, results: Iterable[AttemptResult], now: int) -> None:
+        """Keep results that have come now, for the recovery that ends an outage of the store."""
+        self._late += [(result, now) for result in results]
 
     def record_refusal(self, key: LeaseKey) -> None:
         """Forget a stale lease after the next commit."""
@@ -180,9 +186,17 @@ class Dispatcher:
             if lease.worker in self.workers and key not in self._results
         ]
 
-    def results(self) -> list[AttemptResult]:
-        """Return the results that a recovery applies again."""
+    def results(self) -> list[DatedResult]:
+        """Return the results that a recovery applies, some of them again."""
+        for late in self._late:
+            self._results.setdefault(late[0].key, late)
+        self._late.clear()
         return list(self._results.values())
+
+    def take_late(self) -> list[AttemptResult]:
+        """Return the results that have come since the recovery applied those before them."""
+        late, self._late = self._late, []
+        return [result for result, _ in late]
 
     def refuse_results(self, faults: Mapping[int, str]) -> bool:
         """Turn the results of these jobs, by id, into failures, because the store refuses them.
@@ -190,12 +204,12 @@ class Dispatcher:
         Return False if there is none that was not refused before.
         """
         found = [
-            result
-            for result in self._results.values()
+            (result, at)
+            for result, at in self._results.values()
             if result.key.job_id in faults and not is_refused(result)
         ]
-        for result in found:
-            self._results[result.key] = refused(result, faults[result.key.job_id])
+        for result, at in found:
+            self._results[result.key] = refused(result, faults[result.key.job_id]), at
         return bool(found)
 
     def recovered(self) -> None:

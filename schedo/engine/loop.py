@@ -133,6 +133,8 @@ class EngineLoop(CommandQueue):
         self._is_turn_due = False
         if not self._is_open:
             self._has_late_items.set()
+            if not self.is_frozen:
+                self.dispatcher.note_late(self._hold_back_commands(), self.clock.now())
             return
         now, step_us = self.clock.now(), self.clock.step_us()
         self.monitor.turn_began(now)
@@ -237,9 +239,8 @@ class EngineLoop(CommandQueue):
             return
         except Exception:
             if reply is not None:
-                self._unanswered.replies.append(
-                    (reply, None)
-                )  # it fails together with the scheduler
+                # It fails together with the scheduler.
+                self._unanswered.replies.append((reply, None))
             raise
         if reply is not None:
             if command.is_durable:
@@ -386,14 +387,14 @@ class EngineLoop(CommandQueue):
         # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler)
         await running.run(snapshot, self.clock.now())
-        for result in self.dispatcher.results():
-            self._apply_result(scheduler, result, self.clock.now())
+        for result, at in self.dispatcher.results():
+            self._apply_result(scheduler, result, running.comparable(at, self.clock.now()))
         self.notes.take(scheduler, self.clock.now())
         await self._committer.round()
         self._store.note_recovered()
         self.dispatcher.recovered()
         self.notes.progress.keep_only(scheduler.runs)
         scheduler.recovered(self.clock.now())
-        self._is_open = True
-        self.failure = None
+        self._is_open, self.failure = True, None
+        self._put_back(self.dispatcher.take_late())
         self.wake()

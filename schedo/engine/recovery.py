@@ -72,20 +72,20 @@ class Reconciliation:
         if lease is None:
             lease = self._expect(job, now)
         if lease is not None and lease.key.attempt >= job.attempt:
-            self._scheduler.recover_running(job, lease, self._timed_from(lease, now), now)
+            self._scheduler.recover_running(job, lease, self.comparable(lease.started_at, now), now)
         elif job.key in self._dispatcher.waiting:
             self._scheduler.recover_lost(job, Released(), now)
         else:
             self._lost.append(job)
 
-    def _timed_from(self, lease: Lease, now: int) -> int:
-        """Return the instant from which the timeout of an attempt counts.
+    def comparable(self, at: int, now: int) -> int:
+        """Return an instant of the past, or `now` if the clock was set since.
 
-        It is the start, unless the clock was set since: then the two instants are not comparable,
-        and the timeout begins again, so that it is not too short.
+        Then the two are not comparable: a timeout that counts from a start begins again, so that it
+        is not too short.
         """
-        is_comparable = lease.started_at - self._clock.offset_us >= self._clock.set_at
-        return min(lease.started_at, now) if is_comparable else now
+        is_comparable = at - self._clock.offset_us >= self._clock.set_at
+        return min(at, now) if is_comparable else now
 
     def _end_lost(self, now: int, *, was_killed: bool) -> None:
         """End the attempts that were lost with the server; blame those that may have killed it."""

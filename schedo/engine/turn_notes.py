@@ -41,7 +41,7 @@ class TurnNotes:
         self.decisions.note(decided)
         for message in progress:
             self.progress.note(message, now)
-        self._dispatcher.record_results(results)
+        self._dispatcher.record_results(results, now)
         self.progress.forget(results)
         for warning in warnings:
             log.warning("%s", warning)

@@ -44,10 +44,10 @@ class HandWorker:
     def stop(self, stop: StopRequest) -> None:
         self.stops.append(stop)
 
-    def end(self, outcome: Outcome | None = None) -> Lease:
+    def end(self, outcome: Outcome | None = None, ran_us: int | None = None) -> Lease:
         """End the oldest attempt it holds."""
         lease = self.leases.pop(0)
-        self.engine.report(AttemptResult(lease.key, outcome or Completed(b'"done"')))
+        self.engine.report(AttemptResult(lease.key, outcome or Completed(b'"done"'), (), ran_us))
         return lease
 
 
