@@ -24,6 +24,15 @@ VARIABLE = "SCHEDO_TEST_POSTGRES"
 USER = "schedo"
 _ORDINARY_USERS = ("postgres", "nobody")
 _numbers = count(1)
+# Ends the server, and removes its directory, when the process that holds the pipe has ended.
+_GUARD = """
+read -r _
+if pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null); then
+    kill -QUIT "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+fi
+rm -rf "$1"
+"""
 
 
 class PostgresServer:
@@ -104,7 +113,7 @@ def running_server() -> Iterator[PostgresServer]:
     uid = _ordinary_uid() if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
     if uid is not None:
         os.chown(directory, uid, pwd.getpwuid(uid).pw_gid)
-    try:
+    with guarded(directory):
         server = PostgresServer(binaries, directory, uid)
         server.start()
         try:
@@ -112,8 +121,22 @@ def running_server() -> Iterator[PostgresServer]:
         finally:
             if (directory / "data" / "postmaster.pid").exists():
                 server.stop()
+
+
+@contextmanager
+def guarded(directory: Path) -> Iterator[None]:
+    """Remove the directory at the end, and end its server, also if this process is killed."""
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", _GUARD, "guard", str(directory)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # an interrupt from the terminal is for the tests only
+    )
+    assert guard.stdin is not None
+    try:
+        yield
     finally:
-        shutil.rmtree(directory)
+        guard.stdin.close()
+        guard.wait()
 
 
 @cache
