@@ -20,6 +20,9 @@ from typing import Literal
 
 import pytest
 
+from schedo.errors import StoreError
+from schedo.store import open_store
+
 VARIABLE = "SCHEDO_TEST_POSTGRES"
 USER = "schedo"
 _ORDINARY_USERS = ("postgres", "nobody")
@@ -40,7 +43,7 @@ class PostgresServer:
 
     def __init__(self, binaries: Path, directory: Path, uid: int | None) -> None:
         self.directory = directory
-        self._binaries, self._uid = binaries, uid
+        self._binaries, self.uid = binaries, uid
         self._data = directory / "data"
         words = [f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--locale=C", "-N"]
         self._run("initdb", *words, "-D", str(self._data))
@@ -85,13 +88,22 @@ class PostgresServer:
             stderr=subprocess.PIPE if program == "psql" else subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
             cwd=self.directory,
-            user=self._uid,
-            group=self._uid and pwd.getpwuid(self._uid).pw_gid,
+            user=self.uid,
+            group=self.uid and pwd.getpwuid(self.uid).pw_gid,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
             text=True,
         )
         assert done.returncode == 0, f"{program} {' '.join(words)}: {done.stderr}"
         return done.stdout or ""
+
+
+async def refused(url: str, message: str) -> StoreError:
+    """Check that the store cannot be opened, with this message; return the error."""
+    store = open_store(url)
+    with pytest.raises(StoreError, match=message) as caught:
+        await store.open()
+    await store.close()
+    return caught.value
 
 
 def find_binaries() -> Path | None:

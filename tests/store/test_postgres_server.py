@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -15,11 +14,10 @@ import pytest
 from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.model import Queue
 from schedo.errors import StoreBroken, StoreError, StoreLocked, StoreRefused, StoreUnsuitable
-from schedo.store import open_store
 from schedo.store.postgres import holder, schema
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
-from tests.postgres import USER, PostgresServer, running_server
+from tests.postgres import PostgresServer, refused, running_server
 from tests.store.steps import listed, of_jobs, put
 
 SCHEMA = "schema=jobs"
@@ -48,15 +46,6 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 def writer_pid(store: PostgresStore) -> int:
     assert store._writer is not None
     return store._writer.pid
-
-
-async def refused(url: str, message: str) -> StoreError:
-    """Check that the store cannot be opened; return why."""
-    store = PostgresStore(url)
-    with pytest.raises(StoreError, match=message) as caught:
-        await store.open()
-    await store.close()
-    return caught.value
 
 
 async def test_a_second_server_is_refused_and_told_who_holds_the_store(
@@ -265,123 +254,11 @@ async def test_migrations_run_in_order_and_once(url: str, tmp_path: Path) -> Non
     await connection.close()
 
 
-# The self-test: each trouble has a hint.
-
-
-async def test_a_server_that_does_not_run_may_be_tried_again(tmp_path: Path) -> None:
-    for place in (f"@/postgres?host={tmp_path}", "@127.0.0.1:1/postgres"):
-        error = await refused(f"postgresql://{USER}{place}", "cannot connect .* does it listen")
-        assert not isinstance(error, StoreUnsuitable)
-
-
-async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:
-    error = await refused(server.url("nowhere"), '"nowhere" does not exist; create the database')
-
-    assert isinstance(error, StoreUnsuitable)
-
-
-async def test_a_user_without_the_right_to_create_the_schema_gets_the_statement(
-    server: PostgresServer,
-) -> None:
-    server.sql("CREATE ROLE poor LOGIN")
-    url = server.url(schema="jobs").replace(f"//{USER}@", "//poor@")
-
-    error = await refused(url, "permission denied for database postgres; .*GRANT CREATE")
-
-    assert isinstance(error, StoreUnsuitable)
-    server.sql("CREATE SCHEMA jobs AUTHORIZATION poor")
-    store = PostgresStore(url)
-    assert (await store.open()).epoch == 1
-    await store.close()
-    server.sql("DROP SCHEMA jobs CASCADE")
-    server.sql("DROP ROLE poor")
-
-
-async def test_a_wrong_password_is_named_and_never_shown(server: PostgresServer) -> None:
-    server.sql("CREATE ROLE locked LOGIN PASSWORD 'right'")
-    rules = server.directory / "data" / "pg_hba.conf"
-    before = rules.read_text()
-    rules.write_text(f"local all locked scram-sha-256\n{before}")
-    server.sql("SELECT pg_reload_conf()")
-    url = server.url().replace(f"//{USER}@", "//locked:wr0ng@")
-
-    error = await refused(url, "the password is wrong")
-
-    assert isinstance(error, StoreUnsuitable)
-    assert "wr0ng" not in str(error)
-    rules.write_text(before)
-    server.sql("SELECT pg_reload_conf()")
-    server.sql("DROP ROLE locked")
-
-
-async def test_another_encoding_than_utf8_is_refused(server: PostgresServer) -> None:
-    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
-
-    error = await refused(server.url("latin"), "has the encoding LATIN1; .*--encoding=UTF8")
-
-    assert isinstance(error, StoreUnsuitable)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
-        ("track_activities", "off", "set track_activities = on"),
-        ("default_transaction_read_only", "on", "is read-only.* URL of the primary"),
-    ],
-)
-async def test_a_setting_that_does_not_fit_is_refused_with_a_hint(
-    server: PostgresServer, setting: str, value: str, message: str
-) -> None:
-    server.sql(f"ALTER DATABASE postgres SET {setting} = {value}")
-    try:
-        error = await refused(server.url(), message)
-    finally:
-        server.sql(f"ALTER DATABASE postgres RESET {setting}", "template1")
-
-    assert isinstance(error, StoreUnsuitable)
-
-
-async def test_commits_are_synced_although_the_database_does_not_ask_for_it(
-    server: PostgresServer, url: str
-) -> None:
-    server.sql("ALTER DATABASE postgres SET synchronous_commit = off")
-    store = PostgresStore(url)
-    await store.open()
-    server.sql("ALTER DATABASE postgres RESET synchronous_commit")
-
-    assert store._writer is not None
-    setting = "SELECT current_setting('synchronous_commit')"
-    assert await store._writer.run(lambda session: session.fetchval(setting)) == "on"
-    await store.close()
-
-
-async def test_a_server_that_does_not_sync_is_named_in_the_log(
-    postgres_store_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = PostgresStore(postgres_store_url)
-    with caplog.at_level(logging.WARNING, "schedo.store"):
-        await store.open()
-    await store.close()
-
-    assert "fsync = off" in caplog.text
-
-
 async def test_a_backup_and_a_standby_are_refused_with_what_to_use(store: PostgresStore) -> None:
     with pytest.raises(StoreUnsuitable, match="pg_dump"):
         await store.backup(lambda: 0)
     with pytest.raises(StoreUnsuitable, match="start the next server when"):
         await store.prepare()
-
-
-async def test_a_url_is_shown_without_its_password() -> None:
-    store = open_store("postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require&password=x")
-
-    assert isinstance(store, PostgresStore)
-    shown = store._address.shown
-    assert shown == "postgresql://ann@db1,db2:6000/jobs?sslmode=require"
-    assert store._address.url.startswith(
-        "postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require"
-    )
 
 
 async def test_an_empty_commit_needs_no_server(store: PostgresStore) -> None:

@@ -12,6 +12,11 @@ SCHEMES = ("postgresql", "postgres")
 DEFAULT_SCHEMA = "schedo"
 # PostgreSQL cuts longer names, and a name in this form needs no quotes.
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_HOST = re.compile(r"([^\[\]:@/]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]+)?")
+_UNREADABLE = (
+    "the URL cannot be read: a '/', '?', '#', '@' or ':' in a name or a password is written as"
+    " %2F, %3F, %23, %40 or %3A"
+)
 _SECRETS = ("password", "passfile", "sslpassword")
 
 
@@ -31,8 +36,8 @@ def parse_address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-    except ValueError as error:
-        raise Invalid.field("/store", f"the URL cannot be read: {error}") from None
+    except ValueError:  # its text may have a part of the password
+        raise Invalid.field("/store", _UNREADABLE) from None
     schema = dict(options).get("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         raise Invalid.field(
@@ -45,6 +50,9 @@ def parse_address(url: str) -> Address:
     rest = [(name, value) for name, value in options if name != "schema"]
     public = [(name, value) for name, value in options if name not in _SECRETS]
     credentials, at, hosts = parts.netloc.rpartition("@")
+    # Where a password has one of the characters that end the part before it, a part of it is here.
+    if "@" in credentials or "@" in parts.path or not all(map(_HOST.fullmatch, hosts.split(","))):
+        raise Invalid.field("/store", _UNREADABLE)
     user = credentials.partition(":")[0]
     return Address(
         urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote))),

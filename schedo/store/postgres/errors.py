@@ -23,6 +23,7 @@ _REFUSALS = ("22", "23", "54", _MISSING)
 _DISK_FULL = "53100"
 # These servers are on their way: another start, a moment later, may find them ready.
 _TRANSIENT = ("53", "55", "57", "08")
+_POOLER = "a pooler is no place for the writer of the store: give the URL of the server itself"
 _HINTS = {
     "28P01": "the password is wrong, or none was given; the driver also reads PGPASSWORD and"
     " ~/.pgpass",
@@ -32,7 +33,9 @@ _HINTS = {
     " docs/operations.md (PostgreSQL) has the grants",
     "42501": "the user may not do this; let an administrator run: GRANT CREATE ON DATABASE … TO …,"
     " or create the schema for it: CREATE SCHEMA … AUTHORIZATION …",
-    "08P01": "a pooler is no place for the writer of the store: give the URL of the server itself",
+    # The session of a pooler does not know a prepared statement, has another one of its name, or
+    # refuses a setting.
+    **dict.fromkeys(("26000", "42P05", "08P01"), _POOLER),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import asyncpg
 
@@ -19,6 +20,9 @@ SELECT current_setting('server_version_num')::int / 10000 AS version,
     current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery() AS is_read_only,
     current_setting('track_activities') = 'on' AS shows_sessions,
     current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('synchronous_standby_names') AS synchronous_standbys,
+    (SELECT count(*) FROM pg_stat_replication WHERE coalesce(state, 'streaming') = 'streaming')
+        AS standbys,
     current_setting('fsync') = 'on' AS syncs"""
 
 
@@ -48,8 +52,29 @@ async def check_server(connection: asyncpg.Connection, shown: str) -> None:
             raise StoreUnsuitable(f"{shown} {text}")
     if found["synchronous_commit"] == "off":  # each acknowledged job must be on the disk
         await connection.execute("SET synchronous_commit = on")
+    for warning in _list_risks(found):
+        log.warning("%s %s", shown, warning)
+
+
+def _list_risks(found: asyncpg.Record) -> Iterator[str]:
+    """Return what the store works with, but at a risk that its operator should know of."""
     if not found["syncs"]:
-        log.warning("%s has fsync = off: a power cut can damage it and lose jobs", shown)
+        yield "has fsync = off: a power cut can damage it and lose jobs"
+    if found["standbys"] and not found["synchronous_standbys"]:
+        yield (
+            "has an asynchronous standby: a fail-over to it can lose the jobs of the last moments"
+            " although they were acknowledged; set synchronous_standby_names"
+        )
+    if found["synchronous_standbys"] and found["synchronous_commit"] == "local":
+        yield (
+            "has synchronous_commit = local: no commit waits for its standby, and a fail-over can"
+            " lose acknowledged jobs; set synchronous_commit = on"
+        )
+    if found["synchronous_standbys"] and not found["standbys"]:
+        yield (
+            f"has no standby, but synchronous_standby_names = '{found['synchronous_standbys']}':"
+            " every commit waits until one connects"
+        )
 
 
 async def _check_session(connection: asyncpg.Connection, shown: str) -> None:
@@ -64,6 +89,6 @@ async def _check_session(connection: asyncpg.Connection, shown: str) -> None:
     # A pooler tells the client a number of its own; the server knows the real one.
     if pids != {connection.get_server_pid()}:
         raise StoreUnsuitable(
-            f"{shown} is a pooler, which gives the transactions of a client to several sessions;"
-            " give the URL of the server itself, because the lock of the store belongs to a session"
+            f"{shown} is a pooler: the lock of the store belongs to a session of PostgreSQL, and a"
+            " pooler decides which one that is; give the URL of the server itself"
         )

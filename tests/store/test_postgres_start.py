@@ -1,0 +1,243 @@
+"""The start of a store in PostgreSQL: each trouble has a message with what helps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from schedo.errors import Invalid, StoreUnsuitable
+from schedo.store import open_store, without_password
+from schedo.store.postgres.address import parse_address
+from schedo.store.postgres.self_test import check_server
+from schedo.store.postgres.store import PostgresStore
+from tests.pgbouncer import pooling
+from tests.postgres import USER, PostgresServer, refused, running_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> Iterator[str]:
+    yield server.url(schema="jobs")
+    server.sql("DROP SCHEMA IF EXISTS jobs CASCADE")
+
+
+async def test_a_server_that_does_not_run_may_be_tried_again(tmp_path: Path) -> None:
+    for place in (f"@/postgres?host={tmp_path}", "@127.0.0.1:1/postgres"):
+        error = await refused(f"postgresql://{USER}{place}", "cannot connect .* does it listen")
+        assert not isinstance(error, StoreUnsuitable)
+
+
+async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:
+    error = await refused(server.url("nowhere"), '"nowhere" does not exist; create the database')
+
+    assert isinstance(error, StoreUnsuitable)
+
+
+async def test_a_user_without_the_right_to_create_the_schema_gets_the_statement(
+    server: PostgresServer,
+) -> None:
+    server.sql("CREATE ROLE poor LOGIN")
+    url = server.url(schema="jobs").replace(f"//{USER}@", "//poor@")
+
+    error = await refused(url, "permission denied for database postgres; .*GRANT CREATE")
+
+    assert isinstance(error, StoreUnsuitable)
+    server.sql("CREATE SCHEMA jobs AUTHORIZATION poor")
+    store = PostgresStore(url)
+    assert (await store.open()).epoch == 1
+    await store.close()
+    server.sql("DROP SCHEMA jobs CASCADE")
+    server.sql("DROP ROLE poor")
+
+
+async def test_a_wrong_password_is_named_and_never_shown(server: PostgresServer) -> None:
+    server.sql("CREATE ROLE locked LOGIN PASSWORD 'right'")
+    rules = server.directory / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all locked scram-sha-256\n{before}")
+    server.sql("SELECT pg_reload_conf()")
+    url = server.url().replace(f"//{USER}@", "//locked:wr0ng@")
+
+    error = await refused(url, "the password is wrong")
+
+    assert isinstance(error, StoreUnsuitable)
+    assert "wr0ng" not in str(error)
+    rules.write_text(before)
+    server.sql("SELECT pg_reload_conf()")
+    server.sql("DROP ROLE locked")
+
+
+async def test_another_encoding_than_utf8_is_refused(server: PostgresServer) -> None:
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+
+    error = await refused(server.url("latin"), "has the encoding LATIN1; .*--encoding=UTF8")
+
+    assert isinstance(error, StoreUnsuitable)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("track_activities", "off", "set track_activities = on"),
+        ("default_transaction_read_only", "on", "is read-only.* URL of the primary"),
+    ],
+)
+async def test_a_setting_that_does_not_fit_is_refused_with_a_hint(
+    server: PostgresServer, setting: str, value: str, message: str
+) -> None:
+    server.sql(f"ALTER DATABASE postgres SET {setting} = {value}")
+    try:
+        error = await refused(server.url(), message)
+    finally:
+        server.sql(f"ALTER DATABASE postgres RESET {setting}", "template1")
+
+    assert isinstance(error, StoreUnsuitable)
+
+
+async def test_commits_are_synced_although_the_database_does_not_ask_for_it(
+    server: PostgresServer, url: str
+) -> None:
+    server.sql("ALTER DATABASE postgres SET synchronous_commit = off")
+    store = PostgresStore(url)
+    await store.open()
+    server.sql("ALTER DATABASE postgres RESET synchronous_commit")
+
+    assert store._writer is not None
+    setting = "SELECT current_setting('synchronous_commit')"
+    assert await store._writer.run(lambda session: session.fetchval(setting)) == "on"
+    await store.close()
+
+
+async def test_a_server_that_does_not_sync_is_named_in_the_log(
+    postgres_store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(postgres_store_url)
+    with caplog.at_level(logging.WARNING, "schedo.store"):
+        await store.open()
+    await store.close()
+
+    assert "fsync = off" in caplog.text
+
+
+class Session:
+    """A session whose server has these settings."""
+
+    def __init__(self, **settings: object) -> None:
+        self._settings = {
+            "version": 15,
+            "shown_version": "15.18",
+            "encoding": "UTF8",
+            "is_read_only": False,
+            "shows_sessions": True,
+            "synchronous_commit": "on",
+            "synchronous_standbys": "",
+            "standbys": 0,
+            "syncs": True,
+        } | settings
+
+    def transaction(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    def get_server_pid(self) -> int:
+        return 7
+
+    async def fetchval(self, query: str) -> int:
+        return 7
+
+    async def fetchrow(self, query: str) -> dict[str, object]:
+        return self._settings
+
+
+async def test_a_postgresql_that_is_too_old_is_refused() -> None:
+    with pytest.raises(StoreUnsuitable, match=r"db is PostgreSQL 13\.23; schedo needs version 14"):
+        await check_server(Session(version=13, shown_version="13.23"), "db")
+
+
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({}, ""),
+        ({"syncs": False}, "db has fsync = off"),
+        ({"standbys": 1}, "db has an asynchronous standby: a fail-over to it can lose"),
+        ({"standbys": 1, "synchronous_standbys": "*"}, ""),
+        (
+            {"standbys": 1, "synchronous_standbys": "*", "synchronous_commit": "local"},
+            "db has synchronous_commit = local",
+        ),
+        (
+            {"synchronous_standbys": "FIRST 1 (b)"},
+            "db has no standby, but synchronous_standby_names = 'FIRST 1 (b)'",
+        ),
+    ],
+)
+async def test_settings_that_can_lose_jobs_are_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, object], warning: str
+) -> None:
+    with caplog.at_level(logging.WARNING, "schedo.store"):
+        await check_server(Session(**settings), "db")
+
+    assert len(caplog.messages) == (1 if warning else 0)
+    assert warning in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_a_pooler_is_refused_and_leaves_nothing(
+    server: PostgresServer, mode: Literal["session", "transaction"]
+) -> None:
+    with pooling(server, mode) as url:
+        error = await refused(url, "is a pooler: .* give the URL of the server itself")
+
+    assert isinstance(error, StoreUnsuitable)
+    assert server.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobs'") == "0"
+
+
+async def test_a_url_is_shown_without_its_password() -> None:
+    store = open_store("postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require&password=x")
+
+    assert isinstance(store, PostgresStore)
+    shown = store._address.shown
+    assert shown == "postgresql://ann@db1,db2:6000/jobs?sslmode=require"
+    assert store._address.url.startswith(
+        "postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:se/cret@db/jobs",
+        "postgresql://ann:12/cret@db/jobs",
+        "postgresql://ann:se?cret@db/jobs",
+        "postgresql://ann:se#cret@db/jobs",
+        "postgresql://ann:cret@ret@db/jobs",
+        "postgresql://ann:[cret@db/jobs",
+    ],
+)
+def test_a_password_that_is_not_encoded_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(Invalid, match="%") as caught:
+        open_store(url)
+
+    assert "cret" not in str(caught.value) + without_password(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://@/jobs?host=%2Fvar%2Frun%2Fpostgresql",
+        "postgresql://ann:se%2Fcret@db:5432,db-2.example.org/jobs",
+        "postgres://ann@[2001:db8::1]:5433/jobs",
+        "postgresql://ann%40example@db/jobs",
+    ],
+)
+def test_a_url_is_read(url: str) -> None:
+    assert parse_address(url).url == url
