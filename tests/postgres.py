@@ -45,11 +45,23 @@ class PostgresServer:
         self.directory = directory
         self._binaries, self.uid = binaries, uid
         self._data = directory / "data"
+
+    def initialize(self) -> None:
+        """Make the files of an empty server."""
         words = [f"--username={USER}", "--auth=trust", "--encoding=UTF8", "--locale=C", "-N"]
         self._run("initdb", *words, "-D", str(self._data))
+        self._configure()
+
+    def follow(self, primary: PostgresServer) -> None:
+        """Make the files of a standby that streams from the primary."""
+        source = ["-h", str(primary.directory), "-U", USER]
+        self._run("pg_basebackup", *source, "-D", str(self._data), "-R", "-N", "-c", "fast")
+        self._configure()
+
+    def _configure(self) -> None:
         settings = {
             "listen_addresses": "''",
-            "unix_socket_directories": f"'{directory}'",
+            "unix_socket_directories": f"'{self.directory}'",
             "fsync": "off",  # only a power cut would lose something
             "max_connections": "200",
         }
@@ -64,6 +76,10 @@ class PostgresServer:
     def start(self) -> None:
         log = str(self.directory / "log")
         self._run("pg_ctl", "-w", "-D", str(self._data), "-l", log, "start")
+
+    def promote(self) -> None:
+        """Let a standby become a primary."""
+        self._run("pg_ctl", "-w", "-D", str(self._data), "promote")
 
     def stop(self, mode: Literal["fast", "immediate"] = "immediate") -> None:
         """Stop the server; `immediate` is a crash, from which the next start recovers."""
@@ -116,8 +132,8 @@ def find_binaries() -> Path | None:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """Run a server of its own; skip the test if no server is installed."""
+def running_server(primary: PostgresServer | None = None) -> Iterator[PostgresServer]:
+    """Run a server of its own, or a standby of the primary; skip the test without the programs."""
     binaries = find_binaries()
     if binaries is None:
         pytest.skip(f"there is no PostgreSQL server: apt install postgresql, or set {VARIABLE}")
@@ -127,6 +143,10 @@ def running_server() -> Iterator[PostgresServer]:
         os.chown(directory, uid, pwd.getpwuid(uid).pw_gid)
     with guarded(directory):
         server = PostgresServer(binaries, directory, uid)
+        if primary is None:
+            server.initialize()
+        else:
+            server.follow(primary)
         server.start()
         try:
             yield server
