@@ -93,8 +93,16 @@ class PostgresServer:
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         """Return what psql prints for a statement."""
-        words = ["-X", "-A", "-t", "-h", str(self.directory), "-U", USER, database]
-        return self._run("psql", *words, "-v", "ON_ERROR_STOP=1", "-c", statement).strip()
+        return self._psql(database, "-v", "ON_ERROR_STOP=1", "-c", statement).strip()
+
+    def script(self, file: Path, **variables: str) -> None:
+        """Run a script of psql, which any user of the machine may read."""
+        words = [word for name, text in variables.items() for word in ("-v", f"{name}={text}")]
+        self._psql("postgres", *words, "-f", str(file))
+
+    def _psql(self, database: str, *words: str) -> str:
+        where = ["-h", str(self.directory), "-U", USER, "-d", database]
+        return self._run("psql", "-X", "-A", "-t", *where, *words)
 
     def _run(self, program: str, *words: str) -> str:
         done = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from schedo.errors import Exit
-from schedo.store.postgres.schema import list_migrations
 from tests.e2e.server import Server, eventually, serving
 from tests.postgres import USER, PostgresServer, running_server
 
@@ -173,26 +171,6 @@ def test_a_store_that_cannot_be_opened_ends_the_server_with_a_hint(
     assert ended.returncode == code, ended.stderr
     assert hint in ended.stderr
     assert "secret" not in ended.stderr
-
-
-def test_the_schema_can_be_made_before_the_server_starts(
-    tmp_path: Path, postgres: PostgresServer, url: str
-) -> None:
-    first = schedo(tmp_path, "store", "migrate", "--store", url)
-    again = schedo(tmp_path, "store", "migrate", "--store", url, "--json")
-    postgres.sql("CREATE ROLE server LOGIN")
-    postgres.sql("GRANT USAGE ON SCHEMA jobs TO server")
-    for kind in ("TABLES", "SEQUENCES"):
-        postgres.sql(f"GRANT ALL ON ALL {kind} IN SCHEMA jobs TO server")
-
-    assert "now, before none" in first.stdout
-    newest = list_migrations()[-1].number
-    assert json.loads(again.stdout)["before"] == json.loads(again.stdout)["schema"] == newest
-    with serving(tmp_path, "--store", url.replace(f"//{USER}@", "//server@")) as server:
-        server.submit(task="any")
-        server.terminate()
-    postgres.sql("DROP SCHEMA jobs CASCADE")
-    postgres.sql("DROP ROLE server")
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,9 @@ _HINTS = {
     "3D000": "create the database first: createdb --encoding=UTF8 --template=template0 NAME",
     "42P01": "the tables are not there, or the user has no right to use their schema;"
     " docs/operations.md (PostgreSQL) has the grants",
-    "42501": "the user may not do this; let an administrator run: GRANT CREATE ON DATABASE … TO …,"
-    " or create the schema for it: CREATE SCHEMA … AUTHORIZATION …",
+    "42501": "the user may not do this; if the tables are there, let their owner run: schedo store"
+    " migrate; else let an administrator run: GRANT CREATE ON DATABASE … TO …, or create the schema"
+    " for it: CREATE SCHEMA … AUTHORIZATION …",
     # The session of a pooler does not know a prepared statement, has another one of its name, or
     # refuses a setting.
     **dict.fromkeys(("26000", "42P05", "08P01"), _POOLER),

@@ -68,9 +68,10 @@ def _describe(holder: asyncpg.Record | None) -> str:
         return "its session has just ended, try again"
     named = _NAME.fullmatch(holder["application_name"])
     who = f"process {named[2]} on the host {named[1]}" if named else holder["application_name"]
-    since = holder["backend_start"].strftime("%Y-%m-%d %H:%M:%S UTC")
+    begun = holder["backend_start"]  # None: it is of another user
+    since = f" since {begun:%Y-%m-%d %H:%M:%S UTC}" if begun is not None else ""
     where = f" from {holder['client_addr']}" if holder["client_addr"] else ""
-    return f"{who} has it since {since}, with the PostgreSQL session {holder['pid']}{where}"
+    return f"{who} has it{since}, with the PostgreSQL session {holder['pid']}{where}"
 
 
 async def is_locked(connection: asyncpg.Connection, address: Address) -> bool:
