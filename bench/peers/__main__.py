@@ -31,6 +31,8 @@ RUNNERS: dict[str, tuple[list[str], bool]] = {
     FLOOR: ([sys.executable, "-m", "bench.peers.bare_sqlite"], False),
     "schedo embedded": ([sys.executable, "-m", "bench.peers.schedo_embedded"], False),
     "schedo served": ([sys.executable, "-m", "bench.peers.schedo_served"], False),
+    "schedo embedded, PostgreSQL": ([sys.executable, "-m", "bench.peers.schedo_embedded"], True),
+    "schedo served, PostgreSQL": ([sys.executable, "-m", "bench.peers.schedo_served"], True),
     "graphile-worker": (["node", str(PEERS / "graphile" / "peer.mjs")], True),
     "pgqueuer": ([str(PEERS / "bin" / "python"), "-m", "bench.peers.pgqueuer_peer"], True),
 }
@@ -45,6 +47,7 @@ COLUMNS = (
 )
 DURABLE_PEERS = ("graphile-worker", "pgqueuer")
 
+Cpu = dict[str, dict[str, list[float]]]  # by runner and part: microseconds a job
 Rates = dict[tuple[str, str], list[float]]  # by runner and figure: jobs a second
 
 
@@ -60,6 +63,7 @@ def main() -> None:
     )
     rates: Rates = defaultdict(list)
     abouts: dict[str, str] = {}
+    cpu: Cpu = defaultdict(lambda: defaultdict(list))
     with ExitStack() as stack:
         socket = None
         if any(RUNNERS[name][1] for name in options.runners):
@@ -71,8 +75,12 @@ def main() -> None:
                     rates[name, mode].append(work.count / result.total_s)
                     rates[name, f"submit, {mode}"].append(work.count / result.submit_s)
                     abouts[name] = result.about
+                    if mode == "stream":
+                        for part, cpu_s in result.cpu_s.items():
+                            cpu[name][part].append(cpu_s / work.count * 1e6)
                     print(f"{name}, {mode}: {work.count / result.total_s:,.0f}/s", file=sys.stderr)
     print(render(options.runners, rates, abouts, work))
+    print(render_cpu(cpu))
 
 
 def parse_options() -> argparse.Namespace:
@@ -92,6 +100,7 @@ def run(name: str, work: Work, socket: Path | None) -> Result:
     """Run one runner in a process of its own, on an empty store."""
     command, needs_postgres = RUNNERS[name]
     with _database(socket if needs_postgres else None) as variables:
+        before = postgres.read_cpu_s(socket) if needs_postgres and socket else 0.0
         done = subprocess.run(
             [*command, json.dumps(asdict(work))],
             cwd=ROOT,
@@ -102,7 +111,10 @@ def run(name: str, work: Work, socket: Path | None) -> Result:
             check=True,
             text=True,
         )
-    return Result(**json.loads(done.stdout.splitlines()[-1]))
+        result = Result(**json.loads(done.stdout.splitlines()[-1]))
+        if needs_postgres and socket:
+            result.cpu_s["PostgreSQL"] = postgres.read_cpu_s(socket) - before
+    return result
 
 
 @contextmanager
@@ -136,6 +148,15 @@ def render(names: list[str], rates: Rates, abouts: dict[str, str], work: Work) -
         ratios.append(_ratio(rates, name, "stream", FLOOR if FLOOR in names else None))
         lines.append(f"| {name} | {' | '.join(figures + ratios)} |")
     return "\n".join([*lines, "", *(f"- {name}: {abouts[name]}" for name in names)])
+
+
+def render_cpu(cpu: Cpu) -> str:
+    """Return a list: the processor time of each part of each runner, as medians."""
+    lines = ["", "Processor time of a job in `stream`, in microseconds:", ""]
+    for name, parts in cpu.items():
+        figures = (f"{part} {statistics.median(values):.0f}" for part, values in parts.items())
+        lines.append(f"- {name}: {', '.join(figures)}")
+    return "\n".join(lines)
 
 
 def best_peer(rates: Rates, names: list[str], mode: str) -> str | None:

@@ -31,7 +31,7 @@ async def measure(dsn: str, work: Work) -> Result:
     running = asyncio.create_task(worker.run()) if work.mode == "stream" else None
     if running is not None:
         await asyncio.sleep(1.0)  # the worker listens
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), time.process_time()
     for batch in work.batches():
         payloads: list[bytes | None] = [json.dumps(work.payload(n)).encode() for n in batch]
         keys = [work.options(n).get("unique") for n in batch]
@@ -44,13 +44,14 @@ async def measure(dsn: str, work: Work) -> Result:
     await worker.done.wait()
     while await client.queue_size():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
-    total_s = time.perf_counter() - began
+    total_s, cpu_s = time.perf_counter() - began, time.process_time() - spent
     worker.tally.check()
     worker.manager.shutdown.set()
     with suppress(TimeoutError):
         await asyncio.wait_for(running, 10)
     settings = f"batch_size {BATCH_SIZE}, polls each {POLL.total_seconds() * 1000:g} ms"
-    return Result(submit_s, total_s, f"pgqueuer {version('pgqueuer')}, {settings}")
+    about = f"pgqueuer {version('pgqueuer')}, {settings}"
+    return Result(submit_s, total_s, about, {"program": cpu_s})
 
 
 class Worker:

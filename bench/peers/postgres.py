@@ -60,6 +60,23 @@ def cluster() -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
+def read_cpu_s(directory: Path) -> float:
+    """Return the processor time that the server in the directory has spent, with all sessions."""
+    postmaster = int((directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    own = _read_ticks(postmaster, 4) + sum(_read_ticks(int(pid), 2) for pid in children)
+    return own / os.sysconf("SC_CLK_TCK")
+
+
+def _read_ticks(pid: int, count: int) -> int:
+    """Return the sum of utime and stime, and of those of reaped children (man 5 proc)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:  # it has just ended
+        return 0
+    return sum(map(int, stat.rpartition(")")[2].split()[11 : 11 + count]))
+
+
 @contextmanager
 def database(socket: Path) -> Iterator[str]:
     """Create an empty database, and drop it at the end; yield its address as a URL."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Program:
     """An application with no-op async tasks; its jobs wait at the gate until it opens."""
 
-    def __init__(self, path: Path, work: Work, *, is_open: bool) -> None:
-        self.app = Schedo(path, grace="0s")
+    def __init__(self, store: str, work: Work, *, is_open: bool) -> None:
+        self.app = Schedo(store, grace="0s")
         self._work = work
         self._tally = Tally(work.count)
         self._gate = asyncio.Event()
@@ -75,34 +75,35 @@ class Program:
         self._tally.check()
 
 
-async def stream(path: Path, work: Work) -> Result:
+async def stream(store: str, work: Work) -> Result:
     """Submit the jobs to a program that runs them meanwhile."""
-    program = Program(path, work, is_open=True)
+    program = Program(store, work, is_open=True)
     async with program.app:
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), time.process_time()
         await program.submit()
         submit_s = time.perf_counter() - began
         await program.ran_all()
     # The application has left, so the end of each job is durable.
-    return _result(submit_s, time.perf_counter() - began)
+    return _result(submit_s, time.perf_counter() - began, spent)
 
 
-async def drain(path: Path, work: Work) -> Result:
+async def drain(store: str, work: Work) -> Result:
     """Submit the jobs to a program that runs none; then start one that runs them."""
-    program = Program(path, work, is_open=False)
+    program = Program(store, work, is_open=False)
     async with program.app:
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), time.process_time()
         await program.submit()
         submit_s = time.perf_counter() - began
-    program = Program(path, work, is_open=True)
+    program = Program(store, work, is_open=True)
     began = time.perf_counter()
     async with program.app:
         await program.ran_all()
-    return _result(submit_s, time.perf_counter() - began)
+    return _result(submit_s, time.perf_counter() - began, spent)
 
 
-def _result(submit_s: float, total_s: float) -> Result:
-    return Result(submit_s, total_s, f"schedo {__version__}, embedded, async tasks, defaults")
+def _result(submit_s: float, total_s: float, spent: float) -> Result:
+    about = f"schedo {__version__}, embedded, async tasks, defaults"
+    return Result(submit_s, total_s, about, {"program": time.process_time() - spent})
 
 
 def main() -> None:
@@ -112,8 +113,8 @@ def main() -> None:
         tempfile.TemporaryDirectory() as directory,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        path = Path(directory) / "embedded.db"
-        print_result(runner.run((stream if work.mode == "stream" else drain)(path, work)))
+        store = os.environ.get("PEERS_DSN") or f"{directory}/embedded.db"
+        print_result(runner.run((stream if work.mode == "stream" else drain)(store, work)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from bench.noop_app import read_tallies
 from bench.peers.served_app import APP, TASKS
 from bench.peers.work import Result, Tally, Work, print_result, read_work
 from bench.server.connection import until_idle
-from bench.server.process import Server
+from bench.server.process import Server, read_cpu_s
 from schedo import __version__
 from schedo.client import AsyncClient, operations
 from schedo.errors import SchedoError
@@ -26,7 +27,7 @@ async def measure(server: Server, work: Work) -> Result:
     async with AsyncClient(server.url) as client:
         if work.mode == "drain":
             await client.send(operations.pause_server({"scopes": ["starts"]}))
-        began = time.perf_counter()
+        began, before = time.perf_counter(), _read_cpu_s(server)
         await submit(client, work)
         submit_s = time.perf_counter() - began
         if work.mode == "drain":
@@ -34,7 +35,13 @@ async def measure(server: Server, work: Work) -> Result:
             await client.send(operations.resume_server(["starts"]))
         await until_idle(server)
         total_s = time.perf_counter() - began
-    return Result(submit_s, total_s, f"schedo {__version__}, served, defaults")
+    spent = {part: cpu_s - before[part] for part, cpu_s in _read_cpu_s(server).items()}
+    return Result(submit_s, total_s, f"schedo {__version__}, served, defaults", spent)
+
+
+def _read_cpu_s(server: Server) -> dict[str, float]:
+    own, *children = map(read_cpu_s, server.pids)
+    return {"client": time.process_time(), "server": own, "child processes": sum(children)}
 
 
 async def submit(client: AsyncClient, work: Work) -> None:
@@ -57,9 +64,10 @@ def main() -> None:
     """Do the work and print the result."""
     work = read_work()
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
+        place, dsn = Path(directory), os.environ.get("PEERS_DSN")
+        store = ["--store", dsn] if dsn else []
         with (
-            Server(place, app=APP) as server,
+            Server(place, *store, app=APP) as server,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
             result = runner.run(measure(server, work))

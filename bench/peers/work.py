@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Mode = Literal["stream", "drain"]
@@ -66,11 +66,15 @@ class Work:
 
 @dataclass(frozen=True)
 class Result:
-    """What a runner measured, in seconds, and the versions and settings that it used."""
+    """What a runner measured, in seconds, and the versions and settings that it used.
+
+    cpu_s: the processor time of each part of the runner, from the first submit to the last end.
+    """
 
     submit_s: float
     total_s: float
     about: str
+    cpu_s: dict[str, float] = field(default_factory=dict)
 
 
 def read_work() -> Work:

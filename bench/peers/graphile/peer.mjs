@@ -52,6 +52,7 @@ const utils = await makeWorkerUtils({ connectionString, logger });
 await utils.migrate();
 let runner = work.mode === "stream" ? await start() : null;
 let began = seconds();
+const before = process.cpuUsage();
 await submit(utils);
 const submit_s = seconds() - began;
 if (!runner) {
@@ -64,6 +65,8 @@ await utils.withPgClient(async (client) => {
   while ((await client.query(waiting)).rows[0].n) await new Promise((next) => setTimeout(next, 5));
 });
 const total_s = seconds() - began;
+const spent = process.cpuUsage(before);
+const cpu_s = { program: (spent.user + spent.system) / 1e6 };
 await runner.stop();
 await utils.release();
 
@@ -71,4 +74,4 @@ const wrong = runs.filter((each) => each !== 1).length;
 if (wrong) throw new Error(`${wrong} jobs did not run exactly once`);
 const version = versions("graphile-worker/package.json").version;
 const about = `graphile-worker ${version}, concurrency ${CONCURRENCY}, localQueue ${LOCAL_QUEUE}`;
-console.log(JSON.stringify({ submit_s, total_s, about }));
+console.log(JSON.stringify({ submit_s, total_s, about, cpu_s }));
