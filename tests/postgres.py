@@ -28,7 +28,7 @@ USER = "schedo"
 _ORDINARY_USERS = ("postgres", "nobody")
 _numbers = count(1)
 # Ends the server, and removes its directory, when the process that holds the pipe has ended.
-_GUARD = """
+_WATCH = """
 read -r _
 if pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null); then
     kill -QUIT "$pid"
@@ -149,7 +149,7 @@ def running_server(primary: PostgresServer | None = None) -> Iterator[PostgresSe
     uid = _ordinary_uid() if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
     if uid is not None:
         os.chown(directory, uid, pwd.getpwuid(uid).pw_gid)
-    with guarded(directory):
+    with ended_with_tests(directory):
         server = PostgresServer(binaries, directory, uid)
         if primary is None:
             server.initialize()
@@ -164,19 +164,19 @@ def running_server(primary: PostgresServer | None = None) -> Iterator[PostgresSe
 
 
 @contextmanager
-def guarded(directory: Path) -> Iterator[None]:
+def ended_with_tests(directory: Path) -> Iterator[None]:
     """Remove the directory at the end, and end its server, also if this process is killed."""
-    guard = subprocess.Popen(
-        ["/bin/sh", "-c", _GUARD, "guard", str(directory)],
+    watch = subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, "watch", str(directory)],
         stdin=subprocess.PIPE,
         start_new_session=True,  # an interrupt from the terminal is for the tests only
     )
-    assert guard.stdin is not None
+    assert watch.stdin is not None
     try:
         yield
     finally:
-        guard.stdin.close()
-        guard.wait()
+        watch.stdin.close()
+        watch.wait()
 
 
 @cache
