@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Program:
     """An application with no-op async tasks; its jobs wait at the gate until it opens."""
 
-    def __init__(self, store: str, work: Work, *, is_open: bool) -> None:
+    def __init__(self, store: str | Path, work: Work, *, is_open: bool) -> None:
         self.app = Schedo(store, grace="0s")
         self._work = work
         self._tally = Tally(work.count)
@@ -75,7 +76,7 @@ class Program:
         self._tally.check()
 
 
-async def stream(store: str, work: Work) -> Result:
+async def stream(store: str | Path, work: Work) -> Result:
     """Submit the jobs to a program that runs them meanwhile."""
     program = Program(store, work, is_open=True)
     async with program.app:
@@ -87,7 +88,7 @@ async def stream(store: str, work: Work) -> Result:
     return _result(submit_s, time.perf_counter() - began, spent)
 
 
-async def drain(store: str, work: Work) -> Result:
+async def drain(store: str | Path, work: Work) -> Result:
     """Submit the jobs to a program that runs none; then start one that runs them."""
     program = Program(store, work, is_open=False)
     async with program.app:
