@@ -8,8 +8,8 @@ handlers and in plain functions, in any thread that runs them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -167,9 +167,10 @@ class CurrentJob:
 _current: ContextVar[AttemptContext] = ContextVar("schedo_current_job")
 
 
-def enter(context: AttemptContext) -> None:
-    """Make this the current job of the running contextvars context."""
-    _current.set(context)
+# Makes an attempt's job the current one of the running contextvars context; `leave` undoes it with
+# the token that `enter` returns.
+enter: Callable[[AttemptContext], Token[AttemptContext]] = _current.set
+leave: Callable[[Token[AttemptContext]], None] = _current.reset
 
 
 @contextlib.contextmanager

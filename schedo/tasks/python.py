@@ -26,7 +26,7 @@ from schedo.core.leases import AttemptResult, Completed, Failed, Outcome, Releas
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.value_limits import fit_delay, fit_failure, fit_result, refuse_result
 from schedo.tasks.arguments import BadPayload, encode_custom
-from schedo.tasks.current_job import CurrentJob, Discard, Snooze, enter
+from schedo.tasks.current_job import CurrentJob, Discard, Snooze, enter, leave
 from schedo.tasks.hooks import Hooks
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
@@ -39,7 +39,7 @@ _TRACEBACK_BYTES_MAX = limits.ERROR_BYTES_MAX - _MESSAGE_BYTES_MAX
 _FRAMES_MAX = 50
 _DONE = Completed()
 _Coroutine = Coroutine[Any, Any, Any]
-OnEnd = Callable[[AttemptContext, AttemptResult], None]
+OnEnd = Callable[[AttemptContext, AttemptResult], object]
 
 log = logging.getLogger("schedo.worker")
 
@@ -78,11 +78,14 @@ class TaskRunner:
         # Strong references, because the loop holds its tasks weakly.
         self._abandoned: set[asyncio.Task[None]] = set()
 
-    def begin(self, context: AttemptContext, on_end: OnEnd) -> None:
-        """Start the attempt in an asyncio task, `context.handler`; `on_end` gets its result."""
-        attempt = _Attempt(self, context, on_end)
-        loop = asyncio.get_running_loop()
-        context.handler = loop.create_task(attempt.run(), name=self._name)
+    def run(self, context: AttemptContext, task: asyncio.Task[None], on_end: OnEnd) -> _Coroutine:
+        """Return the coroutine that runs the attempt; `on_end` gets its result.
+
+        task: runs the coroutine, and has the name of the schedo task meanwhile.
+        """
+        context.handler = task
+        task.set_name(self._name)
+        return _Attempt(self, context, on_end).run()
 
     def abandon(self, context: AttemptContext) -> None:
         """Give up the attempt, whose handler ignores its stop and may never end."""
@@ -98,7 +101,7 @@ class TaskRunner:
 
 
 class _Attempt(msgspec.Struct, eq=False):
-    """One running attempt: a single asyncio task, which runs the handler and calls `on_end`."""
+    """One running attempt, which runs the handler and calls `on_end`."""
 
     _runner: TaskRunner
     _context: AttemptContext
@@ -112,8 +115,10 @@ class _Attempt(msgspec.Struct, eq=False):
         outcome: Outcome = Stopped()
         if stop.reason is None:
             stop.listener = self._stop
+            token = enter(self._context)
             is_traced = self._context.lease.options.traceparent is not None
             outcome = await (self._run_traced() if is_traced else self._run_handler())
+            leave(token)
             stop.listener = None
         if self._timer is not None:
             self._timer.cancel()
@@ -158,7 +163,6 @@ class _Attempt(msgspec.Struct, eq=False):
             if not self._runner.watcher.may_start(lease.key):
                 return Released()
             arguments = task.arguments.read(lease.payload or b"null")
-            enter(self._context)
             self._began_ns = perf_counter_ns()
             if self._runner.hooks is not None:
                 return await self._run_with_hooks(self._runner.hooks, arguments)

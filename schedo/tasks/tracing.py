@@ -39,7 +39,7 @@ def _find_api() -> _Api | None:
 
 
 def begin_span(lease: Lease) -> Span | None:
-    """Make a span the current one until the asyncio task ends; None without OpenTelemetry."""
+    """Make a span the current one of the running context; None without OpenTelemetry."""
     api = _find_api()
     if api is None:
         return None

@@ -4,9 +4,9 @@ The same executor runs in all three kinds of workers. Their connection brings th
 the results: function calls into the engine (in_process.py), a socket (process/child.py) or HTTP
 (remote/poller.py).
 
-An attempt of an application's task is an asyncio task of its own, so that the handler has its own
-context variables and can be cancelled. The attempts of other runners share a pool of coroutines: it
-keeps all that it has started and reuses them, and an idle coroutine costs nothing.
+The attempts of an application's tasks have context variables of their own and can be cancelled; see
+handler_tasks.py. The attempts of other runners share a pool of coroutines: it keeps all that it has
+started and reuses them, and an idle coroutine costs nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ from schedo.core.progress import ProgressUpdate
 from schedo.tasks.progress import ProgressThrottle
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import AttemptContext, Runner, StopSignal
+from schedo.worker.handler_tasks import HandlerTasks
 from schedo.worker.shutdown import Grace
 
 STOP_GRACE_S = 3.0  # for a runner to end after its stop, when the grace time of a drain is over
 # The server measures the timeout. If a worker cannot reach it, the executor stops the attempt this
 # much later.
 LATE_S = 2.0
-# How many handlers begin in one pass of the event loop. A handler may compute for a while before it
-# waits, and between two passes the loop serves its sockets and the other handlers.
-BEGINS_MAX = 32
 
 log = logging.getLogger("schedo.worker")
 
@@ -75,9 +73,7 @@ class Executor:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._grace = Grace()
-        # Attempts of an application's tasks that have not begun; how many may begin in this pass.
-        self._unbegun: deque[tuple[TaskRunner, AttemptContext]] = deque()
-        self._begins_left = BEGINS_MAX
+        self._begin = HandlerTasks(self.finish).begin
         # The pool of coroutines.
         self._pending: deque[AttemptContext] = deque()
         self._waiting: list[asyncio.Future[None]] = []  # of idle coroutines
@@ -105,28 +101,12 @@ class Executor:
             )
         handler = self._handlers.get(lease.task)
         if handler is not None:
-            self._unbegun.append((handler, context))
-            if self._begins_left:
-                self._begin_some()
+            self._begin(handler, context)
         else:
             self._pending.append(context)
             if len(self._pending) == 1:
                 self._wake_one()
         return True
-
-    def _begin_some(self) -> None:
-        """Begin attempts, at most BEGINS_MAX of them in one pass of the event loop."""
-        if self._unbegun and self._begins_left == BEGINS_MAX:
-            asyncio.get_running_loop().call_soon(self._start_pass)
-        while self._unbegun and self._begins_left:
-            handler, context = self._unbegun.popleft()
-            if self._running.get(context.lease.key) is context:
-                self._begins_left -= 1
-                handler.begin(context, self.finish)
-
-    def _start_pass(self) -> None:
-        self._begins_left = BEGINS_MAX
-        self._begin_some()
 
     def stop(self, key: LeaseKey, reason: StopReason) -> bool:
         """Request the attempt to stop; return False if it does not run or is already stopping."""

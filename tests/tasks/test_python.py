@@ -21,7 +21,7 @@ from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import Discard, Snooze
 from schedo.tasks.python import TaskRunner, clip
 from schedo.tasks.registry import TaskSpec
-from tests.worker.calls import KEY, failure_of, make_context, result_of, run_task
+from tests.worker.calls import KEY, begin, failure_of, make_context, result_of, run_task
 from tests.worker.raised import KINDS, raise_kind, raise_kind_plainly, shown
 
 
@@ -142,7 +142,7 @@ async def test_an_attempt_discarded_with_its_loop_reports_nothing() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         runner = TaskRunner(make_task(wait), pool)
-        runner.begin(context, lambda _, result: ended.append(result))
+        begin(runner, context, ended.append)
         await asyncio.to_thread(int)  # its first steps
         assert context.handler is not None
         coroutine = context.handler.get_coro()

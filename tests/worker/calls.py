@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import select
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed,
 from schedo.core.model import PLAIN, Failure, LeaseKey, Options, Trigger
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.runner import AttemptContext, StopSignal
+from schedo.worker.handler_tasks import HandlerTasks
 
 # 2026-11-20T11:04:05.000250Z
 SCHEDULED_FOR = 1_795_172_645_000_250
@@ -48,8 +50,15 @@ def make_context(payload: Any, task: str = "shell", options: Options = PLAIN) ->
 async def run_task(runner: TaskRunner, context: AttemptContext) -> AttemptResult:
     """Run one attempt of an application's task."""
     ended: asyncio.Future[AttemptResult] = asyncio.get_running_loop().create_future()
-    runner.begin(context, lambda _, result: ended.set_result(result))
+    begin(runner, context, ended.set_result)
     return await ended
+
+
+def begin(
+    runner: TaskRunner, context: AttemptContext, on_end: Callable[[AttemptResult], object]
+) -> None:
+    """Begin an attempt of an application's task, `context.handler`, which the loop starts next."""
+    HandlerTasks(lambda _, result: on_end(result)).begin(runner, context)
 
 
 def failure_of(report: AttemptResult) -> Failure:

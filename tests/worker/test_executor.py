@@ -20,7 +20,8 @@ from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext, Runner
 from schedo.worker import executor as executor_module
-from schedo.worker.executor import BEGINS_MAX, Executor
+from schedo.worker.executor import Executor
+from schedo.worker.handler_tasks import BEGINS_MAX
 from tests.worker.calls import failure_of, make_context
 
 LONG_S = 20.0

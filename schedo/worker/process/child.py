@@ -163,8 +163,8 @@ class Child(Watcher):
     def may_start(self, key: LeaseKey) -> bool:
         """Return whether the lease is young enough to start, and count its start.
 
-        asyncio tasks take their first step in the order of their creation, so the counter names
-        exactly the leases that have started.
+        Handlers begin in the order of their leases, so the counter names exactly the leases that
+        have started.
         """
         number, start_by = self._queued.pop(key)
         now = time.monotonic()
