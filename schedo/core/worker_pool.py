@@ -181,10 +181,11 @@ class Worker:
         amounts = self.running.pop(key, None)
         if amounts is None:
             return
-        self.suspects.discard(key)
+        if self.suspects:
+            self.suspects.discard(key)
         for name, amount in amounts:
             self.used[name] -= amount
-        if key in self.reserved:  # the open poll can use this slot again
+        if self.reserved and key in self.reserved:  # the open poll can use this slot again
             self.reserved.remove(key)
             self.requested += 1
         self.refresh()
@@ -340,7 +341,7 @@ class WorkerPool:
 
     def release(self, worker_id: str | None, key: LeaseKey) -> None:
         """Free the slot of the attempt; do nothing if the worker is gone."""
-        worker = self._workers.get(worker_id or "")
+        worker = None if worker_id is None else self._workers.get(worker_id)
         if worker is not None:
             worker.release(key)
 

@@ -62,7 +62,6 @@ class Executor:
         *,
         watches_timeouts: bool = False,
     ) -> None:
-        self._connection = connection
         self._watches_timeouts = watches_timeouts
         self._handlers = {n: each for n, each in runners.items() if isinstance(each, TaskRunner)}
         self._runners = {n: each for n, each in runners.items() if not isinstance(each, TaskRunner)}
@@ -74,6 +73,7 @@ class Executor:
         self._is_idle.set()
         self._grace = Grace()
         self._begin = HandlerTasks(self.finish).begin
+        self._send_result = connection.send_result
         # The pool of coroutines.
         self._pending: deque[AttemptContext] = deque()
         self._waiting: list[asyncio.Future[None]] = []  # of idle coroutines
@@ -131,7 +131,7 @@ class Executor:
         if self._running.get(key) is context:
             del self._running[key]
             self._note_end(key)
-            self._connection.send_result(result)
+            self._send_result(result)
 
     def _note_end(self, key: LeaseKey) -> None:
         if self._timeouts and (timer := self._timeouts.pop(key, None)) is not None:

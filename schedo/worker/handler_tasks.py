@@ -11,17 +11,20 @@ import asyncio
 from collections import deque
 from contextvars import Context, copy_context
 from operator import is_
+from time import perf_counter_ns
 
 from schedo.tasks.python import OnEnd, TaskRunner
 from schedo.tasks.runner import AttemptContext
 
-# How many handlers begin in one pass of the event loop. A handler may compute for a while before it
-# waits, and between two passes the loop serves its sockets and the other handlers.
+# How many handlers begin in one pass of the event loop; as many again if those before have taken
+# less than PASS_NS. A handler may compute for a while before it waits, and between two passes the
+# loop serves its sockets and the other handlers.
 BEGINS_MAX = 32
+PASS_NS = 500_000
 
 
 class HandlerTasks:
-    """Begins attempts in their order, at most BEGINS_MAX of them in one pass of the event loop.
+    """Begins attempts in their order, a limited number in one pass of the event loop.
 
     on_end: gets each attempt with its result.
     """
@@ -31,7 +34,8 @@ class HandlerTasks:
         self._loop = asyncio.get_running_loop()
         self._unbegun: deque[tuple[TaskRunner, AttemptContext]] = deque()
         self._pass = 0  # the number of the pass
-        self._begins_left = 0  # in this pass
+        self._began_ns = 0  # when the pass began, by perf_counter_ns
+        self._begins_left = 0  # in this pass, before the time that it has taken is looked at
         self._tasks: list[asyncio.Task[None]] = []  # of this pass; empty: none is under way
 
     def begin(self, runner: TaskRunner, context: AttemptContext) -> None:
@@ -48,6 +52,7 @@ class HandlerTasks:
         waiting = sum(not task.done() for task in self._tasks)
         count = min(max(1, 2 * waiting), BEGINS_MAX, len(self._unbegun))
         self._pass += 1
+        self._began_ns = perf_counter_ns()
         self._begins_left = BEGINS_MAX
         self._tasks = [self._loop.create_task(self._run(self._pass)) for _ in range(count)]
         if self._tasks:
@@ -61,7 +66,11 @@ class HandlerTasks:
         task = asyncio.current_task()
         assert task is not None, "this is a coroutine of a task"
         clean = copy_context()
-        while self._unbegun and self._begins_left:
+        while self._unbegun:
+            if not self._begins_left:
+                if perf_counter_ns() - self._began_ns >= PASS_NS:
+                    return
+                self._begins_left = BEGINS_MAX
             self._begins_left -= 1
             runner, context = self._unbegun.popleft()
             await runner.run(context, task, self._on_end)

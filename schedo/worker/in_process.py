@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from schedo.core.built_in import find_isolated
@@ -31,6 +31,8 @@ class LocalWorker:
         isolated: bool = False,
     ) -> None:
         self._engine = engine
+        # Reports how an attempt ended.
+        self.send_result: Callable[[AttemptResult], None] = engine.report
         self._executor = Executor(runners, self)
         self._spec = WorkerSpec(
             worker_id,
@@ -75,10 +77,6 @@ class LocalWorker:
         self._executor.stop(stop.key, stop.reason)
 
     # The executor's side.
-
-    def send_result(self, result: AttemptResult) -> None:
-        """Report how an attempt ended."""
-        self._engine.report(result)
 
     def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Report the progress of a running attempt."""

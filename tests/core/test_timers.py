@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Thread
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,7 +128,11 @@ def test_stale_entries_do_not_outnumber_the_live_ones() -> None:
         for key in range(100):
             timers.arm(key, moved * HOUR + key)
 
-    held = len(timers._heap) + sum(len(bucket) for bucket in timers._buckets.values())
+    held = (
+        len(timers._queue)
+        + len(timers._heap)
+        + sum(len(bucket) for bucket in timers._buckets.values())
+    )
     assert len(timers) == 100
     assert held <= 2 * 100 + 1
     assert timers._stale == held - 100
@@ -186,8 +191,17 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("sorted_max", [0, 16_384], ids=["large buckets", "small buckets"])
 @given(STEPS)
-def test_timers_behave_like_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
+def test_timers_behave_like_a_sorted_list(
+    sorted_max: int, steps: list[tuple[str, int, int]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("schedo.core.timers._SORTED_MAX", sorted_max)
+        _compare_with_a_list(steps)
+
+
+def _compare_with_a_list(steps: list[tuple[str, int, int]]) -> None:
     timers = Timers()
     model: dict[int, int] = {}
 

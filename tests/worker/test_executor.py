@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,7 +22,7 @@ from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext, Runner
 from schedo.worker import executor as executor_module
 from schedo.worker.executor import Executor
-from schedo.worker.handler_tasks import BEGINS_MAX
+from schedo.worker.handler_tasks import BEGINS_MAX, PASS_NS
 from tests.worker.calls import failure_of, make_context
 
 LONG_S = 20.0
@@ -158,9 +159,22 @@ async def test_a_lease_that_is_sent_twice_runs_once(
     assert (len(executor), executor.running) == (1, [LeaseKey(1, 1, 1)])
 
 
+@pytest.fixture
+def pass_ns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long all passes of the event loop seem to take."""
+    passes, pass_ns = itertools.count(), [0]
+
+    def read_clock() -> int:
+        return next(passes) * pass_ns[0]
+
+    monkeypatch.setattr("schedo.worker.handler_tasks.perf_counter_ns", read_clock)
+    return pass_ns
+
+
 async def test_the_event_loop_turns_between_the_starts_of_many_handlers(
-    executor: Executor, work: Work
+    executor: Executor, work: Work, pass_ns: list[int]
 ) -> None:
+    pass_ns[0] = PASS_NS
     calls: list[str] = []
     work.on_call = lambda: calls.append("handler")
     for number in range(BEGINS_MAX + 2):
@@ -172,9 +186,24 @@ async def test_the_event_loop_turns_between_the_starts_of_many_handlers(
     assert calls == ["handler"] * BEGINS_MAX + ["loop"] + ["handler"] * 2
 
 
-async def test_a_handler_that_is_stopped_or_abandoned_in_time_does_not_start(
-    executor: Executor, notes: Notes, work: Work
+async def test_more_handlers_start_before_the_event_loop_turns_if_they_take_little_time(
+    executor: Executor, work: Work, pass_ns: list[int]
 ) -> None:
+    calls: list[str] = []
+    work.on_call = lambda: calls.append("handler")
+    for number in range(3 * BEGINS_MAX):
+        executor.start(lease("handle", number))
+    asyncio.get_running_loop().call_soon(calls.append, "loop")
+    work.ends.set()
+    await asyncio.wait_for(executor.wait_idle(), LONG_S)
+
+    assert calls == ["handler"] * 3 * BEGINS_MAX + ["loop"]
+
+
+async def test_a_handler_that_is_stopped_or_abandoned_in_time_does_not_start(
+    executor: Executor, notes: Notes, work: Work, pass_ns: list[int]
+) -> None:
+    pass_ns[0] = PASS_NS
     for number in range(BEGINS_MAX + 2):
         executor.start(lease("handle", number))
     executor.stop(LeaseKey(BEGINS_MAX, 1, 1), StopReason.CANCEL)
