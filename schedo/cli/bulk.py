@@ -64,10 +64,10 @@ def change_many(client: Client, action: str, options: Mapping[str, Any], is_json
     counted = client.send(bulk.count_jobs(action, where))
     count = counted["matched"]
     if wish.is_dry_run or (count == 0 and not limits["expected_count"]):
-        print_json(counted) if is_json else click.echo(_count_text(count))
+        print_json(counted) if is_json else click.echo(_tell(counted))
         return
     if limits["expected_count"] in (None, count):  # else the server refuses it
-        _confirm(action, count, wish)
+        _confirm(action, counted, wish)
     operation = client.send(bulk.begin_operation(action, where, **limits))
     if wish.is_detached:
         _say_how_to_follow(operation, err=is_json)
@@ -77,6 +77,13 @@ def change_many(client: Client, action: str, options: Mapping[str, Any], is_json
         print_json(operation)
     if not wish.is_detached:
         end_with(operation, is_json=is_json)
+
+
+def _tell(counted: Record) -> str:
+    text = _count_text(counted["matched"])
+    if "counted_since" not in counted:
+        return text
+    return f"{text} of those created since {counted['counted_since']}; older ones were not counted"
 
 
 def _count_text(count: int) -> str:
@@ -89,16 +96,17 @@ def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
 
 
-def _confirm(action: str, count: int, wish: Wish) -> None:
+def _confirm(action: str, counted: Record, wish: Wish) -> None:
     """Ask on a terminal; without one, raise UsageError unless the user was sure."""
     if wish.is_sure:
         return
     if not _can_ask():
         raise click.UsageError(
-            f"{_count_text(count)}; without a terminal to ask, give --yes to {action} them,"
+            f"{_tell(counted)}; without a terminal to ask, give --yes to {action} them,"
             " or --dry-run to count them"
         )
-    question = f"{_count_text(count)}. {action.capitalize()} {_jobs(count)}?"
+    jobs = "all that match" if "counted_since" in counted else _jobs(counted["matched"])
+    question = f"{_tell(counted)}. {action.capitalize()} {jobs}?"
     click.confirm(question + _NOTES.get(action, ""), abort=True)
 
 

@@ -14,7 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import Counter
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
 from schedo.core.bulk_commands import (
@@ -27,7 +31,7 @@ from schedo.core.bulk_commands import (
     StepUndo,
     UndoBulk,
 )
-from schedo.core.ids import render_id
+from schedo.core.ids import newest_at, render_id
 from schedo.core.job_filter import JobFilter
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
@@ -50,6 +54,13 @@ _OTHERS = (
     *("error", "text", "late_over_us"),
 )
 OUTCOMES = ("done", "skipped", "failed")  # fields of an operation
+
+
+class Counted(NamedTuple):
+    """How many jobs match a filter; since: only those created then or later were counted."""
+
+    jobs: int
+    since: int | None
 
 
 class BulkRunner:
@@ -117,21 +128,26 @@ class BulkRunner:
         """Return how many operations run."""
         return len(self._active()) if self._loop.failure is None else 0
 
-    async def count(self, which: JobFilter, before: int | None = None) -> int:
-        """Return how many jobs match the filter now; before: only those with smaller ids.
+    async def count(
+        self, which: JobFilter, before: int | None = None, most_s: float = math.inf
+    ) -> Counted:
+        """Count the jobs that match the filter now; before: only those with smaller ids.
 
         It takes half of the time at most, because its searches compete with other work for the
-        processor.
+        processor. After most_s seconds it leaves out the older jobs.
         """
         loop = asyncio.get_running_loop()
         await self._store.settle()
-        total = 0
+        total, since, until_s = 0, None, loop.time() + most_s
         while True:
             began_s = loop.time()
             ids, before = await self._store.find_job_ids(which, before, _FOUND_AT_ONCE)
             total += len(ids)
             if before is None:
-                return total
+                return Counted(total, since)
+            if since is None and loop.time() >= until_s:
+                since = newest_at(before - 1)  # the rest of this microsecond still counts
+                which = replace(which, created_after=since)
             await asyncio.sleep(loop.time() - began_s)
 
     # The work.
@@ -196,8 +212,8 @@ class BulkRunner:
 
     async def _count(self, operation: BulkOperation) -> None:
         """Count its jobs. From now on each search finds the jobs that match before it began."""
-        total = await self.count(operation.which, operation.before)
-        operation = await self._apply(CountedBulk(operation.id, total))
+        counted = await self.count(operation.which, operation.before)
+        operation = await self._apply(CountedBulk(operation.id, counted.jobs))
         if not operation.is_active:
             _log_end(operation)
 

@@ -145,11 +145,18 @@ class BulkRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class DryRunResponse(Struct, forbid_unknown_fields=True):
-    """How many jobs an operation would change now."""
+    """How many jobs an operation would change now.
+
+    A count that takes too long leaves out the older jobs.
+    """
 
     action: BulkAction
     where: Where
     matched: int
+    counted_since: Annotated[
+        Instant | UnsetType,
+        Meta(description="Only the jobs created at this instant or later were counted."),
+    ] = UNSET
 
 
 class BulkErrorResponse(Struct, forbid_unknown_fields=True):

@@ -74,6 +74,17 @@ def test_a_dry_run_only_counts(server: FakeServer, schedo: Call) -> None:
     assert schedo("jobs", "delete", "--tag", "a", "--dry-run", "--json").exit_code == 0
 
 
+def test_a_count_that_left_out_older_jobs_says_so(server: FakeServer, schedo: Call) -> None:
+    since = "2026-11-20T11:04:05.000000Z"
+    counted = {"action": "delete", "where": {"tag": "a"}, "matched": 5, "counted_since": since}
+    server.on("POST", PATH, 200, counted)
+
+    result = schedo("jobs", "delete", "--tag", "a", "--dry-run")
+
+    told = f"5 jobs match of those created since {since}; older ones were not counted\n"
+    assert (result.exit_code, result.stdout) == (0, told)
+
+
 def test_nothing_begins_if_no_job_matches(server: FakeServer, schedo: Call) -> None:
     arrange(server, matched=0)
 

@@ -336,6 +336,20 @@ async def test_a_long_search_without_a_job_is_durable_in_between(
         assert befores >= {number}
 
 
+async def test_a_count_without_time_is_exact_for_the_jobs_since_an_instant(path: Path) -> None:
+    async with running(path) as world:
+        await submit(world, 1_200)
+        everything = JobFilter(task="work")
+
+        counted = await world.engine.bulk.count(everything, most_s=0)
+
+        assert counted.since is not None
+        assert 500 <= counted.jobs < 1_200
+        newer = JobFilter(task="work", created_after=counted.since)
+        assert await world.engine.bulk.count(newer) == (counted.jobs, None)
+        assert await world.engine.bulk.count(everything) == (1_200, None)
+
+
 async def test_failed_jobs_are_retried_and_ended_jobs_are_deleted(path: Path) -> None:
     async with running(path) as world:
         first = await world.submit()
@@ -344,7 +358,7 @@ async def test_failed_jobs_are_retried_and_ended_jobs_are_deleted(path: Path) ->
         world.worker.end(Failed(Failure("boom", "no disk"), retryable=False))
         await world.engine.wait(second.id, 5)
 
-        assert await world.engine.bulk.count(JobFilter(error="route")) == 1
+        assert await world.engine.bulk.count(JobFilter(error="route")) == (1, None)
         retried = await ended(world, (await begin(world, RETRY, error="no route")).id)
         await world.engine.flush()
         deleted = await ended(world, (await begin(world, DELETE, task="work")).id)

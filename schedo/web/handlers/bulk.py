@@ -10,11 +10,14 @@ from schedo.core.bulk_commands import BeginBulk
 from schedo.core.ids import parse_id
 from schedo.errors import Forbidden, Invalid, NotFound
 from schedo.protocol.bulk import BulkRequest, BulkResponse, DryRunResponse, Where
+from schedo.protocol.fields import instant_or_unset
 from schedo.protocol.roles import ROLES
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.pages import LIST_BYTES, page_response
 from schedo.web.permissions import ANYONE
+
+DRY_RUN_S = 10.0  # after which a count says how far it has come
 
 
 async def create_operation(context: AppContext, request: Request) -> Response:
@@ -24,9 +27,10 @@ async def create_operation(context: AppContext, request: Request) -> Response:
     which = asked.where.read(await _find_schedule(context, asked.where), context.engine.clock.now())
     bulk = context.engine.bulk
     if asked.dry_run:
-        total = await bulk.count(replace(which, states=asked.action.states))
-        counted = DryRunResponse(asked.action, asked.where, total)
-        return Response(200, msgspec.json.encode(counted))
+        counted = await bulk.count(replace(which, states=asked.action.states), most_s=DRY_RUN_S)
+        since = instant_or_unset(counted.since)
+        response = DryRunResponse(asked.action, asked.where, counted.jobs, since)
+        return Response(200, msgspec.json.encode(response))
     operation = await bulk.begin(
         BeginBulk(
             asked.action,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from schedo.protocol.roles import Role
+from schedo.web.handlers import bulk
 from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
 from tests.web.world import World
@@ -59,6 +60,24 @@ async def test_a_dry_run_counts_and_changes_nothing(world: World) -> None:
     assert reply.json() == {"action": "cancel", "where": {"queue": "mail"}, "matched": 1}
     assert (await world.get(PATH)).json()["items"] == []
     assert (await world.post(PATH, {**asked, "action": "retry"})).json()["matched"] == 0
+
+
+async def test_a_dry_run_that_takes_too_long_says_since_when_it_has_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "DRY_RUN_S", 0.0)
+    for _ in range(2):
+        await world.post("/v1/jobs:batch", [{"task": "demo", "queue": "mail", "delay": 60}] * 400)
+    asked = {"action": "cancel", "where": {"queue": "mail"}}
+
+    counted = (await world.post(PATH, {**asked, "dry_run": True})).json()
+
+    assert 500 <= counted["matched"] < 800
+    where = {**asked["where"], "created_after": counted["counted_since"]}
+    limited = {**asked, "where": where, "expected_count": counted["matched"]}
+    begun = (await world.post(PATH, limited)).json()
+    operation = await ended(world, begun["id"])
+    assert (operation["state"], operation["done"]) == ("done", counted["matched"])
 
 
 async def test_a_cancelled_job_is_retried_and_deleted(world: World) -> None:

@@ -1,7 +1,7 @@
 // What can be done to the selected jobs, or to all that match: first a count, then a question, then an operation.
 import { api, asCurl, get, post } from '../../lib/api.js';
 import { html, useState } from '../../lib/base.js';
-import { count, now, plural } from '../../lib/format.js';
+import { count, instant, now, plural, when } from '../../lib/format.js';
 import { UNDO } from '../../lib/job_actions.js';
 import { CHANGES, filtersOf, toParameters, toWhere } from '../../lib/job_query.js';
 import { features, may } from '../../lib/me.js';
@@ -25,16 +25,18 @@ export async function plan(query, action, danger) {
   const at = now();
   const { where, reason } = toWhere(query, action, at);
   if (reason) throw new Error(reason);
-  const [{ matched }, page] = await Promise.all([
+  const [{ matched, counted_since: since }, page] = await Promise.all([
     post('/v1/operations', { action, where, dry_run: true }),
     get('/v1/jobs', { query: { state: CHANGES[action].join(','), ...toParameters(query, at), limit: SAMPLE } }),
   ]);
   if (!matched) throw new Error(`No job that matches can be ${VERBS[action].done}.`);
   const jobs = `${VERBS[action].label.replace(' now', '')} ${plural(matched, 'job')}`;
-  const body = { action, where, expected_count: matched };
+  // A count that took too long has left out the older jobs; then so does the operation.
+  const body = { action, where: since ? { ...where, created_after: since } : where, expected_count: matched };
   const isSure = await confirm({
     title: `${jobs}?`, verb: jobs, danger, type: matched >= TYPED_FROM ? String(matched) : undefined, request: { path: '/v1/operations', body },
-    text: `${count(matched)} match now. Jobs that come to match later are left alone.`, children: html`<${Sample} jobs=${page.items}/>`,
+    text: since ? `${count(matched)} of the jobs created since ${when(instant(since))} match now. To count the older ones takes too long, so they are left alone.`
+      : `${count(matched)} match now. Jobs that come to match later are left alone.`, children: html`<${Sample} jobs=${page.items}/>`,
   });
   return isSure ? post('/v1/operations', body) : null;
 }
