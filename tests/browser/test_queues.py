@@ -61,7 +61,8 @@ async def test_the_note_of_a_pause_is_only_text(open_page: Open, shop: Shop) -> 
 async def test_due_jobs_are_shown_below_many_newer_ones(
     open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 2)
+    for name in ("LOOKED_AT_ONCE", "LOOKED_AT_ALONE"):
+        monkeypatch.setattr(job_search, name, 2)
     monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 4)
     for _ in range(5):
         await shop.submit(task="unserved")

@@ -26,6 +26,8 @@ from schedo.store.job_indexes import By, usable_indexes
 from schedo.store.sqlite import queries
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
+# Entries of an index that is not in order of id, if they decide on the filter without the jobs.
+LOOKED_AT_ALONE = 50_000
 LOOKED_AT_FIRST = 500  # the next part has twice as many, unless the pages of this one were on disk
 STEP_S = 0.005  # after which other searches go on
 _WAYS = {Order.NEWEST: "DESC", Order.OLDEST: "ASC"}
@@ -284,6 +286,20 @@ def like_pattern(text: str) -> str:
     return f"%{escaped}%"
 
 
+def _is_decided_by(index: Index, which: JobFilter) -> bool:
+    """Return whether the entries of an index of waiting jobs have all that the filter asks for."""
+    task = None if index is _INDEXES[By.INSTANT] else which.task
+    entry = JobFilter(
+        state=which.state,
+        queue=which.queue,
+        task=task,
+        created_after=which.created_after,
+        created_before=which.created_before,
+        late_at=which.late_at,
+    )
+    return which == entry
+
+
 def _widest(
     connection: sqlite3.Connection, which: JobFilter, parameters: dict[str, Any], order: Order
 ) -> tuple[Index, int | None]:
@@ -293,7 +309,10 @@ def _widest(
     """
     ends: dict[int, Index] = {}
     for index in indexes_of(which):
-        end = connection.execute(index.probe(order), parameters).fetchone()
+        whole = max(LOOKED_AT_ALONE, parameters["looked"])
+        is_alone = not index.is_sorted and _is_decided_by(index, which)
+        looked = {"looked": whole} if is_alone else {}
+        end = connection.execute(index.probe(order), parameters | looked).fetchone()
         if end is None:
             return index, None
         if index.is_sorted:

@@ -40,6 +40,7 @@ CHOICES: dict[str, list[Any]] = {
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 3)
+    monkeypatch.setattr(job_search, "LOOKED_AT_ALONE", 9)
     monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 6)
 
 
@@ -179,11 +180,31 @@ async def test_few_waiting_jobs_are_found_below_many_ended_ones(path: Path) -> N
     assert (ids(scheduled.jobs), scheduled.after) == ([2], None)
 
 
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(("count", "is_whole"), [(9, True), (10, False)])
+@pytest.mark.parametrize("state", [State.QUEUED, State.SCHEDULED])
+async def test_some_waiting_jobs_are_found_at_once_below_many_newer_ones(
+    path: Path, state: State, count: int, *, is_whole: bool
+) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await put(store, *(make_job(id=n, state=state) for n in range(1, count + 1)))
+    await put(store, *(make_job(id=n, state=State.COMPLETED) for n in range(20, 60)))
+
+    page = await store.list_jobs(JobFilter(state=state.value), None, 4)
+    of_task = await store.list_jobs(JobFilter(state=state.value, worker="w"), None, 4)
+    await store.close()
+
+    assert ids(page.jobs) == ([count, count - 1, count - 2, count - 3] if is_whole else [])
+    assert of_task.looked_at > 0  # its entries do not say which worker a job had
+
+
 @pytest.mark.parametrize("state", ["queued", "failed"])
 async def test_a_part_does_the_same_work_in_a_store_of_any_size(
     path: Path, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 500)
+    for name in ("LOOKED_AT_ONCE", "LOOKED_AT_ALONE"):
+        monkeypatch.setattr(job_search, name, 500)
     store = SqliteStore(path)
     await store.open()
     await put(store, *(make_job(id=n, state=State(state), task="a") for n in range(1, 8_000, 2)))

@@ -68,13 +68,14 @@ async def test_a_dry_run_that_takes_too_long_says_since_when_it_has_counted(
     monkeypatch.setattr(bulk, "DRY_RUN_S", 0.0)
     for _ in range(2):
         await world.post("/v1/jobs:batch", [{"task": "demo", "queue": "mail", "delay": 60}] * 400)
-    asked = {"action": "cancel", "where": {"queue": "mail"}}
+    where = {"queue": "mail"}
+    asked = {"action": "cancel", "where": where}
 
     counted = (await world.post(PATH, {**asked, "dry_run": True})).json()
 
     assert 500 <= counted["matched"] < 800
-    where = {**asked["where"], "created_after": counted["counted_since"]}
-    limited = {**asked, "where": where, "expected_count": counted["matched"]}
+    newer = {**where, "created_after": counted["counted_since"]}
+    limited = {**asked, "where": newer, "expected_count": counted["matched"]}
     begun = (await world.post(PATH, limited)).json()
     operation = await ended(world, begun["id"])
     assert (operation["state"], operation["done"]) == ("done", counted["matched"])
