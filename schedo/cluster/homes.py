@@ -27,12 +27,12 @@ _OPERATIONS: Mapping[Home, str] = {
         work check_health check_ready get_metrics get_info get_openapi get_problem
         get_me create_session delete_session create_session_link
         get_events advance_clock create_backup get_cluster
-        declare create_operation cancel_operation undo_operation
+        declare create_operation
         """,
     Home.ANY: """
         list_jobs get_job list_attempts get_history get_output short_status
         list_schedules list_decisions list_schedule_fires list_fires explain_cron
-        get_stats list_log list_names list_operations get_operation
+        get_stats list_log list_names
         """,
     Home.JOB: """
         update_job cancel_job retry_job run_job delete_job wait_for_job explain_job get_progress
@@ -47,9 +47,11 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.FIND: """
         get_worker cordon_worker uncordon_worker drain_worker
         invoke reserve commit_reservation release_reservation
+        get_operation cancel_operation undo_operation
         """,
     Home.GATHER: """
-        list_workers list_queues list_expectations list_failures get_summary get_timeseries
+        list_workers list_queues list_expectations list_failures list_operations
+        get_summary get_timeseries
         """,
     Home.EVERYONE: "update_queue pause_queue resume_queue pause_server resume_server",
 }

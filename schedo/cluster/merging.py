@@ -58,6 +58,11 @@ def _merge_expectations(parts: Parts, missing: Sequence[str]) -> Record:
     return {"items": sorted(found, key=itemgetter("name"))}
 
 
+def _merge_operations(parts: Parts, missing: Sequence[str]) -> Record:
+    found = [each for part in parts.values() for each in part["items"]]
+    return {"items": sorted(found, key=itemgetter("id"), reverse=True)}
+
+
 def _merge_failures(parts: Parts, missing: Sequence[str]) -> Record:
     groups: dict[tuple[Any, ...], Record] = {}
     for group in (each for part in parts.values() for each in part["items"]):
@@ -203,6 +208,7 @@ MERGERS: Mapping[str, Merge] = {
     "list_queues": _merge_queues,
     "list_expectations": _merge_expectations,
     "list_failures": _merge_failures,
+    "list_operations": _merge_operations,
     "get_summary": _merge_summaries,
     "get_timeseries": _merge_timeseries,
 }

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
+from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
+from schedo.cluster.bulk import BulkChanges
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest
 from schedo.cluster.description import describe
 from schedo.cluster.finding import find
 from schedo.cluster.gathering import gather
 from schedo.cluster.homes import HOMES, Home
-from schedo.cluster.hops import RemoteClient, Signer
+from schedo.cluster.hops import Hop, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import Peers
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.texts import shard_of_request
@@ -26,9 +28,10 @@ from schedo.core.ids import parse_id
 from schedo.core.shards import shard_of
 from schedo.errors import NotFound, PeerUnreachable, Unavailable
 from schedo.protocol.operation import Operation
-from schedo.store.cluster import Cluster
+from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response, problem_response
+from schedo.web.permissions import TokenPermission
 
 if TYPE_CHECKING:
     from schedo.protocol.cluster import ClusterResponse
@@ -59,6 +62,7 @@ class Router:
     def start(self) -> None:
         """Begin to look after the other servers."""
         self._reachability.start()
+        self._context.engine.bulk.change_elsewhere = BulkChanges(self).change
 
     async def stop(self) -> None:
         """Close the connections to the other servers."""
@@ -157,6 +161,20 @@ class Router:
         """Return what all servers respond, as one response."""
         others = () if asked.hop else self._reachability.others()
         return await gather(asked, self.cluster.me.name, others)
+
+    async def send(
+        self,
+        member: Member,
+        purpose: Purpose,
+        method: str,
+        target: str,
+        request_id: str,
+        permission: TokenPermission,
+    ) -> HttpResponse:
+        """Send a request of this server itself; raise PeerUnreachable or StoreError."""
+        now = self._context.engine.clock.now()
+        hop = Hop(purpose, now, method, target, "cluster", request_id, "", permission)
+        return await self._peers.send(member, hop)
 
     # Owners.
 

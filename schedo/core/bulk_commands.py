@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from schedo.core.bulk import BulkAction, BulkOperation
 from schedo.core.bulk_undo import JobBefore
 from schedo.core.commands import Command
@@ -37,6 +39,14 @@ class CountedBulk(BulkCommand, frozen=True):
     total: int
 
 
+class Outcomes(NamedTuple):
+    """What became of the jobs of a step: how many were changed, were left out, or could not be."""
+
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+
+
 class StepBulk(BulkCommand, frozen=True):
     """Change some jobs of a running operation.
 
@@ -48,6 +58,7 @@ class StepBulk(BulkCommand, frozen=True):
     after: int
     job_ids: tuple[int, ...]
     before: int | None
+    elsewhere: Outcomes = Outcomes()  # of jobs that other servers have changed for this step
 
 
 class FailedBulk(BulkCommand, frozen=True):

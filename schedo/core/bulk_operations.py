@@ -195,7 +195,7 @@ class BulkOperations:
     def _change_jobs(
         self, operation: BulkOperation, command: StepBulk, loaded: Mapping[int, Job], now: int
     ) -> BulkOperation:
-        done = skipped = 0
+        done, skipped, failed = command.elsewhere
         errors: list[BulkError] = []
         changed: list[JobBefore] = []
         change = _COMMANDS[operation.action]
@@ -220,7 +220,7 @@ class BulkOperations:
             operation,
             done=operation.done + done,
             skipped=operation.skipped + skipped,
-            failed=operation.failed + len(errors),
+            failed=operation.failed + failed + len(errors),
             errors=(*operation.errors, *errors)[:BULK_ERRORS_KEPT],
             failures=0,
             error=None,

@@ -16,6 +16,7 @@ import contextlib
 import logging
 import math
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from schedo.core.bulk_commands import (
     CancelBulk,
     CountedBulk,
     FailedBulk,
+    Outcomes,
     StepBulk,
     StepUndo,
     UndoBulk,
@@ -53,7 +55,11 @@ _OTHERS = (
     *("unique_key", "created_after", "created_before", "ended_after", "ended_before"),
     *("error", "text", "late_over_us"),
 )
-OUTCOMES = ("done", "skipped", "failed")  # fields of an operation
+OUTCOMES = Outcomes._fields  # of an operation, too
+# Returns the jobs that are this server's, and what became of the others.
+ChangeElsewhere = Callable[
+    [BulkOperation, tuple[int, ...]], Awaitable[tuple[tuple[int, ...], Outcomes]]
+]
 
 
 class Counted(NamedTuple):
@@ -75,6 +81,8 @@ class BulkRunner:
         self._retry_at: dict[int, float] = {}  # of operations whose last step failed
         self._pace = BulkPace()
         self._task: asyncio.Task[None] | None = None
+        # Lets other servers change those of the jobs that are theirs. None: all are of this one.
+        self.change_elsewhere: ChangeElsewhere | None = None
         # The jobs of all operations since the start, by action and what became of them.
         self.jobs: Counter[tuple[BulkAction, str]] = Counter()
 
@@ -227,7 +235,11 @@ class BulkRunner:
             step = tuple(ids[at : at + self._pace.find_jobs(began_s)])
             at += max(1, len(step))
             before = step[-1] if at < len(ids) else end
-            changed = await self._apply(StepBulk(operation.id, operation.before, step, before))
+            own, outcomes = step, Outcomes()
+            if self.change_elsewhere is not None:
+                own, outcomes = await self.change_elsewhere(operation, step)
+            command = StepBulk(operation.id, operation.before, own, before, outcomes)
+            changed = await self._apply(command)
             for outcome in OUTCOMES:
                 count = getattr(changed, outcome) - getattr(operation, outcome)
                 self.jobs[operation.action, outcome] += count
