@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from schedo.cluster.hops import OwnRequest
 from schedo.core.bulk import BulkAction, BulkOperation
 from schedo.core.bulk_commands import Outcomes
 from schedo.core.ids import render_id
@@ -67,7 +68,8 @@ class BulkChanges:
         if operation.action is BulkAction.DELETE:
             method, target = "DELETE", path
         name = f"operation {render_id(operation.id)}"
-        response = await self._router.send(owner, "confirm", method, target, name, _PERMISSION)
+        request = OwnRequest(method, target, name, _PERMISSION)
+        response = await self._router.send(owner, "confirm", request)
         if response.status < 400:
             return "done"
         if response.status in _SKIPPED:

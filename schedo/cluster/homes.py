@@ -19,6 +19,7 @@ class Home(StrEnum):
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
     GATHER = "gather"  # all, and their answers become one
+    PARTS = "parts"  # all, each for the names whose shards it owns
     EVERYONE = "everyone"  # one that decides the order of changes, and then all others
 
 
@@ -27,7 +28,7 @@ _OPERATIONS: Mapping[Home, str] = {
         work check_health check_ready get_metrics get_info get_openapi get_problem
         get_me create_session delete_session create_session_link
         get_events advance_clock create_backup get_cluster
-        declare create_operation
+        create_operation
         """,
     Home.ANY: """
         list_jobs get_job list_attempts get_history get_output short_status
@@ -53,6 +54,7 @@ _OPERATIONS: Mapping[Home, str] = {
         list_workers list_queues list_expectations list_failures list_operations
         get_summary get_timeseries
         """,
+    Home.PARTS: "declare",
     Home.EVERYONE: "update_queue pause_queue resume_queue pause_server resume_server",
 }
 HOMES: Mapping[str, Home] = {

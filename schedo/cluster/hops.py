@@ -12,7 +12,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -41,6 +41,16 @@ class Hop(msgspec.Struct, frozen=True):
     request_id: str
     address: str  # of the client
     permission: TokenPermission | None
+
+
+class OwnRequest(NamedTuple):
+    """A request that a server sends by itself, and not for a client."""
+
+    method: str
+    target: str
+    id: str
+    permission: TokenPermission
+    body: bytes = b""
 
 
 _DECODER = msgspec.json.Decoder(Hop)

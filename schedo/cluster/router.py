@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.types import Scope
@@ -16,11 +17,12 @@ from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
 from schedo.cluster.bulk import BulkChanges
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest
+from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
 from schedo.cluster.finding import find
 from schedo.cluster.gathering import gather
 from schedo.cluster.homes import HOMES, Home
-from schedo.cluster.hops import Hop, Purpose, RemoteClient, Signer
+from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import Peers
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.texts import shard_of_request
@@ -31,7 +33,6 @@ from schedo.protocol.operation import Operation
 from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response, problem_response
-from schedo.web.permissions import TokenPermission
 
 if TYPE_CHECKING:
     from schedo.protocol.cluster import ClusterResponse
@@ -63,6 +64,7 @@ class Router:
         """Begin to look after the other servers."""
         self._reachability.start()
         self._context.engine.bulk.change_elsewhere = BulkChanges(self).change
+        self._context.engine.declarations.declare_elsewhere = partial(declare_elsewhere, self)
 
     async def stop(self) -> None:
         """Close the connections to the other servers."""
@@ -153,6 +155,10 @@ class Router:
         """Carry each part of a batch out at the owner of its shard."""
         return await respond_to_batch(self, asked)
 
+    async def at_parts(self, asked: ClientRequest) -> Response:
+        """Let each server do its part of a declaration."""
+        return await declare_in_parts(self, asked)
+
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
         return await find(asked, () if asked.hop else self._reachability.others())
@@ -162,21 +168,26 @@ class Router:
         others = () if asked.hop else self._reachability.others()
         return await gather(asked, self.cluster.me.name, others)
 
-    async def send(
-        self,
-        member: Member,
-        purpose: Purpose,
-        method: str,
-        target: str,
-        request_id: str,
-        permission: TokenPermission,
-    ) -> HttpResponse:
+    async def send(self, member: Member, purpose: Purpose, own: OwnRequest) -> HttpResponse:
         """Send a request of this server itself; raise PeerUnreachable or StoreError."""
         now = self._context.engine.clock.now()
-        hop = Hop(purpose, now, method, target, "cluster", request_id, "", permission)
-        return await self._peers.send(member, hop)
+        hop = Hop(purpose, now, own.method, own.target, "cluster", own.id, "", own.permission)
+        headers = {"content-type": "application/json"} if own.body else {}
+        return await self._peers.send(member, hop, own.body, headers)
 
     # Owners.
+
+    def owns(self, name: str) -> bool:
+        """Whether this server owns the shard of the name."""
+        return self.cluster.is_mine(shard_of(name))
+
+    def others(self) -> list[Member]:
+        """Return the other servers that can be asked."""
+        return self._reachability.others()
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        """Wait until a shard has another owner, for this long at most."""
+        await asyncio.wait((self._changed,), timeout=timeout_s)
 
     def has_limit(self, queue: str) -> bool:
         """Whether the queue of this name lets only some of its jobs run at once."""
@@ -194,7 +205,7 @@ class Router:
                 return found
             if loop.time() > until:
                 raise found
-            await asyncio.wait((self._changed,), timeout=_PAUSE_S)
+            await self.wait_for_change(_PAUSE_S)
 
     async def _ask_owner(
         self, asked: ClientRequest, shard: int, act: Act
@@ -249,5 +260,6 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.SPLIT: Router.at_batch,
     Home.FIND: Router.find,
     Home.GATHER: Router.gather,
+    Home.PARTS: Router.at_parts,
     Home.EVERYONE: Router.at_everyone,
 }

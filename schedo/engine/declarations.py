@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect, ResetSchedule
 from schedo.core.declarations import check_declaration, plan_declaration
@@ -11,6 +11,8 @@ from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.store.base import Store
 
+DeclareElsewhere = Callable[[DeclareSchedules], Awaitable[DeclareSchedules]]
+
 
 class Declarations:
     """Puts schedules by owner; a change returns only after it is durable."""
@@ -18,9 +20,13 @@ class Declarations:
     def __init__(self, loop: EngineLoop, store: Store) -> None:
         self._loop = loop
         self._store = store
+        # Lets other servers put those that are theirs, and returns the rest. None: there is none.
+        self.declare_elsewhere: DeclareElsewhere | None = None
 
     async def put(self, command: DeclareSchedules) -> list[Declared]:
         """Carry out the command; return what it did to each schedule, the removed ones last."""
+        if self.declare_elsewhere is not None:
+            command = await self.declare_elsewhere(command)
         return await change(
             self._loop,
             command,

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from schedo.core import limits
 from schedo.core.commands import PutEffect
 from schedo.core.expectations import Expectation
-from schedo.core.model import BY_HAND, Queue, Schedule, ScheduleSpec
+from schedo.core.model import BY_HAND, JobSpec, Queue, Schedule, ScheduleSpec
 from schedo.protocol import fields
 from schedo.protocol.expectations import ExpectationRequest
 from schedo.protocol.fields import Duration
@@ -130,6 +130,21 @@ def show_spec(spec: ScheduleSpec) -> dict[str, Any]:
     schedule = Schedule(0, spec, 0, 0, 0, None, paused=spec.paused)
     shown = json.loads(msgspec.json.encode(ScheduleResponse.of(schedule)))
     return {name: shown[name] for name in ScheduleRequest.__struct_fields__ if name in shown}
+
+
+def render_entry(spec: ScheduleSpec) -> dict[str, Any]:
+    """Return the spec as an entry of a request; unlike a response, it has the secrets."""
+    entry = {"name": spec.name, **show_spec(spec), "payload": json.loads(spec.job.payload)}
+    _reveal(entry, "on_failure", spec.job.options.on_failure)
+    if spec.expect is not None:
+        _reveal(entry["expect"], "on_miss", spec.expect.on_miss)
+        _reveal(entry["expect"], "on_back", spec.expect.on_back)
+    return entry
+
+
+def _reveal(fields: dict[str, Any], name: str, job: JobSpec | None) -> None:
+    if job is not None:
+        fields[name]["payload"] = json.loads(job.payload)
 
 
 def find_differences(before: ScheduleSpec, after: ScheduleSpec) -> list[FieldChange]:

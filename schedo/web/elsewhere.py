@@ -27,6 +27,9 @@ class Elsewhere(Protocol):
     ) -> Response:
         """Return the response of the servers that can answer; `handle` is that of this one."""
 
+    def owns(self, name: str) -> bool:
+        """Whether this server owns the shard of the name."""
+
     def notes(self) -> Sequence[str]:
         """Return a sentence for each server that cannot be reached."""
 

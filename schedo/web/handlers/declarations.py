@@ -63,6 +63,10 @@ async def declare(context: AppContext, request: Request) -> Response:
         owner, {spec.name for spec in specs}
     )
     others = _find_undeclared_expectations(context, owner, expectations)
+    if (cluster := context.cluster) is not None:  # the other servers do the same for theirs
+        specs = [spec for spec in specs if cluster.owns(spec.name)]
+        expectations = [spec for spec in expectations if cluster.owns(spec.name)]
+        undeclared = [name for name in undeclared if cluster.owns(name)]
     is_pruning = declaration.prune
     commands = _Commands(
         DeclareSchedules(

@@ -7,18 +7,16 @@ declares the same, and what the code no longer declares is named.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from schedo.client.aio import AsyncClient
 from schedo.client.messages import Record
 from schedo.client.schedule_operations import declare
-from schedo.core.model import JobSpec, ScheduleSpec
+from schedo.core.model import ScheduleSpec
 from schedo.errors import SchedoError
-from schedo.protocol.declarations import show_spec
+from schedo.protocol.declarations import render_entry
 
 RETRY_S = 5.0
 _RETRIED = frozenset({429, 503})
@@ -31,7 +29,7 @@ async def declare_schedules(
     client: AsyncClient, owner: str, specs: Iterable[ScheduleSpec], *, is_pruning: bool
 ) -> None:
     """Put the schedules and log what that did; try again while the server cannot respond."""
-    schedules = [{"name": spec.name, **_render(spec)} for spec in specs]
+    schedules = [render_entry(spec) for spec in specs]
     request = {"owner": owner, "schedules": schedules, "keep_edits": True, "prune": is_pruning}
     while True:
         try:
@@ -47,22 +45,6 @@ async def declare_schedules(
                 )
                 return
         await asyncio.sleep(RETRY_S)
-
-
-def _render(spec: ScheduleSpec) -> Record:
-    """Return the fields of the request; unlike those of a response, they have the secrets."""
-    shown = show_spec(spec)
-    shown["payload"] = json.loads(spec.job.payload)
-    _reveal(shown, "on_failure", spec.job.options.on_failure)
-    if spec.expect is not None:
-        _reveal(shown["expect"], "on_miss", spec.expect.on_miss)
-        _reveal(shown["expect"], "on_back", spec.expect.on_back)
-    return shown
-
-
-def _reveal(fields: dict[str, Any], name: str, job: JobSpec | None) -> None:
-    if job is not None:
-        fields[name]["payload"] = json.loads(job.payload)
 
 
 def _log(owner: str, response: Record) -> None:

@@ -1,0 +1,138 @@
+"""Declarations: each server puts those schedules and expectations whose shards it owns.
+
+First all servers say what their parts would do, so that a declaration which one of them refuses
+changes nothing. Each part is a commit of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+
+from schedo.client.messages import HttpResponse
+from schedo.cluster.client_request import ClientRequest, read_whole, to_response
+from schedo.cluster.hops import OwnRequest
+from schedo.core.commands import DeclareSchedules
+from schedo.core.model import ScheduleSpec
+from schedo.errors import SchedoError, Unavailable
+from schedo.protocol.declarations import render_entry
+from schedo.protocol.roles import Role
+from schedo.web.http import Response
+from schedo.web.permissions import TokenPermission
+
+if TYPE_CHECKING:
+    from schedo.cluster.router import Router
+
+TRIES = 100  # while shards move, each 20 ms after the one before
+_PAUSE_S = 0.02
+_LISTS = ("schedules", "expectations", "undeclared", "undeclared_expectations")
+_PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Declaration(msgspec.Struct):
+    schedules: list[_Named] = []
+    expectations: list[_Named] = []
+    dry_run: bool = False
+
+
+async def declare_in_parts(router: Router, asked: ClientRequest) -> Response:
+    """Return what all servers have done, as one response."""
+    if asked.hop is not None:
+        return await asked.here()
+    try:
+        wanted = msgspec.json.decode(asked.request.body, type=_Declaration)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return await asked.here()  # its handler says what is wrong
+    names = {f"{kind}/{each.name}" for kind in _LISTS[:2] for each in getattr(wanted, kind)}
+    if router.others() and not wanted.dry_run:
+        body = orjson.dumps(orjson.loads(asked.request.body) | {"dry_run": True})
+        trial = replace(asked, request=asked.request._replace(body=body))
+        response = await _declare(router, trial, names)
+        if response.status >= 400:
+            return response
+    return await _declare(router, asked, names)
+
+
+async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> Response:
+    for _ in range(TRIES):
+        own = await read_whole(await asked.here())
+        parts = [own]
+        if own.status < 400:
+            sending = (asked.send(member, "forward") for member in router.others())
+            parts += map(to_response, await asyncio.gather(*sending))
+        failed = next((part for part in parts if part.status >= 400), None)
+        if failed is not None:
+            return failed
+        merged = _merge([orjson.loads(part.body) for part in parts])
+        if names <= {f"{kind}/{each['name']}" for kind in _LISTS[:2] for each in merged[kind]}:
+            return own._replace(body=orjson.dumps(merged))
+        await router.wait_for_change(_PAUSE_S)
+    raise Unavailable("some of the schedules move to another server; declare them again soon")
+
+
+def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the effects of all servers; each has set the queues."""
+    merged = parts[0] | {name: [each for part in parts for each in part[name]] for name in _LISTS}
+    merged["undeclared"].sort()
+    merged["undeclared_expectations"].sort()
+    return merged
+
+
+async def declare_elsewhere(router: Router, command: DeclareSchedules) -> DeclareSchedules:
+    """Let the other servers put their part of what an application declares; return the own part.
+
+    Raise Unavailable if some of the schedules have no owner for seconds.
+    """
+    done: set[str] = set()
+    for _ in range(TRIES):
+        theirs = [spec for spec in command.specs if not router.owns(spec.name)]
+        if all(spec.name in done for spec in theirs) and all(map(router.owns, command.removed)):
+            break
+        done |= await _send(router, command, theirs)
+        if all(spec.name in done or router.owns(spec.name) for spec in theirs):
+            break
+        await router.wait_for_change(_PAUSE_S)
+    else:
+        raise Unavailable("schedules of the application belong to a server that does not respond")
+    return msgspec.structs.replace(
+        command,
+        specs=[spec for spec in command.specs if router.owns(spec.name)],
+        removed=[name for name in command.removed if router.owns(name)],
+    )
+
+
+async def _send(
+    router: Router, command: DeclareSchedules, specs: Sequence[ScheduleSpec]
+) -> set[str]:
+    """Send the schedules to all other servers; return the names of those that have an owner."""
+    request = {
+        "owner": command.owner,
+        "schedules": [render_entry(spec) for spec in specs],
+        "keep_edits": command.keeps_edits,
+        "prune": bool(command.removed),
+    }
+    sent = OwnRequest("POST", "/v1/declarations", "code", _PERMISSION, orjson.dumps(request))
+    sending = (router.send(member, "forward", sent) for member in router.others())
+    found = await asyncio.gather(*sending, return_exceptions=True)
+    return {name for response in found for name in _read_names(response)}
+
+
+def _read_names(response: HttpResponse | BaseException) -> list[str]:
+    if isinstance(response, SchedoError):
+        return []
+    if isinstance(response, BaseException):
+        raise response
+    if response.status >= 500:
+        return []
+    if response.status >= 400:
+        raise SchedoError(f"another server refuses the schedules: {response.body.decode()[:500]}")
+    return [each["name"] for each in orjson.loads(response.body)["schedules"]]

@@ -1,0 +1,111 @@
+"""Declarations whose schedules and expectations belong to several servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from schedo.core.commands import PutEffect
+from schedo.core.model import JobSpec, Rule, ScheduleSpec
+from schedo.core.shards import SHARDS
+from schedo.tasks.declarations import declare_schedules
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+
+NAMES = [f"s{number}" for number in range(6)]
+
+
+def declaration(names: list[str] = NAMES, **fields: Any) -> dict[str, Any]:
+    schedules = [{"name": name, "every": "1h", "task": "demo"} for name in names]
+    return {"owner": "file:jobs.toml", "schedules": schedules, **fields}
+
+
+async def names_of(world: MemberWorld) -> list[str]:
+    page = await world.engine.list_schedules(None, 100)
+    return [each.name for each in page.schedules]
+
+
+def effects(reply: Any, kind: str = "schedules") -> dict[str, str]:
+    assert reply.status == 200, reply
+    return {each["name"]: each["effect"] for each in reply.json()[kind]}
+
+
+async def test_each_server_puts_the_schedules_whose_shards_it_owns(cluster: Cluster) -> None:
+    _, first, second = cluster
+    expectations = [{"name": f"e{n}", "every": "1h", "within": "5m"} for n in range(4)]
+    queues = [{"name": "mail", "concurrency": 2}]
+    body = declaration(expectations=expectations, queues=queues)
+
+    made = await second.post("/v1/declarations", body)
+    again = await first.post("/v1/declarations", body)
+
+    assert effects(made) == dict.fromkeys(NAMES, "created")
+    assert effects(made, "expectations") == {f"e{n}": "created" for n in range(4)}
+    assert effects(again) == dict.fromkeys(NAMES, "unchanged")
+    for world in (first, second):
+        assert await names_of(world) == [name for name in NAMES if world.router.owns(name)]
+        assert world.engine.get_queue("mail").concurrency == 2
+    assert {*await names_of(first), *await names_of(second)} == {*NAMES}
+
+
+async def test_what_is_no_longer_declared_is_named_or_removed_everywhere(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await second.post("/v1/declarations", declaration())
+
+    kept = await second.post("/v1/declarations", declaration(NAMES[:1]))
+    pruned = await first.post("/v1/declarations", declaration(NAMES[:1], prune=True))
+
+    assert kept.json()["undeclared"] == NAMES[1:]
+    assert effects(pruned) == {NAMES[0]: "unchanged"} | dict.fromkeys(NAMES[1:], "removed")
+    assert [*await names_of(first), *await names_of(second)] == NAMES[:1]
+
+
+async def test_a_dry_run_and_a_refused_declaration_change_nothing(cluster: Cluster) -> None:
+    _, first, second = cluster
+    wrong = declaration()
+    wrong["schedules"][3]["every"] = "soon"
+
+    dry = await second.post("/v1/declarations", declaration(dry_run=True))
+    refused = await second.post("/v1/declarations", wrong)
+    malformed = await second.send("POST", "/v1/declarations", b"[]")
+
+    assert effects(dry) == dict.fromkeys(NAMES, "created")
+    assert (refused.status, refused.json()["errors"][0]["pointer"]) == (422, "/schedules/3/every")
+    assert malformed.status == 422
+    assert [*await names_of(first), *await names_of(second)] == []
+
+
+async def test_a_declaration_waits_for_shards_that_move(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    everything.give(range(SHARDS), None)
+    declaring = asyncio.ensure_future(second.post("/v1/declarations", declaration()))
+    await asyncio.wait([declaring], timeout=0.05)
+    assert not declaring.done()
+
+    everything.give(range(SHARDS), 1)
+
+    assert effects(await declaring) == dict.fromkeys(NAMES, "created")
+    assert await names_of(first) == NAMES
+
+
+async def test_the_schedules_of_an_application_are_put_by_their_owners(cluster: Cluster) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        world.router.start()
+    specs = [
+        ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b'{"secret":"s"}'))
+        for name in NAMES
+    ]
+
+    done = await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
+    again = await declare_schedules(second.engine, "code:shop", specs[:1], is_pruning=True)
+
+    own = [name for name in NAMES if second.router.owns(name)]
+    assert [(each.schedule.name, each.effect) for each in done] == [
+        (name, PutEffect.CREATED) for name in own
+    ]
+    assert {each.effect for each in again} <= {PutEffect.UNCHANGED, PutEffect.REMOVED}
+    # Unlike servers with one database, the second one here does not know what the first one has.
+    assert [name for name in await names_of(second) if name != NAMES[0]] == []
+    kept = first if first.router.owns(NAMES[0]) else second
+    assert (await kept.engine.get_schedule(NAMES[0])).spec.job.payload == b'{"secret":"s"}'
