@@ -68,7 +68,7 @@ COMMANDS = {
     "backup": _Entry("schedo.cli.backup:backup", "Copy the store of a running server to a file."),
     "restore": _Entry("schedo.cli.restore:restore", "Put a backup in place of a store, paused."),
     "check": _Entry("schedo.cli.check:check", "Check a store or a backup."),
-    "store": _Entry("schedo.cli.store:store", "Prepare a store in PostgreSQL."),
+    "store": _Entry("schedo.cli.store:store", "Prepare a store in PostgreSQL, or copy one."),
     "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
     "apply": _Entry("schedo.cli.apply:apply", "Put the schedules and queues that files declare."),
     "export": _Entry("schedo.cli.export:export", "Write schedules and queues to a file."),

@@ -1,0 +1,161 @@
+"""A store in PostgreSQL as the source or the target of a copy; see store/copying.py."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from schedo.core.ids import SLOTS
+from schedo.errors import StoreUnsuitable
+from schedo.store.copying import MARKS, TABLES, Row
+from schedo.store.postgres import holder
+from schedo.store.postgres.address import Address, parse_address
+from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error, store_error
+from schedo.store.postgres.schema import migrate
+from schedo.store.postgres.self_test import check_server
+from schedo.store.postgres.session import close, connect
+
+_ROWS = 1_000  # are read at a time
+_LARGE_ROWS = 8  # of tables whose rows may have a MiB
+_LARGE = {"job_payload", "output", "idempotency_record"}
+_COLUMNS = """
+SELECT attname::text FROM pg_attribute
+WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+_MARKS = "SELECT name, value FROM meta WHERE name = ANY($1::text[])"
+_EPOCH = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM epoch"
+_DELETE_MARKS = "DELETE FROM meta WHERE name = ANY($1::text[])"
+_WRITE_MARKS = "INSERT INTO meta (name, value) SELECT * FROM unnest($1::text[], $2::bigint[])"
+_SET_EPOCH = "SELECT setval('epoch', greatest($1, 1), $1 > 0)"
+# The ids and numbers that the database makes follow those of the rows.
+_SET_NUMBERS = (
+    "SELECT setval(pg_get_serial_sequence('action_log', 'number'), max(number)) FROM action_log",
+    f"SELECT setval('inbox_number', greatest(last_value, (SELECT max(id) / {SLOTS} FROM job)))"
+    " FROM inbox_number",
+)
+# Other sessions with a lock of a server of this store.
+_SERVERS = """
+SELECT count(*) FROM pg_locks
+WHERE locktype = 'advisory' AND classid = hashtext('schedo store ' || $1)::oid
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND pid <> pg_backend_pid() AND granted"""
+# To fill a table and make its indexes afterwards takes less time than to extend them row by row.
+_INDEXES = """
+SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
+WHERE indrelid = 'job'::regclass AND NOT indisprimary"""
+
+
+class PostgresSide:
+    """A session in a transaction; it holds the lock of the store."""
+
+    def __init__(self, connection: asyncpg.Connection, address: Address) -> None:
+        self._connection, self._address = connection, address
+
+    async def columns(self, table: str) -> list[str]:
+        return [name for (name,) in await self._connection.fetch(_COLUMNS, table)]
+
+    async def read(
+        self, table: str, columns: Sequence[str], order: Sequence[str]
+    ) -> AsyncIterator[list[Row]]:
+        sql = f"SELECT {_quoted(columns)} FROM {table} ORDER BY {', '.join(order)}"
+        # The cursors of the driver stay open, and then the table gets no index.
+        await self._connection.execute(f"DECLARE copied_{table} NO SCROLL CURSOR FOR {sql}")
+        count = _LARGE_ROWS if table in _LARGE else _ROWS
+        while rows := await self._connection.fetch(f"FETCH {count} FROM copied_{table}"):
+            yield rows
+        await self._connection.execute(f"CLOSE copied_{table}")
+
+    async def read_marks(self) -> dict[str, int]:
+        found = dict(await self._connection.fetch(_MARKS, MARKS))
+        return found | {"epoch": await self._connection.fetchval(_EPOCH)}
+
+
+class PostgresTarget(PostgresSide):
+    """An empty store, which is filled in one transaction."""
+
+    def __init__(self, connection: asyncpg.Connection, address: Address) -> None:
+        super().__init__(connection, address)
+        self._indexes: list[str] | None = None  # of the table of jobs, while it has none
+
+    async def write(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
+        if table == "job" and self._indexes is None:
+            await self._drop_indexes()
+        await self._connection.copy_records_to_table(
+            table, schema_name=self._address.schema, columns=columns, records=rows
+        )
+
+    async def _drop_indexes(self) -> None:
+        found = await self._connection.fetch(_INDEXES)
+        self._indexes = [definition for _, definition in found]
+        for name, _ in found:
+            await self._connection.execute(f"DROP INDEX {name}")
+
+    async def write_marks(self, marks: dict[str, int]) -> None:
+        for definition in self._indexes or ():
+            await self._connection.execute(definition)
+        await self._connection.execute(_DELETE_MARKS, MARKS)
+        others = {name: value for name, value in marks.items() if name != "epoch"}
+        await self._connection.execute(_WRITE_MARKS, [*others], [*others.values()])
+        await self._connection.execute(_SET_EPOCH, marks["epoch"])
+        for statement in _SET_NUMBERS:
+            await self._connection.execute(statement)
+
+    async def finish(self) -> None:
+        await self._connection.execute("COMMIT")
+        await self._connection.execute("ANALYZE job")
+
+
+@asynccontextmanager
+async def postgres_source(url: str) -> AsyncIterator[PostgresSide]:
+    """Hold the store and read it; raise StoreLocked if a server has it."""
+    async with _held(url, "BEGIN ISOLATION LEVEL REPEATABLE READ") as (connection, address):
+        waiting = await connection.fetchval("SELECT count(*) FROM inbox")
+        if waiting:
+            raise StoreUnsuitable(
+                f"{waiting} jobs of SQL clients wait in the inbox of {address.shown}; start its"
+                " server once more, which takes them"
+            )
+        yield PostgresSide(connection, address)
+
+
+@asynccontextmanager
+async def postgres_target(url: str) -> AsyncIterator[PostgresTarget]:
+    """Hold the store, which must be empty; its tables are made if it has none."""
+    async with _held(url, "BEGIN") as (connection, address):
+        for table in (*TABLES, "inbox"):
+            if await connection.fetchval(f"SELECT EXISTS (SELECT 1 FROM {table})"):
+                raise StoreUnsuitable(
+                    f"the target must be empty, but {address.shown} has rows in the table {table}"
+                )
+        yield PostgresTarget(connection, address)
+
+
+@asynccontextmanager
+async def _held(url: str, begin: str) -> AsyncIterator[tuple[asyncpg.Connection, Address]]:
+    """Yield a session with the lock of the migrated store, in a transaction."""
+    address = parse_address(url)
+    connection = await connect(address, f"schedo {socket.gethostname()} {os.getpid()} copies")
+    try:
+        try:
+            await check_server(connection, address.shown)
+            await holder.lock(connection, address)
+            await migrate(connection, address)
+        except DRIVER_ERRORS as error:
+            raise opening_error(error, address.shown) from error
+        try:
+            await connection.execute("SET maintenance_work_mem = '256MB'")
+            await connection.execute(begin)
+            yield connection, address
+        except DRIVER_ERRORS as error:
+            raise store_error(error, address.shown) from error
+    except BaseException:
+        connection.terminate()  # PostgreSQL rolls back
+        raise
+    await close(connection)
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
