@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from starlette.types import Scope
@@ -62,12 +63,12 @@ class ClientRequest:
         """Carry the request out in this server."""
         return await self.handle(self.context, self.request)
 
-    async def forward(self, member: Member, body: bytes | None = None) -> Response:
-        """Return the response of another server; body: in place of that of the client.
+    async def forward(self, member: Member) -> Response:
+        """Return the response of another server.
 
         Raise PeerUnreachable or StoreError, or ClientGone if the client leaves meanwhile.
         """
-        sending = self.send(member, "forward", body)
+        sending = self.send(member, "forward")
         if not self._held_s:
             return to_response(await sending)
         found = await self.context.run_until_disconnect(sending, self.request.gone)
@@ -77,12 +78,20 @@ class ClientRequest:
             raise ClientGone
         raise Unavailable("the server is shutting down; another one waits for the end of the job")
 
-    async def send(
-        self, member: Member, purpose: Purpose, body: bytes | None = None
-    ) -> HttpResponse:
+    async def send(self, member: Member, purpose: Purpose) -> HttpResponse:
         """Send the request to another server; raise PeerUnreachable or StoreError."""
+        hop = self._make_hop(purpose)
+        return await self.peers.send(
+            member, hop, self.request.body, self._make_headers(), self._held_s
+        )
+
+    def stream(self, member: Member) -> AsyncGenerator[bytes, None]:
+        """Send the request to another server, and yield the body of its response as it comes."""
+        return self.peers.stream(member, self._make_hop("forward"))
+
+    def _make_hop(self, purpose: Purpose) -> Hop:
         request = self.request
-        hop = Hop(
+        return Hop(
             purpose,
             self.context.engine.clock.now(),
             "GET" if self.scope["method"] == "HEAD" else self.scope["method"],
@@ -92,15 +101,17 @@ class ClientRequest:
             find_address(request.transport),
             request.permission,
         )
+
+    def _make_headers(self) -> dict[str, str]:
+        request = self.request
         headers = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in request.headers.items()
             if name not in _NOT_SENT
         }
-        if body is not None:
-            headers["content-type"] = JSON_TYPE.decode()
-        body = request.body if body is None else body
-        return await self.peers.send(member, hop, body, headers, self._held_s)
+        if request.body and not request.is_lines:
+            headers["content-type"] = JSON_TYPE.decode()  # the client may have sent no body at all
+        return headers
 
     @property
     def _held_s(self) -> float:

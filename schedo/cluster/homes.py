@@ -19,6 +19,7 @@ class Home(StrEnum):
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
     GATHER = "gather"  # all, and their answers become one
+    STREAM = "stream"  # all, each with what happens there
     PARTS = "parts"  # all, each for the names whose shards it owns
     EVERYONE = "everyone"  # one that decides the order of changes, and then all others
 
@@ -27,7 +28,7 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.HERE: """
         work check_health check_ready get_metrics get_info get_openapi get_problem
         get_me create_session delete_session create_session_link
-        get_events advance_clock create_backup get_cluster
+        advance_clock create_backup get_cluster
         create_operation
         """,
     Home.ANY: """
@@ -54,6 +55,7 @@ _OPERATIONS: Mapping[Home, str] = {
         list_workers list_queues list_expectations list_failures list_operations
         get_summary get_timeseries
         """,
+    Home.STREAM: "get_events",
     Home.PARTS: "declare",
     Home.EVERYONE: "update_queue pause_queue resume_queue pause_server resume_server",
 }

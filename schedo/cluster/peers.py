@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from types import MappingProxyType
 
 from schedo.client.async_transport import AsyncTransport, Streams
@@ -16,6 +16,7 @@ from schedo.store.cluster import Member
 
 CONNECT_S = 1.0
 RESPONSE_S = 10.0  # beyond the time for which the server may hold the request
+SILENCE_S = 30.0  # of a stream, which brings a comment every 15 s
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _AGENT = "schedo-server"
 _ALL_ERRORS = frozenset(range(400, 600))
@@ -61,6 +62,13 @@ class Peers:
                 f"the server {member.name} has received the request, but did not respond; it may"
                 " or may not have been carried out"
             ) from error
+
+    def stream(self, member: Member, hop: Hop) -> AsyncGenerator[bytes, None]:
+        """Yield the body of a response as it comes; raise SchedoError if it breaks."""
+        operation = Operation(
+            hop.method, hop.target, _whole, headers=self._signer.sign(hop), held_s=SILENCE_S
+        )
+        return self._find(member).stream(operation)
 
     async def keep_only(self, urls: Collection[str]) -> None:
         """Close the connections to the servers at all other URLs."""

@@ -25,6 +25,7 @@ from schedo.cluster.homes import HOMES, Home
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import Peers
 from schedo.cluster.reachability import Reachability
+from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import shard_of_request
 from schedo.core.ids import parse_id
 from schedo.core.shards import shard_of
@@ -159,6 +160,11 @@ class Router:
         """Let each server do its part of a declaration."""
         return await declare_in_parts(self, asked)
 
+    async def at_stream(self, asked: ClientRequest) -> Response:
+        """Return a stream of what happens in all servers."""
+        others = [] if asked.hop else self.others()
+        return await merge_streams(asked, others, self.cluster) if others else await asked.here()
+
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
         return await find(asked, () if asked.hop else self._reachability.others())
@@ -260,6 +266,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.SPLIT: Router.at_batch,
     Home.FIND: Router.find,
     Home.GATHER: Router.gather,
+    Home.STREAM: Router.at_stream,
     Home.PARTS: Router.at_parts,
     Home.EVERYONE: Router.at_everyone,
 }

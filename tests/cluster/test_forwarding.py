@@ -106,7 +106,7 @@ async def test_a_change_a_wait_an_explanation_and_a_deletion_reach_the_owner(
     why = await second.get(f"{path}/why")
     waited = await second.get(f"{path}/wait?timeout=1ms")
     cancelled = await second.post(f"{path}:cancel")
-    retried = await second.post(f"{path}:retry", {})
+    retried = await second.post(f"{path}:retry")  # without a body
     await second.post(f"{path}:cancel")
     deleted = await second.send("DELETE", path)
 

@@ -1,0 +1,111 @@
+"""Streams of events with what happens in both servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.web.connecting import turn
+
+
+class Listener:
+    """A client of a stream over a socket."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self.text = b""
+
+    async def until(self, part: bytes) -> bytes:
+        """Read until the stream has had this part; return all of it."""
+        async with asyncio.timeout(10):
+            while part not in self.text:
+                more = await self._reader.read(65_536)
+                assert more, self.text
+                self.text += more
+        return self.text
+
+    async def end(self) -> bytes:
+        """Read to the end of the connection, or of the body."""
+        async with asyncio.timeout(10):
+            while not self.text.endswith(b"0\r\n\r\n"):
+                more = await self._reader.read(65_536)
+                if not more:
+                    break
+                self.text += more
+        return self.text
+
+
+@asynccontextmanager
+async def listening(
+    world: MemberWorld, query: str = "", header: str = ""
+) -> AsyncIterator[Listener]:
+    port = int(world.cluster.me.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"GET /v1/events{query} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n"
+    writer.write(head.encode())
+    try:
+        listener = Listener(reader)
+        await listener.until(b"retry: 2000")
+        yield listener
+    finally:
+        writer.transport.abort()
+
+
+async def has_streams(world: MemberWorld, count: int) -> None:
+    """Wait until the server has this number of streams."""
+    async with asyncio.timeout(10):
+        while (hub := world.app.context.events) is None or hub.streams != count:
+            await turn()
+
+
+async def test_a_stream_has_the_jobs_of_both_servers(cluster: Cluster) -> None:
+    _, first, second = cluster
+    async with listening(second, "?topics=jobs") as listener:
+        await has_streams(first, 1)
+        own = await second.submit(queue="own")
+        theirs = await first.submit(queue="theirs")
+
+        await listener.until(own["id"].encode())
+        text = await listener.until(theirs["id"].encode())
+
+    events = [event for event in text.split(b"\n\n") if theirs["id"].encode() in event]
+    assert b"event: jobs" in events[0]
+    assert b"id: " not in events[0]
+
+
+async def test_the_figures_of_a_stream_are_those_of_the_server_that_was_asked(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    first.attach_worker(slots=7)
+    second.attach_worker(slots=3)
+    async with listening(second, "?topics=tick") as listener:
+        await has_streams(first, 1)
+        text = await listener.until(b"event: tick")
+
+    assert b'"slots":3' in text
+    assert b'"slots":7' not in text
+
+
+async def test_a_stream_ends_when_another_server_dies(cluster: Cluster) -> None:
+    _, first, second = cluster
+    async with listening(second) as listener:
+        await has_streams(first, 1)
+        await first.http.stop(grace_s=0.1)
+
+        assert await listener.end()
+
+
+async def test_a_client_that_comes_back_must_read_everything_again(cluster: Cluster) -> None:
+    _, _, second = cluster
+    async with listening(second, header="Last-Event-ID: 1-1\r\n") as listener:
+        assert b"event: reset" in await listener.until(b"event: reset")
+
+
+async def test_a_stream_about_an_unknown_job_is_refused_as_elsewhere(cluster: Cluster) -> None:
+    _, _, second = cluster
+
+    assert (await second.get("/v1/events?job=0000000000000")).code == "not-found"
