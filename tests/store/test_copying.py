@@ -20,7 +20,7 @@ from schedo.core.job_filter import JobFilter
 from schedo.core.model import Expect, Pause, PauseScope, Queue, Rule
 from schedo.errors import StoreError, StoreLocked, StoreUnsuitable
 from schedo.store.copying import MARKS, NOT_COPIED, NOT_COPIED_COLUMNS, TABLES, copy_store
-from schedo.store.postgres import holder
+from schedo.store.postgres import copying
 from schedo.store.postgres.copying import postgres_source, postgres_target
 from schedo.store.postgres.store import PostgresStore
 from schedo.store.sqlite.copying import UNFINISHED_SUFFIX, sqlite_source, sqlite_target
@@ -228,7 +228,7 @@ async def test_a_copy_that_differs_is_not_kept(
 async def test_a_store_that_a_server_has_is_not_copied(
     filled: Path, postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holder, "WAIT_S", 0.05)
+    monkeypatch.setattr(copying, "LOCK_S", 0.05)
     store = SqliteStore(filled)
     await store.open()
     with pytest.raises(StoreLocked):
@@ -237,7 +237,7 @@ async def test_a_store_that_a_server_has_is_not_copied(
 
     other = PostgresStore(postgres_store_url)
     await other.open()
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLocked, match=r"stop it first: schedo \S+ \d+ \(PostgreSQL session"):
         await copy_store(sqlite_source(str(filled)), postgres_target(postgres_store_url), ignore)
     await other.close()
 

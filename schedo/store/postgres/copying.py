@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -10,9 +11,9 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from schedo.core.ids import SLOTS
-from schedo.errors import StoreUnsuitable
+from schedo.core.shards import SHARDS
+from schedo.errors import StoreLocked, StoreUnsuitable
 from schedo.store.copying import MARKS, TABLES, Row
-from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address, parse_address
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error, store_error
 from schedo.store.postgres.schema import migrate
@@ -36,12 +37,19 @@ _SET_NUMBERS = (
     f"SELECT setval('inbox_number', greatest(last_value, (SELECT max(id) / {SLOTS} FROM job)))"
     " FROM inbox_number",
 )
-# Other sessions with a lock of a server of this store.
-_SERVERS = """
-SELECT count(*) FROM pg_locks
-WHERE locktype = 'advisory' AND classid = hashtext('schedo store ' || $1)::oid
-AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-AND pid <> pg_backend_pid() AND granted"""
+# The lock of each number that a server may have, and the sessions that have one of them.
+_CLASS = "hashtext('schedo store ' || current_schema())"
+_LOCK = (
+    f"SELECT bool_and(pg_try_advisory_lock({_CLASS}, no)) FROM generate_series(1, {SHARDS}) AS no"
+)
+_UNLOCK = "SELECT pg_advisory_unlock_all()"
+_HOLDERS = f"""
+SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND classid = {_CLASS}::oid AND granted
+AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ORDER BY pid"""
+LOCK_S = 2.0  # the session of a dead server ends a moment later
+_PAUSE_S = 0.05
 # To fill a table and make its indexes afterwards takes less time than to extend them row by row.
 _INDEXES = """
 SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
@@ -141,8 +149,8 @@ async def _held(url: str, begin: str) -> AsyncIterator[tuple[asyncpg.Connection,
     try:
         try:
             await check_server(connection, address.shown)
-            await holder.lock(connection, address)
             await migrate(connection, address)
+            await _lock(connection, address)
         except DRIVER_ERRORS as error:
             raise opening_error(error, address.shown) from error
         try:
@@ -155,6 +163,19 @@ async def _held(url: str, begin: str) -> AsyncIterator[tuple[asyncpg.Connection,
         connection.terminate()  # PostgreSQL rolls back
         raise
     await close(connection)
+
+
+async def _lock(connection: asyncpg.Connection, address: Address) -> None:
+    """Take the place of all servers of the store; raise StoreLocked, which names those that run."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + LOCK_S
+    while not await connection.fetchval(_LOCK):
+        await connection.execute(_UNLOCK)
+        found = await connection.fetch(_HOLDERS)
+        if found and loop.time() > until:
+            names = ", ".join(f"{name} (PostgreSQL session {pid})" for name, pid in found)
+            raise StoreLocked(f"a server holds {address.shown}; stop it first: {names}")
+        await asyncio.wait([loop.create_future()], timeout=_PAUSE_S)
 
 
 def _quoted(columns: Sequence[str]) -> str:
