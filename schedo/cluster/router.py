@@ -28,7 +28,7 @@ from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import shard_of_request
 from schedo.core.ids import parse_id
-from schedo.core.shards import shard_of
+from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import NotFound, PeerUnreachable, Unavailable
 from schedo.protocol.operation import Operation
 from schedo.store.cluster import Cluster, Member
@@ -167,6 +167,8 @@ class Router:
 
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
+        if asked.operation.name == "invoke" and not asked.hop and not self.owns_any():
+            return await self.at_owner(asked, None, self.here)  # it makes a job
         return await find(asked, () if asked.hop else self._reachability.others())
 
     async def gather(self, asked: ClientRequest) -> Response:
@@ -182,6 +184,10 @@ class Router:
         return await self._peers.send(member, hop, own.body, headers)
 
     # Owners.
+
+    def owns_any(self) -> bool:
+        """Whether this server owns a shard."""
+        return any(map(self.cluster.is_mine, range(SHARDS)))
 
     def owns(self, name: str) -> bool:
         """Whether this server owns the shard of the name."""
@@ -200,9 +206,14 @@ class Router:
         return self._context.engine.get_queue(queue).concurrency is not None
 
     async def at_owner(self, asked: ClientRequest, shard: int | None, act: Act) -> Response:
-        """Return the response of the owner of the shard; None: that of this server."""
-        if shard is None:
+        """Return the response of the owner of the shard; None: that of this server.
+
+        A server that has just joined owns no shard yet, and so nothing new can be made there.
+        """
+        if shard is None and (asked.hop is not None or self.owns_any()):
             return await act(asked)
+        if shard is None:
+            shard = next((each for each in range(SHARDS) if self.cluster.owner(each)), 0)
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
         while True:

@@ -40,6 +40,22 @@ async def test_a_plain_job_stays_with_the_server_that_was_asked(cluster: Cluster
     assert not await has_job(first, job["id"])
 
 
+async def test_a_server_that_owns_nothing_yet_lets_another_one_make_the_job(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    everything.give(range(SHARDS), 1)
+    first.attach_worker()
+    await first.engine.flush()
+
+    job = await second.submit()
+    batch = await second.post("/v1/jobs:batch", [{"task": "demo"}, {"task": "demo"}])
+    invoked = await second.post("/v1/invoke", {"task": "demo", "wait": 0})
+
+    made = [job, *(item["job"] for item in batch.json()["items"]), invoked.json()]
+    assert [await has_job(first, each["id"]) for each in made] == [True] * 4
+
+
 async def test_a_job_with_a_unique_key_is_made_by_the_owner_of_the_key(cluster: Cluster) -> None:
     _, first, second = cluster
     key = text_of(first)
