@@ -98,6 +98,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     otel: bool = False
     standby: bool = False
     kill_stuck_us: int = 0  # 0: never
+    advertise: str | None = None
+    failover_timeout_us: int = limits.FAILOVER_TIMEOUT_US
     retention: Retention = Retention()
     sources: dict[str, str] = {}  # the source of each setting that is not the default
 

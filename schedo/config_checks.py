@@ -12,6 +12,7 @@ from schedo.program import how_to_install
 from schedo.setting_values import unix_path
 from schedo.store import is_postgres
 
+FAILOVER_TIMEOUT_MIN_US = 200_000  # two heartbeats
 IN_MEMORY = (":memory:", "memory:")
 _STRENGTHS = {"flag": 2, "environment": 1}
 
@@ -34,8 +35,10 @@ def check_config(config: Config) -> None:
         source = config.sources.get("standby", "default")
         raise Invalid(
             f"standby ({source}): a standby waits for the lock of a file; with a store in"
-            " PostgreSQL, start the next server when this one has ended"
+            " PostgreSQL, start another server: the two share the work, and each takes over the"
+            " jobs of the other one when that dies"
         )
+    _check_cluster(config)
     if config.otel:
         from schedo.telemetry.settings import read_settings
 
@@ -74,6 +77,19 @@ def _check_unix_socket(config: Config) -> None:
 def _strength(source: str) -> int:
     """Return the rank of a source: an option overrides a variable, which overrides a file."""
     return _STRENGTHS.get(source.partition(" ")[0], 0)
+
+
+def _check_cluster(config: Config) -> None:
+    """Raise Invalid if a setting of servers that share a database does not fit."""
+    for name in ("advertise", "failover_timeout"):
+        if name in config.sources and not is_postgres(config.store):
+            raise Invalid(
+                f"{name} ({config.sources[name]}): only servers that share a database in PostgreSQL"
+                f" have it, and the store is {config.store}"
+            )
+    if config.failover_timeout_us < FAILOVER_TIMEOUT_MIN_US:
+        source = config.sources.get("failover_timeout", "default")
+        raise Invalid(f"failover_timeout ({source}): it must be at least 200ms")
 
 
 def _check_tls(config: Config) -> None:

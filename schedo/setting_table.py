@@ -177,6 +177,19 @@ SETTINGS: dict[str, Setting] = {
         "DURATION",
         "kill_stuck_us",
     ),
+    "advertise": Setting(
+        read_url,
+        "URL by which the other servers on the same database reach this one; by default the"
+        " address on which it listens.",
+        "URL",
+    ),
+    "failover_timeout": Setting(
+        read_duration,
+        "How long this server may be silent before the others on the same database take its jobs"
+        " over; at least 200ms.",
+        "DURATION",
+        "failover_timeout_us",
+    ),
     "retention.completed": Setting(
         read_duration, "How long completed jobs are kept.", "DURATION", "completed_us"
     ),

@@ -16,7 +16,7 @@ def print_address(
     config: Config, port: int, grpc_address: str | None = None, *, is_new_store: bool
 ) -> None:
     """Print it to stdout; with the log format JSON as one record, for programs that read both."""
-    address = _describe_address(config, port)
+    address = describe_address(config, port)
     new = ", which is new and empty" if is_new_store else ""
     store = without_password(config.store)
     ready = f"schedo {schedo.__version__} listens on {address}; its jobs are in {store}{new}"
@@ -30,7 +30,8 @@ def print_address(
     print("\n".join(lines), flush=True)
 
 
-def _describe_address(config: Config, port: int) -> str:
+def describe_address(config: Config, port: int) -> str:
+    """Return the URL of the server as its clients use it, or the address of its Unix socket."""
     if unix_path(config.host) is not None:
         return config.host
     host = f"[{config.host}]" if ":" in config.host else config.host

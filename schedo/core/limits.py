@@ -140,3 +140,5 @@ CLAIMED_BYTES = ((65_536, 4_194_304), (1_048_576, 4_194_304), (8_388_608, 8_388_
 SMALL_BODY_BYTES_MAX = 4_096  # a body up to this size is not claimed
 # The leases of one response to a poll, with their payloads; the others wait for the next poll.
 LEASES_BYTES_MAX = 4_194_304
+# How long a server of a cluster may be silent before the others take its jobs over.
+FAILOVER_TIMEOUT_US = 300_000

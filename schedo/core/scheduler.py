@@ -70,9 +70,10 @@ class Scheduler:
         ended: dict[State, int] | None = None,
         offset_us: int = 0,
         page_url: str = "",
+        slot: int = 0,
     ) -> None:
         self.epoch = epoch
-        self._ids = ids = IdSource(last_id)
+        self._ids = ids = IdSource(last_id, slot)
         self._loads: list[loads.Load] = []
         self._session_table = sessions = SessionTable()
         self._workers = workers = WorkerPool(sessions.cordoned)

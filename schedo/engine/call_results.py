@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from schedo.core.commands import Triggered
 from schedo.core.model import Pause, Queue
 from schedo.core.pauses import describe_pause
 
@@ -38,6 +39,11 @@ class Health(NamedTuple):
     epoch: int
     lag_us: int
     clock_behind_us: int = 0  # how far the clock is behind the newest instant of the store
+
+
+def copy_triggered(reply: Triggered) -> Triggered:
+    """Return what a trigger did, with a copy of its run."""
+    return reply._replace(job=reply.job.copy()) if reply.job is not None else reply
 
 
 def describe_pauses(pauses: Sequence[Pause]) -> str:

@@ -29,7 +29,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.action_log import change
 from schedo.engine.bulk_runner import BulkRunner
-from schedo.engine.call_results import Accepted, Health, QueueStatus
+from schedo.engine.call_results import Accepted, Health, QueueStatus, copy_triggered
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.command_queue import as_is
 from schedo.engine.declarations import Declarations
@@ -53,7 +53,8 @@ from schedo.errors import NotFound, Overloaded, SchedoError
 from schedo.store.base import Retention, SchedulePage, Snapshot, Store
 
 if TYPE_CHECKING:
-    from schedo.store.cluster import Cluster
+    from schedo.engine.ownership import Ownership
+    from schedo.store.cluster import ShardOwner
 
 log = logging.getLogger("schedo.engine")
 T = TypeVar("T")
@@ -75,17 +76,15 @@ class Engine:
         page_url: str = "",
     ) -> None:
         """on_fatal: called with an error that ends the process. page_url: for links to the page."""
-        self.store, self.clock = store, clock
-        # None: no other server shares the store.
-        self.cluster: Cluster | None = getattr(store, "cluster", None)
-        self._draw, self._window, self._page_url = draw, window, page_url
-        self.metrics = Metrics()
+        self.store, self.clock, self._draw = store, clock, draw
+        self.cluster: ShardOwner | None = getattr(store, "cluster", None)  # None: one server has it
+        self.ownership: Ownership | None = None
+        self._window, self._page_url, self.metrics = window, page_url, Metrics()
         self._scheduler: Scheduler | None = None
         self.monitor = monitor = LoopMonitor(clock, self.metrics)
         self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
         self._maintenance = Maintenance(self._loop, store, retention or Retention())
-        self._payload_bytes = 0
-        self.was_killed = False  # the previous server was killed, and its host was not restarted
+        self._payload_bytes, self.was_killed = 0, False  # was_killed: see Snapshot
         self._invocations = invocations = Invocations(self._loop, self.wait, self.cancel)
         self.sessions, self.settling = Workers(self._loop), partial(Settling, self._loop)
         self.expectations, self.inbox = Expectations(self._loop), Inbox(self._loop)
@@ -119,6 +118,7 @@ class Engine:
             ended=self.metrics.ended,
             offset_us=snapshot.clock.offset_us,
             page_url=self._page_url,
+            slot=snapshot.slot,
         )
         if old is not None:
             self._scheduler.take_over(old)
@@ -133,6 +133,10 @@ class Engine:
     async def start(self) -> None:
         """Open the store and start; raise StoreLocked if another server holds the store."""
         self.metrics.began_at = self.clock.now()
+        if self.cluster is not None:
+            from schedo.engine.ownership import Ownership
+
+            self.ownership = Ownership(self._loop, self.cluster)
         await self._loop.start()
         self._maintenance.start()
         self.bulk.start()
@@ -141,9 +145,9 @@ class Engine:
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
         self._loop.enqueue(commands.CompletePolls())
-        await self.inbox.stop()
-        await self.bulk.stop()
-        await self._maintenance.stop()
+        for part in (self.ownership, self.inbox, self.bulk, self._maintenance):
+            if part is not None:
+                await part.stop()
         await self._maintenance.check()
         await self._loop.stop()
 
@@ -152,7 +156,7 @@ class Engine:
         self._maintenance.retention = retention
 
     async def backup(self) -> tuple[BinaryIO, int]:
-        """Return a copy of the store as a file, and the instant that it shows; see Store.backup."""
+        """Return a copy of the store, and the instant that it shows; see Store.backup."""
         return await self.store.backup(self.clock.now)
 
     def add_reasons(self, check: Callable[[], list[str]]) -> None:
@@ -304,7 +308,7 @@ class Engine:
         self, name: str, overlap: Overlap | None = None
     ) -> commands.Triggered:
         """Make a run of the schedule now, even if it is paused."""
-        return await change(self._loop, commands.TriggerSchedule(name, overlap), _copy_triggered)
+        return await change(self._loop, commands.TriggerSchedule(name, overlap), copy_triggered)
 
     async def get_schedule(self, name: str) -> Schedule:
         """Return the current record of the schedule."""
@@ -394,7 +398,3 @@ class Engine:
 
         command = commands.DetachWorker(worker_id, message, dispatcher.waiting)
         self._loop.enqueue(command, detached)
-
-
-def _copy_triggered(reply: commands.Triggered) -> commands.Triggered:
-    return reply._replace(job=reply.job.copy()) if reply.job is not None else reply

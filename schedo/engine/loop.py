@@ -19,18 +19,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from schedo.core.commands import Command, CompletePolls, TransferAttempts
+from schedo.core.commands import Command
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_messages import Progress
 from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
-from schedo.engine.command_queue import CommandQueue, QueuedCommand, refuse
+from schedo.engine.command_queue import QueuedCommand, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.recovery import Reconciliation, restore
+from schedo.engine.standstill import Standstill
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
@@ -40,11 +41,10 @@ from schedo.store.base import Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
 RECOVERY_PAUSE_S = 1.0
-_LAST_ROUNDS_MAX = 10  # of a freeze; what is left then has no reply, as after a crash
 SWITCH_INTERVAL_S = 0.0001
 
 
-class EngineLoop(CommandQueue):
+class EngineLoop(Standstill):
     """Owns the scheduler and everything that touches it; all of it runs in one event loop."""
 
     def __init__(
@@ -62,6 +62,8 @@ class EngineLoop(CommandQueue):
         self._make_scheduler = make_scheduler
         self._on_fatal = on_fatal
         self._is_open = self._is_dispatching = self.is_frozen = False
+        # Whether this server may start jobs. None: always, because no other one can have its jobs.
+        self.is_sure: Callable[[], bool] | None = None
         self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
@@ -146,7 +148,10 @@ class EngineLoop(CommandQueue):
             # New jobs are decided about when they are durable: their commit wakes the loop.
             must_decide |= not is_quiet or self.scheduler.awaits_slots
             if must_decide or step_us or self.monitor.is_turn_due(now):
-                self._decide(now, step_us)
+                if self.is_sure is None or self.is_sure():
+                    self._decide(now, step_us)
+                else:  # another server may have the shards of this one
+                    self._must_decide = True
             self.notes.take(self.scheduler, now)
             self.notes.decisions.release()
         except Exception as error:
@@ -298,57 +303,6 @@ class EngineLoop(CommandQueue):
 
     def _start_committer(self) -> None:
         self._runner = self.loop.create_task(self._run_committer(), name="schedo committer")
-
-    # Freezing, for another process that opens the store next.
-
-    async def freeze(self, worker: str) -> None:
-        """Make everything durable, take no more turns, and close the store with its log and lock.
-
-        The store then says that `worker` has the attempts that this server's workers run. What
-        arrives from now on waits for `reopen`, or for `take_late`.
-        """
-        self.enqueue(CompletePolls())
-        await self.flush()  # turns go on meanwhile, so that little is left to the last commit
-        await self._committer.pause.acquire()
-        self.is_frozen = True
-        try:
-            self._end_turns(TransferAttempts(worker, self.dispatcher.waiting))
-            for _ in range(_LAST_ROUNDS_MAX):
-                if not (self._unanswered or self.scheduler.has_changes):
-                    break
-                await self._committer.round()
-        except Exception as error:
-            self.is_frozen = False
-            self._committer.pause.release()
-            self.fail_and_recover(error)
-            raise
-        self._fail_waiting(Unavailable("the server passes its store to a new process"))
-        await self.monitor.ends.save(self._store, self.clock.now())
-        await self._store.close(keep_log=True)
-
-    def _end_turns(self, last: Command[None]) -> None:
-        now, items = self.clock.now(), self._inbox.drain()
-        while items:
-            self._apply_items(items, now)
-        self.scheduler.apply(last, now)
-        self.notes.take(self.scheduler, now)
-        self.notes.decisions.release()
-        self._is_open = False
-        self.clock.arm(None)
-
-    async def reopen(self) -> None:
-        """Open the store again and recover, because the other process has died or given up."""
-        try:
-            await self._recover(await self._store.open())
-        except Exception as error:
-            self._fail(error)
-            if not isinstance(self.failure, MUST_END):
-                self._on_fatal(error)
-            raise
-        finally:
-            self.is_frozen = False
-            self._late_progress.clear()
-            self._committer.pause.release()
 
     # Failure and recovery.
 

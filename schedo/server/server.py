@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from schedo.clock import Clock, SystemClock
 from schedo.config import Config
 from schedo.engine.call_results import describe_pauses
@@ -40,6 +42,7 @@ from schedo.server.start import Start
 from schedo.server.upgrades import Upgrades
 from schedo.server.workers import ServerWorkers
 from schedo.setting_values import unix_path
+from schedo.startup_text import describe_address
 from schedo.store import open_store
 from schedo.store.inbox import find_inbox
 from schedo.systemd import Inherited, Notifier
@@ -79,7 +82,11 @@ class Server:
         self.replaced: Replaced | None = None  # set: another process serves, this one drains
         self._is_resuming = start.is_resuming
         self.shutdown = Shutdown()
-        self.store = open_store(config.store, accept_loss=start.accept_loss)
+        self.store = open_store(
+            config.store,
+            accept_loss=start.accept_loss,
+            failover_timeout_us=config.failover_timeout_us,
+        )
         self.engine = Engine(
             self.store,
             _make_test_clock() if start.has_test_clock else SystemClock(),
@@ -201,6 +208,8 @@ class Server:
         await self.others.announce(self.config, port)
         grpc_sockets, self._bound_grpc = self._bound_grpc, []
         self.grpc.listen(grpc_sockets)
+        if self.engine.cluster is not None:
+            await self.engine.cluster.announce(_find_url(self.config, port))
         self._control.open()
         if self.takeover is not None:
             await self._end_takeover(self.takeover)
@@ -239,8 +248,13 @@ class Server:
             self.takeover.note(step)
 
     async def drain(self) -> None:
-        """End open waits, and give running attempts the grace time to finish."""
+        """End open waits, and give running attempts the grace time to finish.
+
+        Other servers that share the store take over before that what does not run here.
+        """
         self.app.drain()
+        if self.engine.ownership is not None and self.shutdown.failure is None:
+            await self.engine.ownership.leave()
         grace_s = 0.0 if self.shutdown.failure else self.grace_s
         log.info(
             "draining: running jobs have %g s to finish; a second signal stops them at once",
@@ -311,6 +325,15 @@ def _find_obstacle(start: Start) -> str | None:
     if start.is_reloading:
         return "a server with --reload imports changed code itself"
     return None
+
+
+def _find_url(config: Config, port: int) -> str:
+    """Return the URL by which other servers reach this one; empty if none can."""
+    if config.advertise is not None or unix_path(config.host) is not None:
+        return config.advertise or ""
+    is_any = config.host in ("0.0.0.0", "::")
+    host = socket.gethostname() if is_any else config.host
+    return describe_address(msgspec.structs.replace(config, host=host), port)
 
 
 def _make_test_clock() -> Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from schedo.core.limits import FAILOVER_TIMEOUT_US
 from schedo.errors import Invalid, StoreUnsuitable
 from schedo.program import how_to_install
 
@@ -32,15 +33,19 @@ def without_password(url: str) -> str:
         return f"{url.partition('://')[0]}://…"
 
 
-def open_store(url: str, *, accept_loss: bool = False) -> Store:
+def open_store(
+    url: str, *, accept_loss: bool = False, failover_timeout_us: int = FAILOVER_TIMEOUT_US
+) -> Store:
     """Return the store that the URL names, not yet opened.
 
     url: a path, "sqlite:///path", ":memory:" or "postgresql://user@host/database". accept_loss: if
     some of the files of a SQLite store are missing, open it with what is left.
+    failover_timeout_us: how long this server may be silent before other servers that share the
+    store in PostgreSQL take its jobs over.
     """
     # Only the store that is used is imported.
     if is_postgres(url):
-        return open_postgres(url)
+        return open_postgres(url, failover_timeout_us)
     scheme, separator, _ = url.partition("://")
     if separator and scheme != "sqlite":
         raise Invalid.field(
@@ -55,8 +60,8 @@ def open_store(url: str, *, accept_loss: bool = False) -> Store:
     return SqliteStore(path, accept_loss=accept_loss)
 
 
-def open_postgres(url: str) -> PostgresStore:
-    """Return the store in PostgreSQL that the URL names, not yet opened."""
+def open_postgres(url: str, failover_timeout_us: int = FAILOVER_TIMEOUT_US) -> PostgresStore:
+    """Return the store in PostgreSQL that the URL names, not yet opened; see open_store."""
     try:
         from schedo.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
@@ -66,4 +71,4 @@ def open_postgres(url: str) -> PostgresStore:
             "a store in PostgreSQL needs the package asyncpg; install it with:"
             f" {how_to_install('postgres')}"
         ) from error
-    return PostgresStore(url)
+    return PostgresStore(url, failover_timeout_us)

@@ -58,6 +58,7 @@ class Snapshot:
     bulk_operations: Sequence[BulkOperation] = ()
     expectations: Sequence[Expectation] = ()
     store_id: int = 0  # a random number; two stores differ in it
+    slot: int = 0  # of the ids that the server makes; see core/ids.py
 
 
 @dataclass(frozen=True, slots=True)

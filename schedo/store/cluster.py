@@ -60,7 +60,34 @@ class Cluster(Protocol):
         """Let the other servers know by which URL they reach this one. Raise StoreError."""
 
 
+class ShardOwner(Cluster, Protocol):
+    """A cluster as the engine of one of its servers uses it."""
+
+    # Called when is_change_due, or when is_sure again.
+    on_due: Callable[[], None]
+
+    def is_sure(self) -> bool:
+        """Return whether no other server can have this one's shards now."""
+
+    def is_change_due(self) -> bool:
+        """Return whether the engine must go on with other shards, or other settings of queues."""
+
+    async def change_shards(self) -> None:
+        """Give away the shards that others should have. Raise StoreError.
+
+        No turn runs, and no commit is under way. The next snapshot of the store is of the shards
+        that this server has then.
+        """
+
+    async def leave(self) -> None:
+        """Let this server give its shards away, and take no more. Raise StoreError."""
+
+    @property
+    def has_given(self) -> bool:
+        """Whether it has nothing left to give away."""
+
+
 class ClusterStore(Store, Protocol):
     """A store that several servers share."""
 
-    cluster: Cluster
+    cluster: ShardOwner

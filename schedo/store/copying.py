@@ -47,11 +47,14 @@ TABLES = {
 _JSON = {("run_history", "last_runs")}
 # What each server finds for itself, or that only one kind of store has.
 NOT_COPIED = {
-    *("meta", "server"),  # of meta, the marks are copied
+    *("meta", "server", "shard"),  # of meta, the marks are copied
     "inbox",  # it must be empty
     *("bulk_undo", "write_buffer", "write_buffer_layout", "sqlite_sequence"),
 }
-NOT_COPIED_COLUMNS = {("job", "shard")}
+NOT_COPIED_COLUMNS = {
+    *((table, "shard") for table in ("job", "schedule", "expectation", "bulk_operation")),
+    *(("run_release", "shard"), ("minute", "server")),
+}
 # The marks: the epoch, and of the table meta what is not about the file itself.
 MARKS = ("store", "decided_at", *(f"clock_{name}" for name in ClockMark._fields))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -135,22 +134,6 @@ def test_a_server_goes_on_when_postgresql_has_restarted(
             lambda: len(items(server, RUNS)) > fired,
             "next run of the schedule",
         )
-
-
-def test_a_second_server_ends_and_names_the_first_even_if_that_is_stopped(
-    tmp_path: Path, url: str
-) -> None:
-    with serving(tmp_path, "--store", url) as server:
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
-            second = schedo(tmp_path, "serve", "--port", "0", "--store", url)
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
-
-        assert second.returncode == Exit.LOCKED, second.stderr
-        assert f"another server holds postgresql://{USER}@" in second.stderr
-        assert str(server.pid) in second.stderr
-        server.submit(task="any")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,11 +11,12 @@ import pytest
 
 from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.model import Queue
-from schedo.errors import StoreBroken, StoreError, StoreLocked, StoreRefused, StoreUnsuitable
-from schedo.store.postgres import holder, schema
+from schedo.errors import StoreBroken, StoreError, StoreRefused, StoreUnsuitable
+from schedo.store.postgres import schema
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, refused, running_server
+from tests.store.servers import kill
 from tests.store.steps import listed, of_jobs, put
 
 SCHEMA = "schema=jobs"
@@ -48,27 +47,12 @@ def writer_pid(store: PostgresStore) -> int:
     return store._writer.pid
 
 
-async def test_a_second_server_is_refused_and_told_who_holds_the_store(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(holder, "WAIT_S", 0.05)
-
-    error = await refused(url, "another server holds")
-
-    assert isinstance(error, StoreLocked)
-    holding = rf"process {os.getpid()} on the host \S+ has it since 20\d\d-\S+ \S+ UTC"
-    assert re.search(rf"{holding}, with the PostgreSQL session {writer_pid(store)}", str(error))
+async def test_the_store_of_a_dead_process_is_free(store: PostgresStore, url: str) -> None:
     await put(store, make_job(id=1))
-
-
-async def test_the_store_of_a_dead_session_is_free(store: PostgresStore, url: str) -> None:
-    await put(store, make_job(id=1))
+    kill(store)
     other = PostgresStore(url)
-    opening = asyncio.create_task(other.open())
 
-    assert store._writer is not None
-    store._writer.connection.terminate()  # as the end of its process does
-    snapshot = await opening
+    snapshot = await other.open()
 
     assert snapshot.was_killed
     assert await listed(other) == [1]
@@ -86,8 +70,7 @@ async def test_a_server_that_ends_in_order_was_not_killed(url: str) -> None:
 async def test_a_server_that_ends_before_it_has_recovered_leaves_the_recovery_to_the_next(
     store: PostgresStore, url: str
 ) -> None:
-    assert store._writer is not None
-    store._writer.connection.terminate()
+    kill(store)
     other = PostgresStore(url)
 
     for _ in range(2):
@@ -106,8 +89,7 @@ async def test_a_server_that_leaves_counts_as_ended_even_if_it_is_killed(
 ) -> None:
     store.note_leaving()
     await put(store, make_job(id=1))
-    assert store._writer is not None
-    store._writer.connection.terminate()
+    kill(store)
     other = PostgresStore(url)
 
     assert not (await other.open()).was_killed
@@ -127,24 +109,6 @@ async def test_a_store_goes_on_with_a_new_session_after_its_own_was_ended(
 
     assert await listed(store) == [3, 1]
     assert (await store.snapshot()).epoch == before + 1
-
-
-async def test_a_store_whose_place_another_server_has_taken_must_end(
-    store: PostgresStore, server: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = PostgresStore(url)
-    opening = asyncio.create_task(other.open())
-    server.sql(f"SELECT pg_terminate_backend({writer_pid(store)})")
-    await opening
-    monkeypatch.setattr(holder, "WAIT_S", 0.05)
-
-    with pytest.raises(StoreError):
-        await store.commit(of_jobs(make_job(id=1)))
-    with pytest.raises(StoreBroken, match="another server holds"):
-        await store.snapshot()
-
-    assert await listed(other) == []
-    await other.close()
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -257,7 +221,7 @@ async def test_migrations_run_in_order_and_once(url: str, tmp_path: Path) -> Non
 async def test_a_backup_and_a_standby_are_refused_with_what_to_use(store: PostgresStore) -> None:
     with pytest.raises(StoreUnsuitable, match="pg_dump"):
         await store.backup(lambda: 0)
-    with pytest.raises(StoreUnsuitable, match="start the next server when"):
+    with pytest.raises(StoreUnsuitable, match="start another server"):
         await store.prepare()
 
 

@@ -27,6 +27,7 @@ from schedo.store.base import (
 )
 from schedo.store.postgres import job_search, reads, schedule_search, tallies
 from schedo.store.postgres.address import Address
+from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import Readers
 
 
@@ -37,6 +38,7 @@ class ConcurrentReads:
         self._address = address
         self._offset_us = 0  # added to stored instants that count elapsed time
         self._readers: Readers | None = None
+        self._owned = Owned(0)
 
     def _require_readers(self) -> Readers:
         if self._readers is None:
@@ -55,7 +57,9 @@ class ConcurrentReads:
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         async with self._require_readers().search() as session:
-            return await job_search.search_ids(session, self._offset_us, which, before, limit)
+            return await job_search.search_ids(
+                session, self._offset_us, which, (before, limit), self._owned.shards
+            )
 
     async def settle(self) -> None:
         """Do nothing: each read sees every commit that returned before it."""
@@ -135,7 +139,10 @@ class ConcurrentReads:
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         async with self._require_readers().session() as session:
-            return [(at, figures) for at, figures in await session.fetch(reads.MINUTES, after)]
+            return [
+                (at, figures)
+                for at, figures in await session.fetch(reads.MINUTES, after, self._owned.no)
+            ]
 
     async def load_tallies(
         self, dimension: Dimension, period: Period, after: int, before: int, limit: int

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from schedo.core.ids import SLOTS
+from schedo.core.ids import SLOTS, newest_at
 from schedo.core.shards import SHARDS
 from schedo.errors import StoreLocked, StoreUnsuitable
 from schedo.store.copying import MARKS, TABLES, Row
@@ -26,10 +26,29 @@ _LARGE = {"job_payload", "output", "idempotency_record"}
 _COLUMNS = """
 SELECT attname::text FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
-_MARKS = "SELECT name, value FROM meta WHERE name = ANY($1::text[])"
+# Each server has marks of its own; a copy gets those of the first one, and the latest decision.
+_MARKS = r"""
+SELECT name, value FROM (
+    SELECT regexp_replace(name, '_\d+$', '') AS name, max(value) AS value FROM meta
+    WHERE name NOT LIKE 'clock\_%' OR name LIKE 'clock\_%\_1' GROUP BY 1
+) AS mark WHERE name = ANY($1::text[])"""
 _EPOCH = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM epoch"
-_DELETE_MARKS = "DELETE FROM meta WHERE name = ANY($1::text[])"
-_WRITE_MARKS = "INSERT INTO meta (name, value) SELECT * FROM unnest($1::text[], $2::bigint[])"
+_DELETE_MARKS = "DELETE FROM meta WHERE regexp_replace(name, '_\\d+$', '') = ANY($1::text[])"
+_WRITE_MARKS = r"""
+INSERT INTO meta (name, value)
+SELECT CASE WHEN name LIKE 'clock\_%' THEN name || '_1' ELSE name END, value
+FROM unnest($1::text[], $2::bigint[]) AS mark (name, value)"""
+# What has a home goes there; see Owned.place.
+_PLACE = """
+UPDATE job SET shard = coalesce(
+    (SELECT schedule.shard FROM schedule WHERE schedule.id = job.schedule_id),
+    (SELECT shard_of(name) FROM queue WHERE name = job.queue AND concurrency IS NOT NULL),
+    shard_of(unique_key),
+    shard
+) WHERE schedule_id IS NOT NULL OR unique_key IS NOT NULL
+OR queue IN (SELECT name FROM queue WHERE concurrency IS NOT NULL)"""
+_PLACE_RELEASES = """
+UPDATE run_release SET shard = schedule.shard FROM schedule WHERE schedule.id = schedule_id"""
 _SET_EPOCH = "SELECT setval('epoch', greatest($1, 1), $1 > 0)"
 # The ids and numbers that the database makes follow those of the rows.
 _SET_NUMBERS = (
@@ -91,6 +110,10 @@ class PostgresTarget(PostgresSide):
     async def write(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
         if table == "job" and self._indexes is None:
             await self._drop_indexes()
+        if table == "job":
+            at = columns.index("id")
+            columns = [*columns, "shard"]
+            rows = [(*row, newest_at(row[at]) % SHARDS) for row in rows]
         await self._connection.copy_records_to_table(
             table, schema_name=self._address.schema, columns=columns, records=rows
         )
@@ -102,6 +125,8 @@ class PostgresTarget(PostgresSide):
             await self._connection.execute(f"DROP INDEX {name}")
 
     async def write_marks(self, marks: dict[str, int]) -> None:
+        await self._connection.execute(_PLACE)
+        await self._connection.execute(_PLACE_RELEASES)
         for definition in self._indexes or ():
             await self._connection.execute(definition)
         await self._connection.execute(_DELETE_MARKS, MARKS)

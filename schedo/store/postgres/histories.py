@@ -49,9 +49,13 @@ SET {", ".join(f"{name} = {value}" for name, value in _LATER.items())}""".replac
 # Runs have ended, so older ones may be released to the general retention (see pruning.py). due_at:
 # when the first of them ended since pruning has looked, and last_at: the last one.
 _MARK_RUNS = """
-INSERT INTO run_release (schedule_id, due_at, last_at)
-SELECT ended.schedule_id, ended.at, ended.at
-FROM unnest($1::bigint[], $2::bigint[]) AS ended (schedule_id, at)
+INSERT INTO run_release (schedule_id, due_at, last_at, shard)
+SELECT ended.schedule_id, ended.at, ended.at, coalesce(
+    (SELECT shard FROM schedule WHERE schedule.id = ended.schedule_id),
+    (SELECT shard FROM job WHERE schedule_id IS NOT NULL AND job.schedule_id = ended.schedule_id
+        ORDER BY id + 0 LIMIT 1),
+    0
+) FROM unnest($1::bigint[], $2::bigint[]) AS ended (schedule_id, at)
 ON CONFLICT (schedule_id) DO UPDATE SET last_at = excluded.last_at"""
 
 

@@ -1,95 +1,148 @@
-"""Which server holds the store: a lock of the session that writes, and a row about the server."""
+"""The numbers of the servers: each holds the lock of its number in the session that writes."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
 from pathlib import Path
+from typing import NamedTuple
 
 import asyncpg
 
+from schedo.core.shards import SHARDS
 from schedo.errors import StoreLocked
+from schedo.store.cluster import Member
 from schedo.store.postgres.address import Address
-from schedo.version import __version__
 
-log = logging.getLogger("schedo.store")
-
-SERVER_NO = 1  # until several servers share a store
-# After a kill the kernel closes the session of the dead server within some milliseconds, and
-# PostgreSQL ends it when its statement has ended.
-WAIT_S = 2.0
+# A server that looks for another one's end holds its lock for a moment.
+WAIT_S = 1.0
 _PAUSE_S = 0.01
+# The sessions of a dead process end one after the other.
+DYING_S = 0.3
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-_NAME = re.compile(r"schedo (\S+) (\d+)")  # as PostgresStore names its session
-_KEYS = "hashtext('schedo store ' || $1), $2::int"
-_TRY = f"SELECT pg_try_advisory_lock({_KEYS})"
-_IS_HELD = """
+CLASS = "hashtext('schedo store ' || current_schema())"
+_TRY = f"SELECT pg_try_advisory_lock({CLASS}, $1::int)"
+_IS_HELD = f"""
 SELECT EXISTS (
     SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
-    AND classid = hashtext('schedo store ' || $1)::oid AND objid = $2::int::oid AND granted
+    AND classid = {CLASS}::oid AND objid = $1::int::oid AND granted
 )"""
-_HOLDER = """
-SELECT session.pid, session.application_name, session.client_addr, session.backend_start
-FROM pg_locks JOIN pg_stat_activity AS session USING (pid)
-WHERE pg_locks.locktype = 'advisory' AND classid = hashtext('schedo store ' || $1)::oid
-AND objid = $2::int::oid AND granted
-AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-_READ = "SELECT state, boot FROM server WHERE no = $1"
-_SIGN = """
-INSERT INTO server (no, name, boot, epoch, version, state, opened_at)
-VALUES ($1, $2, $3, $4, $5, 'open', now())
-ON CONFLICT (no) DO UPDATE SET name = excluded.name, boot = excluded.boot, epoch = excluded.epoch,
-    version = excluded.version, state = excluded.state, opened_at = excluded.opened_at"""
+_READ = """
+SELECT boot, EXISTS (SELECT 1 FROM shard WHERE owner = $1) FROM server
+WHERE no = $1 AND state <> 'closed'"""
+_TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL"
+_DEAD = """
+SELECT no FROM server WHERE state <> 'closed' AND NOT EXISTS (
+    SELECT 1 FROM pg_stat_activity WHERE pid = control_pid AND backend_start = control_began
+) AND EXISTS (SELECT 1 FROM shard WHERE owner = server.no) ORDER BY no"""
+_BEGAN = "(SELECT backend_start FROM pg_stat_activity WHERE pid = {})"
+_COLUMNS = (
+    *("no", "name", "url", "epoch", "version", "state", "boot", "timeout_us", "settings"),
+    *("writer_pid", "control_pid", "writer_began", "control_began", "opened_at"),
+)
+_SIGN = f"""
+INSERT INTO server ({", ".join(_COLUMNS)})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    {_BEGAN.format("$10::int")}, {_BEGAN.format("$11::int")}, now())
+ON CONFLICT (no) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)}"""
+_REPLACE_CONTROL = f"""
+UPDATE server SET control_pid = $2, control_began = {_BEGAN.format("$2::int")} WHERE no = $1"""
+_FOLLOW = "UPDATE server SET settings = $2 WHERE no = $1"
+_RELEASE = "UPDATE shard SET owner = NULL WHERE owner = $1"
 _CLOSE = "UPDATE server SET state = 'closed' WHERE no = $1"
 
 
-async def lock(connection: asyncpg.Connection, address: Address, own_pid: int = 0) -> None:
-    """Lock the store for this session; raise StoreLocked, which names the holder.
+class Signature(NamedTuple):
+    """What a server says about itself, besides what Member has.
 
-    own_pid: of an earlier session of this server, which is ended if it still has the lock. No other
-    session is ever ended: its server may live.
+    timeout_us: how long its heartbeats may fail to come. settings: the version of the queues and
+    pauses that it follows.
+    """
+
+    timeout_us: int
+    settings: int
+    writer_pid: int
+    control_pid: int
+
+
+async def take_number(connection: asyncpg.Connection, address: Address) -> int:
+    """Lock a free number of a server for this session; raise StoreLocked.
+
+    That of a dead server comes first, because its shards come with it.
+    """
+    dead: list[int] = [no for (no,) in await connection.fetch(_DEAD)]
+    until = asyncio.get_running_loop().time() + DYING_S
+    while dead and asyncio.get_running_loop().time() < until:
+        for no in dead:
+            if await connection.fetchval(_TRY, no):
+                return no
+        await _pause()
+    for no in range(1, SHARDS + 1):
+        if await connection.fetchval(_TRY, no):
+            return no
+    raise StoreLocked(
+        f"{SHARDS} servers share {address.shown}, and there can be no more: each needs a shard"
+    )
+
+
+async def lock_again(connection: asyncpg.Connection, no: int, own_pid: int) -> bool:
+    """Lock the number of this server for a new session of it; return whether it is still free.
+
+    own_pid: of the earlier session, which is ended if it still has the lock.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + WAIT_S
-    while not await connection.fetchval(_TRY, address.schema, SERVER_NO):
-        holder = await connection.fetchrow(_HOLDER, address.schema, SERVER_NO)
-        is_own = holder is not None and holder["pid"] == own_pid
-        if is_own:
-            await connection.execute("SELECT pg_terminate_backend($1)", own_pid)
+    while not await connection.fetchval(_TRY, no):
+        await connection.execute("SELECT pg_terminate_backend($1)", own_pid)
         if loop.time() > until:
-            raise StoreLocked(f"another server holds {address.shown}: {_describe(holder)}")
-        await asyncio.wait([loop.create_future()], timeout=_PAUSE_S)
+            return False
+        await _pause()
+    return True
 
 
-def _describe(holder: asyncpg.Record | None) -> str:
-    if holder is None:
-        return "its session has just ended, try again"
-    named = _NAME.fullmatch(holder["application_name"])
-    who = f"process {named[2]} on the host {named[1]}" if named else holder["application_name"]
-    begun = holder["backend_start"]  # None: it is of another user
-    since = f" since {begun:%Y-%m-%d %H:%M:%S UTC}" if begun is not None else ""
-    where = f" from {holder['client_addr']}" if holder["client_addr"] else ""
-    return f"{who} has it{since}, with the PostgreSQL session {holder['pid']}{where}"
+async def _pause() -> None:
+    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=_PAUSE_S)
 
 
-async def is_locked(connection: asyncpg.Connection, address: Address) -> bool:
-    """Return whether this session holds the lock."""
-    return bool(await connection.fetchval(_IS_HELD, address.schema, SERVER_NO))
+async def is_locked(connection: asyncpg.Connection, no: int) -> bool:
+    """Return whether this session holds the lock of the number."""
+    return bool(await connection.fetchval(_IS_HELD, no))
 
 
-async def sign(connection: asyncpg.Connection, name: str, epoch: int) -> bool:
-    """Write who holds the store; return whether the previous one died and its host still runs."""
-    found = await connection.fetchrow(_READ, SERVER_NO)
-    boot = read_boot()
-    await connection.execute(_SIGN, SERVER_NO, name, boot, epoch, __version__)
-    return found is not None and found["state"] == "open" and found["boot"] == boot
+async def enter(connection: asyncpg.Connection, no: int) -> bool:
+    """Take the shards that are free; return whether the last server with the number was killed.
+
+    That is so if its host still runs, and no other server has taken its shards.
+    """
+    found = await connection.fetchrow(_READ, no)
+    await connection.execute(_TAKE_FREE, no)
+    return found is not None and found["boot"] == read_boot() and bool(found["exists"])
 
 
-async def leave(connection: asyncpg.Connection) -> None:
-    """Write that the holder ends in order."""
-    await connection.execute(_CLOSE, SERVER_NO)
+async def sign(connection: asyncpg.Connection, me: Member, signature: Signature) -> None:
+    """Write which server has the number."""
+    who = (me.no, me.name, me.url, me.epoch, me.version, str(me.state.value))
+    await connection.execute(_SIGN, *who, read_boot(), *signature)
+
+
+async def replace_control(connection: asyncpg.Connection, no: int, pid: int) -> None:
+    """Write that the server has another control session now."""
+    await connection.execute(_REPLACE_CONTROL, no, pid)
+
+
+async def follow(connection: asyncpg.Connection, no: int, settings: int) -> None:
+    """Write which version of the queues and pauses the server follows."""
+    await connection.execute(_FOLLOW, no, settings)
+
+
+async def leave(connection: asyncpg.Connection, no: int) -> None:
+    """Write that the server ends in order."""
+    await connection.execute(_CLOSE, no)
+
+
+async def release(connection: asyncpg.Connection, no: int) -> None:
+    """Let other servers take the shards that are left."""
+    await connection.execute(_RELEASE, no)
 
 
 def read_boot() -> str:

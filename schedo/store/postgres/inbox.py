@@ -65,6 +65,11 @@ class PostgresInbox:
         # All rows up to the position were returned, apart from those of the open transactions.
         self._position, self._open = _START, list[int]()
 
+    def own(self, shards: list[int]) -> None:
+        """Read the rows of these shards from now on, from the first one on."""
+        self._shards = shards
+        self.restart()
+
     async def read(self) -> Sequence[InboxRow]:
         async with self._session() as session:
             found = await session.fetch(_READ, self._open, *self._position, self._shards)

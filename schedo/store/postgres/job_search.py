@@ -134,14 +134,27 @@ SELECT {_LISTED_JOB} FROM found JOIN job ON job.id = found.id ORDER BY job.id {_
 
 
 async def search_ids(
-    connection: asyncpg.Connection, offset_us: int, which: JobFilter, before: int | None, limit: int
+    connection: asyncpg.Connection,
+    offset_us: int,
+    which: JobFilter,
+    part: tuple[int | None, int],
+    shards: list[int],
 ) -> IdPage:
-    """Look at one part; return the ids of the jobs only, and where the search goes on."""
-    query, reached, given = await _next_ids(
+    """Look at one part; return the ids of the jobs of the shards, and where the search goes on.
+
+    part: the id before which it begins, and how many jobs it finds at most, of all shards.
+    """
+    before, limit = part
+    ids, reached, given = await _next_ids(
         connection, offset_us, which, (before, Order.NEWEST), (limit, LOOKED_AT_ONCE)
     )
-    found = [job_id for (job_id,) in await connection.fetch(query, *given)]
-    return IdPage(found, found[-1] if len(found) == limit else reached)
+    query = f"""
+WITH found AS MATERIALIZED ({ids})
+SELECT job.id, shard = ANY(${len(given) + 1}::smallint[]) AS is_owned
+FROM found JOIN job ON job.id = found.id ORDER BY job.id DESC"""
+    found = await connection.fetch(query, *given, shards)
+    own = [job_id for job_id, is_owned in found if is_owned]
+    return IdPage(own, found[-1]["id"] if len(found) == limit else reached)
 
 
 async def _next_ids(

@@ -1,42 +1,99 @@
-"""The servers that share a store in PostgreSQL."""
+"""The servers that share a store in PostgreSQL, as the heartbeats of one of them show them."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from schedo.core.shards import SHARDS
+from schedo.core.shards import SHARDS, assign
 from schedo.store.cluster import Member, MemberState
-from schedo.store.postgres.holder import SERVER_NO
+from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import Readers
 from schedo.version import __version__
+
+# A server stops to start jobs so long before others may take its shards.
+MARGIN_US = 100_000
+MOVE_PAUSE_S = 1.0  # between two moves of shards to a server that has too few
+STUCK_PAUSE_S = 10.0  # before a shard is tried again that could not move
+# When the server that should take a shard of a dead one does not, any other one takes it.
+OTHERS_AFTER_S = 0.1
 
 _SHARD_OF_JOB = "SELECT shard FROM job WHERE id = $1"
 
 
-class Membership:
-    """A Cluster. Today one server at a time has the store, and so all shards."""
+class View(NamedTuple):
+    """What a heartbeat has found. sent_s: of since_boot_s, when it was sent."""
 
-    def __init__(self, readers: Callable[[], Readers]) -> None:
-        """readers: returns the sessions that read."""
+    sent_s: float
+    members: dict[int, Member]  # by number, without those that have ended
+    timeouts_us: dict[int, int]
+    owners: dict[int, int]  # by shard; without the free ones
+    settings: int  # the version of the queues and pauses
+    confirmed: dict[int, int]  # the version that each server follows
+
+    def is_gone(self, no: int) -> bool:
+        """Return whether the server is silent for so long that others may take its shards."""
+        member = self.members.get(no)
+        if member is None or member.silent_us is None:
+            return True
+        return member.silent_us > self.timeouts_us[no]
+
+    def staying(self) -> list[int]:
+        """Return the numbers of the servers that live and stay."""
+        return [
+            no
+            for no, member in self.members.items()
+            if member.state is MemberState.OPEN and not self.is_gone(no)
+        ]
+
+
+def since_boot_s() -> float:
+    """Return the time since the start of the machine, which goes on while it sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Membership:
+    """A Cluster. The control session feeds it, and the store tells it what the engine has."""
+
+    def __init__(self, name: str, timeout_us: int, readers: Callable[[], Readers]) -> None:
+        """timeout_us: of this server's heartbeats. readers: returns the sessions that read."""
         self.on_change: list[Callable[[], None]] = []
+        self.on_due: Callable[[], None] = _nothing  # called when change_shards has something to do
+        self.timeout_us = timeout_us
         self._readers = readers
-        name = f"{socket.gethostname()} {os.getpid()}"
-        self._me = Member(SERVER_NO, name, "", 0, __version__, MemberState.OPEN, 0)
+        self._me = Member(0, name, "", 0, __version__, MemberState.OPEN, 0)
+        self._view = View(0.0, {}, {}, {}, 0, {})
+        self._owned = Owned(0)
+        self._adopted_s = 0.0
+        self._settings = 0  # the version of the queues and pauses that the engine has
+        self._sure_until_s = 0.0
+        self._moved_s = 0.0
+        self._stuck_until_s: dict[int, float] = {}  # shards whose running jobs cannot move
+        self._seen = asyncio.Event()
+        self.is_writing: Callable[[], bool] = lambda: False  # whether the session that writes lives
+        self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_nothing
+        self.tell: Callable[[str], Awaitable[None]] = _tell_nobody
+
+    # For the web side: see Cluster.
 
     @property
     def me(self) -> Member:
         return self._me
 
     def members(self) -> tuple[Member, ...]:
-        return (self._me,)
+        others = {no: each for no, each in self._view.members.items() if no != self._me.no}
+        return tuple(each for _, each in sorted({**others, self._me.no: self._me}.items()))
 
     def owner(self, shard: int) -> Member | None:
-        return self._me
+        no = self._view.owners.get(shard)
+        if no == self._me.no or self.is_mine(shard):
+            return self._me if self.is_mine(shard) else None
+        return None if no is None or self._view.is_gone(no) else self._view.members[no]
 
     def is_mine(self, shard: int) -> bool:
-        return 0 <= shard < SHARDS
+        return shard in self._owned.shards
 
     async def shard_of_job(self, job_id: int) -> int | None:
         async with self._readers().session() as session:
@@ -45,3 +102,180 @@ class Membership:
 
     async def announce(self, url: str) -> None:
         self._me = self._me._replace(url=url)
+        await self.tell("url")
+
+    # For the engine.
+
+    def is_sure(self) -> bool:
+        """Return whether no other server can have this one's shards now."""
+        return since_boot_s() < self._sure_until_s and self.is_writing() and not self._lost()
+
+    def is_change_due(self) -> bool:
+        """Return whether the engine must continue with other shards or settings."""
+        return (
+            not self.is_writing()
+            or self._mine() != {*self._owned.shards}
+            or self._view.settings > self._settings
+            or bool(self._moves())
+        )
+
+    async def change_shards(self) -> None:
+        """Give away the shards that others should have; the engine takes no turn meanwhile."""
+        moves = self._moves()
+        if moves:
+            now = self._moved_s = since_boot_s()
+            given = await self.give(moves)
+            again_s = now + (MOVE_PAUSE_S if self.is_leaving else STUCK_PAUSE_S)
+            self._stuck_until_s |= dict.fromkeys(moves.keys() - given, again_s)
+
+    async def leave(self) -> None:
+        """Give the shards away from now on, apart from one for what still runs here."""
+        self._me = self._me._replace(state=MemberState.LEAVING)
+        await self.tell("state")
+        self._seen.clear()
+        if self.is_change_due():
+            self.on_due()
+
+    @property
+    def has_given(self) -> bool:
+        """Whether nothing is left to give away."""
+        return not self._moves()
+
+    async def wait_settled(self, timeout_s: float) -> bool:
+        """Wait until all servers follow the queues and pauses that this one has stored.
+
+        Return whether they do in time. A server that is silent starts nothing.
+        """
+        version = self._settings
+        async with asyncio.timeout(timeout_s):
+            while not self._is_settled(version):
+                self._seen.clear()
+                await self._seen.wait()
+        return True
+
+    def _is_settled(self, version: int) -> bool:
+        view = self._view
+        return view.sent_s > self._adopted_s and all(
+            view.confirmed[no] >= version or view.is_gone(no)
+            for no in view.members
+            if no != self._me.no
+        )
+
+    # For the store.
+
+    def begin(self, no: int, epoch: int) -> None:
+        """Note the number and the epoch of this server."""
+        self._me = self._me._replace(no=no, epoch=epoch)
+
+    def own(self, owned: Owned, settings: int) -> None:
+        """Note what the engine has from now on, which is what the store has at this moment."""
+        self._owned, self._settings = owned, settings
+        self._adopted_s = since_boot_s()
+        others = {shard: no for shard, no in self._view.owners.items() if no != owned.no}
+        self._view = self._view._replace(
+            owners=others | dict.fromkeys(owned.shards, owned.no), settings=settings
+        )
+        self._changed()
+
+    def note_settings(self, version: int) -> bool:
+        """Note the version after a change of this server's own; return whether that is all."""
+        is_own = version == self._settings + 1  # else another server has changed something, too
+        if is_own:
+            self._settings = version
+        return is_own
+
+    def note(self, view: View) -> None:
+        """Note what a heartbeat has found."""
+        before = self._view
+        if view.sent_s < self._adopted_s:
+            view = view._replace(owners=before.owners, settings=before.settings)
+        was_sure = self.is_sure()
+        self._view = view
+        self._sure_until_s = view.sent_s + (self.timeout_us - MARGIN_US) / 1e6
+        self._seen.set()
+        if _shown(before) != _shown(view):
+            self._changed()
+        if not was_sure or self.is_change_due():
+            self.on_due()
+
+    def find_gone(self) -> list[Member]:
+        """Return the servers that are gone or silent, and still have shards."""
+        view = self._view
+        owners = {*view.owners.values()} - {self._me.no}
+        return [view.members[no] for no in owners if no in view.members and view.is_gone(no)]
+
+    def find_next(self) -> int | None:
+        """Return the living server with the next number, after the largest the smallest; or None.
+
+        None: there is no other one.
+        """
+        view = self._view
+        others = sorted(no for no in view.members if no != self._me.no and not view.is_gone(no))
+        return next((no for no in others if no > self._me.no), others[0] if others else None)
+
+    def wanted_of(self, gone: int, since_s: float) -> list[int]:
+        """Return the shards of a server that is gone that this one should take.
+
+        since_s: for how long it has been gone.
+        """
+        view = self._view
+        lost = [shard for shard, owner in view.owners.items() if owner == gone]
+        return lost if since_s > OTHERS_AFTER_S else self._share_of(lost)
+
+    def wanted_of_free(self) -> list[int]:
+        """Return the shards without an owner that this server should take."""
+        return self._share_of([s for s in range(SHARDS) if s not in self._view.owners])
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._me.state is not MemberState.OPEN
+
+    def _share_of(self, shards: list[int]) -> list[int]:
+        if self.is_leaving or not shards:
+            return []
+        targets = assign(self._view.staying(), self._view.owners)
+        return [shard for shard in shards if targets.get(shard) == self._me.no]
+
+    def _mine(self) -> set[int]:
+        return {shard for shard, no in self._view.owners.items() if no == self._me.no}
+
+    def _lost(self) -> bool:
+        return not self._mine().issuperset(self._owned.shards)
+
+    def _moves(self) -> dict[int, int]:
+        """Return the shards that this server should give away now, each with its new owner."""
+        view, mine = self._view, self._owned.shards
+        if any(view.is_gone(no) for no in {*view.owners.values()}) or not self.is_sure():
+            return {}  # first the shards of the dead
+        now = since_boot_s()
+        if not self.is_leaving and now < self._moved_s + MOVE_PAUSE_S:
+            return {}
+        staying = [no for no in view.staying() if no != self._me.no or not self.is_leaving]
+        targets = assign(staying, view.owners)
+        given = {s: targets[s] for s in mine if s in targets and targets[s] != self._me.no}
+        if self.is_leaving and len(given) == len(mine):
+            del given[mine[0]]  # for what still runs, and for requests that still come
+        return {s: no for s, no in given.items() if self._stuck_until_s.get(s, 0.0) < now}
+
+    def _changed(self) -> None:
+        for call in self.on_change:
+            call()
+
+
+def _shown(view: View) -> object:
+    """Return what on_change is about: not the instants of the heartbeats."""
+    members = [each._replace(silent_us=None) for each in view.members.values()]
+    return members, view.owners, [no for no in view.members if view.is_gone(no)]
+
+
+def _nothing() -> None:
+    """Do nothing: no engine uses the store yet."""
+
+
+async def _give_nothing(moves: dict[int, int]) -> set[int]:
+    """Give nothing: the store is not open."""
+    return set()
+
+
+async def _tell_nobody(what: str) -> None:
+    """Tell nobody: the store is not open."""

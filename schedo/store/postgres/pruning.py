@@ -9,6 +9,7 @@ import asyncpg
 
 from schedo.store.base import Retention
 from schedo.store.postgres import writes
+from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import transaction
 from schedo.store.retention import (
     LOG_ENTRIES_KEPT,
@@ -21,14 +22,15 @@ from schedo.store.retention import (
 _ENDED = """
 SELECT id FROM job WHERE state = $1 AND ended_at IS NOT NULL AND kept_until IS NULL
 AND (schedule_id IS NULL OR released = 1) AND ended_at <= $2
-ORDER BY ended_at LIMIT $3"""
+AND shard = ANY($4::smallint[]) ORDER BY ended_at LIMIT $3"""
 _KEPT_ENOUGH = """
-SELECT id FROM job WHERE kept_until IS NOT NULL AND kept_until <= $1 ORDER BY kept_until LIMIT $2"""
+SELECT id FROM job WHERE kept_until IS NOT NULL AND kept_until <= $1
+AND shard = ANY($3::smallint[]) ORDER BY kept_until LIMIT $2"""
 # The schedules of which runs have ended up to an instant, and those of their ended runs that the
 # general retention does not concern yet, newest first.
 _RUNS_TO_RELEASE = """
 SELECT schedule_id, EXISTS (SELECT 1 FROM schedule WHERE id = schedule_id) FROM run_release
-WHERE due_at <= $1 ORDER BY due_at LIMIT $2"""
+WHERE due_at <= $1 AND shard = ANY($3::smallint[]) ORDER BY due_at LIMIT $2"""
 _HELD_RUNS = """
 SELECT id FROM job WHERE schedule_id = $1 AND schedule_id IS NOT NULL
 AND released IS NULL AND ended_at IS NOT NULL ORDER BY id + 0 DESC LIMIT $2 OFFSET $3"""
@@ -50,22 +52,32 @@ DELETE FROM action_log WHERE number IN (
 ) RETURNING 1"""
 
 
-async def prune(connection: asyncpg.Connection, now: int, retention: Retention, limit: int) -> int:
-    """Delete up to `limit` ended jobs and records in one transaction; return how many."""
+async def prune(
+    connection: asyncpg.Connection, now: int, retention: Retention, limit: int, owned: Owned
+) -> int:
+    """Delete up to `limit` ended jobs and records in one transaction; return how many.
+
+    owned: the shards whose jobs are deleted. The owner of the first one deletes what is in none.
+    """
+    shards = owned.shards
     async with transaction(connection):
         await connection.execute("SET LOCAL synchronous_commit = off")
-        effort = await _release_runs(connection, now, retention.schedule_runs, limit)
+        effort = await _release_runs(connection, now, retention.schedule_runs, limit, shards)
         room = max(0, limit - effort)
-        jobs = await _find_ended(connection, now, retention, room)
-        for statement in writes.delete_jobs(jobs) if jobs else ():
+        jobs = await _find_ended(connection, now, retention, room, shards)
+        for statement in writes.delete_jobs(jobs, owned.no) if jobs else ():
             await connection.execute(statement.sql, *statement.parameters)
+        if 0 not in shards:
+            return effort + len(jobs)
         oldest, room = now - retention.idempotency_us, room - len(jobs)
         records = len(await connection.fetch(_DELETE_RECORDS, oldest, room))
         entries = await _prune_log(connection, now, max(0, room - records))
     return effort + len(jobs) + records + entries
 
 
-async def _release_runs(connection: asyncpg.Connection, now: int, kept: int, limit: int) -> int:
+async def _release_runs(
+    connection: asyncpg.Connection, now: int, kept: int, limit: int, shards: list[int]
+) -> int:
     """Release the runs that are not among the last ones of their schedules; return the effort.
 
     A released run is deleted like any other job. To look at its runs takes as long as to delete
@@ -74,7 +86,7 @@ async def _release_runs(connection: asyncpg.Connection, now: int, kept: int, lim
     until = now - RELEASE_AFTER_US
     effort = 0
     some = max(1, limit // RUNS_LOOKED_AT_ONCE)
-    for schedule_id, exists in await connection.fetch(_RUNS_TO_RELEASE, until, some):
+    for schedule_id, exists in await connection.fetch(_RUNS_TO_RELEASE, until, some, shards):
         room = limit - effort
         if room <= 0:
             break
@@ -89,13 +101,13 @@ async def _release_runs(connection: asyncpg.Connection, now: int, kept: int, lim
 
 
 async def _find_ended(
-    connection: asyncpg.Connection, now: int, retention: Retention, limit: int
+    connection: asyncpg.Connection, now: int, retention: Retention, limit: int, shards: list[int]
 ) -> list[int]:
     jobs: list[int] = []
     for state, kept in kept_us(retention).items():
-        parameters = (str(state.value), now - kept, limit - len(jobs))
+        parameters = (str(state.value), now - kept, limit - len(jobs), shards)
         jobs += [job_id for (job_id,) in await connection.fetch(_ENDED, *parameters)]
-    found = await connection.fetch(_KEPT_ENOUGH, now, limit - len(jobs))
+    found = await connection.fetch(_KEPT_ENOUGH, now, limit - len(jobs), shards)
     return [*jobs, *(job_id for (job_id,) in found)]
 
 

@@ -16,14 +16,14 @@ import msgspec
 from schedo.core import limits
 from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep, JobBefore
-from schedo.core.ids import first_id
 from schedo.core.loads import BlockedRun, LoadBlocked, LoadSchedules
 from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
+from schedo.core.shards import shard_of
 from schedo.core.states import State
 from schedo.store import rows
-from schedo.store.base import ClockMark, OutputPiece, OutputSize, ScheduleRule, Snapshot, Waiting
-from schedo.store.conditions import LISTED_STATE, TIMED, UNFINISHED
+from schedo.store.base import OutputPiece, OutputSize, ScheduleRule
+from schedo.store.conditions import LISTED_STATE, UNFINISHED
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 JOB_COLUMNS = ", ".join(f"job.{name}" for name in rows.JOB.names)
@@ -31,53 +31,20 @@ _SCHEDULE = ", ".join(rows.SCHEDULE.names)
 _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_id = job.id))"
 _decode_before = msgspec.json.Decoder(tuple[JobBefore, ...]).decode
 
-RAISE_EPOCH = "SELECT nextval('epoch')"
-# A random number that the store gets with its first snapshot, and keeps.
-_STORE = """
-INSERT INTO meta (name, value) VALUES ('store', (random() * 9e18)::bigint)
-ON CONFLICT (name) DO UPDATE SET value = meta.value RETURNING value"""
-_NEWEST_AT = "SELECT created_at - offset_us FROM job ORDER BY id DESC LIMIT 1"
-_CLOCK = "SELECT name, value FROM meta WHERE name LIKE 'clock\\_%'"
-_CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
-_LAST_ID = """
-SELECT greatest(
-    (SELECT max(id) FROM job), (SELECT max(id) FROM schedule), (SELECT max(id) FROM bulk_operation)
-)"""
-_DECIDED_AT = "SELECT value FROM meta WHERE name = 'decided_at'"
-# Skips from key to key through the index, so its cost is the number of ready keys, not of jobs.
-_KEY = "queue, task, md5(requirements)"
-_READY_KEYS = f"""
-WITH RECURSIVE found AS (
-    (SELECT queue, task, requirements FROM job WHERE state = 'queued' ORDER BY {_KEY} LIMIT 1)
-    UNION ALL
-    SELECT following.* FROM found CROSS JOIN LATERAL (
-        SELECT job.queue, job.task, job.requirements FROM job
-        WHERE state = 'queued' AND (job.queue, job.task, md5(job.requirements))
-            > (found.queue, found.task, md5(found.requirements))
-        ORDER BY job.queue, job.task, md5(job.requirements) LIMIT 1
-    ) AS following
-)
-SELECT queue, task, requirements FROM found"""
-_BLOCKED = f"""
+BLOCKED = f"""
 SELECT id, schedule_id FROM job
-WHERE state = 'blocked' AND {LISTED_STATE} AND id + 0 > $1 ORDER BY id + 0 LIMIT $2"""
-_QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
-_PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
-_EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation ORDER BY id"
-_OPERATIONS = "SELECT record FROM bulk_operation ORDER BY id"
-_COUNTS = f"""
-SELECT queue, state, count(*) FROM job WHERE state = 'queued' GROUP BY queue, state
-UNION ALL SELECT queue, state, count(*) FROM job
-    WHERE state = 'blocked' AND {LISTED_STATE} GROUP BY queue, state
-UNION ALL SELECT queue, state, count(*) FROM job WHERE {TIMED} GROUP BY queue, state"""
+WHERE state = 'blocked' AND {LISTED_STATE} AND id + 0 > $1 AND shard = ANY($3::smallint[])
+ORDER BY id + 0 LIMIT $2"""
 
 JOB = f"SELECT {JOB_COLUMNS} FROM job WHERE id = $1"
 WHOLE_JOB = JOB.replace("job.payload", _WHOLE_PAYLOAD, 1)
-JOBS = f"SELECT {JOB_COLUMNS} FROM job WHERE id = ANY($1::bigint[])"
-UNIQUE = f"SELECT {JOB_COLUMNS} FROM job WHERE unique_key = ANY($1::text[])"
+_OWNED = "shard = ANY($2::smallint[])"
+JOBS = f"SELECT {JOB_COLUMNS} FROM job WHERE id = ANY($1::bigint[]) AND {_OWNED}"
+UNIQUE = f"SELECT {JOB_COLUMNS} FROM job WHERE unique_key = ANY($1::text[]) AND {_OWNED}"
 RUNNING = f"""
 SELECT {JOB_COLUMNS} FROM job
-WHERE state = 'running' AND {LISTED_STATE} AND id + 0 > $1 ORDER BY id + 0 LIMIT $2"""
+WHERE state = 'running' AND {LISTED_STATE} AND id + 0 > $1 AND shard = ANY($3::smallint[])
+ORDER BY id + 0 LIMIT $2"""
 PAYLOAD = f"SELECT {_WHOLE_PAYLOAD} FROM job WHERE id = $1"
 
 _SCHEDULE_BY = {
@@ -104,7 +71,7 @@ _SCHEDULES = bounded(
     _SCHEDULE,
     """SELECT * FROM schedule
     WHERE paused = 0 AND next_fire_at IS NOT NULL AND elapsed = $1 AND (next_fire_at, id) > ($2, $3)
-    ORDER BY next_fire_at, id LIMIT $4""",
+    AND shard = ANY($5::smallint[]) ORDER BY next_fire_at, id LIMIT $4""",
     "next_fire_at, id",
 )
 _ACTIVE = f"""
@@ -115,7 +82,7 @@ FROM unnest($1::bigint[]) AS schedule (id) CROSS JOIN LATERAL (
     ORDER BY job.id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) AS run ORDER BY run.id"""
 # For a schedule with more runs than that: the latest of its newest ones that is blocked.
-_LATEST_BLOCKED = f"""
+_LATESTBLOCKED = f"""
 SELECT max(id) FROM (
     SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {UNFINISHED} AND schedule_id = $1
     ORDER BY id DESC LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
@@ -157,7 +124,7 @@ _OUTPUT_PARTS = {
     " WHERE job_id = $1 AND attempt = $2 AND stream = $3"
     for part in ("head", "tail")
 }
-MINUTES = "SELECT at, figures FROM minute WHERE at > $1 ORDER BY at"
+MINUTES = "SELECT at, figures FROM minute WHERE server = $2 AND at > $1 ORDER BY at"
 # The body of a response may be large; only a repetition of its request reads it.
 IDEMPOTENCY_RECORD = """
 SELECT scope, fingerprint, status, CASE WHEN fingerprint = $2 THEN body ELSE ''::bytea END,
@@ -179,48 +146,6 @@ _LOG_CONDITIONS = {"who": "who =", "action": "action =", "target": "target =", "
 SIZE = """
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"""
-
-
-async def read_snapshot(connection: asyncpg.Connection) -> Snapshot:
-    """Return the snapshot that a server needs before its first turn, under a new epoch."""
-    epoch = await connection.fetchval(RAISE_EPOCH)
-    clock = await load_clock(connection)
-    expectations = [
-        rows.expectation_from_row(row, clock.offset_us)
-        for row in await connection.fetch(_EXPECTATIONS)
-    ]
-    last_id = await connection.fetchval(_LAST_ID) or 0
-    decided_at = await connection.fetchval(_DECIDED_AT) or 0
-    return Snapshot(
-        epoch=epoch,
-        last_id=max(last_id, first_id(decided_at), *(each.id for each in expectations)),
-        queues=[*map(rows.queue_from_row, await connection.fetch(_QUEUES))],
-        pauses=[*map(rows.pause_from_row, await connection.fetch(_PAUSES))],
-        bulk_operations=[
-            rows.decode_bulk_operation(record) for (record,) in await connection.fetch(_OPERATIONS)
-        ],
-        ready_keys=[*map(rows.ready_key_from_row, await connection.fetch(_READY_KEYS))],
-        has_blocked=bool(await connection.fetch(_BLOCKED, 0, 1)),
-        clock=clock,
-        expectations=expectations,
-        store_id=await connection.fetchval(_STORE),
-    )
-
-
-async def load_clock(connection: asyncpg.Connection) -> ClockMark:
-    """Return the state of the previous server's clock, with the newest instant of the store."""
-    stored = dict(await connection.fetch(_CLOCK))
-    mark = ClockMark(*(stored.get(name, 0) for name in _CLOCK_NAMES))
-    newest = await connection.fetchval(_NEWEST_AT)
-    return mark if newest is None else mark._replace(seen_at=max(mark.seen_at, newest))
-
-
-async def count_waiting(connection: asyncpg.Connection) -> Waiting:
-    """Return the numbers of the waiting jobs, of each queue, in each state."""
-    counts: Waiting = {}
-    for queue, state, count in await connection.fetch(_COUNTS):
-        counts.setdefault(queue, {})[State(state)] = count
-    return counts
 
 
 async def jobs(
@@ -247,20 +172,25 @@ async def schedule_alone(
 
 
 async def schedule(
-    connection: asyncpg.Connection, offset_us: int, which: str | int
+    connection: asyncpg.Connection, offset_us: int, which: str | int, shards: list[int]
 ) -> Schedule | None:
-    """Return the schedule with this name (or this id), with its active jobs, or None."""
+    """Return the schedule with this name (or this id), with its active jobs, or None.
+
+    One of another shard is not found.
+    """
     found = await schedule_alone(connection, offset_us, which)
-    return None if found is None else (await _with_active(connection, [found]))[0]
+    if found is None or shard_of(found.name) not in shards:
+        return None
+    return (await _with_active(connection, [found]))[0]
 
 
 async def page_of_schedules(
-    connection: asyncpg.Connection, offset_us: int, load: LoadSchedules
+    connection: asyncpg.Connection, offset_us: int, load: LoadSchedules, shards: list[int]
 ) -> list[Schedule]:
     """Return a page of schedules by their next fire, with their active jobs."""
 
     async def timeline(elapsed: int, value: int) -> Iterator[Schedule]:
-        parameters = (elapsed, value, load.after[1], load.limit)
+        parameters = (elapsed, value, load.after[1], load.limit, shards)
         found = await connection.fetch(_SCHEDULES, *parameters)
         return (rows.schedule_from_row(row, offset_us) for row in found)
 
@@ -271,10 +201,10 @@ async def page_of_schedules(
 
 
 async def page_of_blocked(
-    connection: asyncpg.Connection, offset_us: int, load: LoadBlocked
+    connection: asyncpg.Connection, offset_us: int, load: LoadBlocked, shards: list[int]
 ) -> list[BlockedRun]:
     """Return a page of blocked runs with their schedules, in order of their ids."""
-    found = await connection.fetch(_BLOCKED, load.after, load.limit)
+    found = await connection.fetch(BLOCKED, load.after, load.limit, shards)
     known: dict[int, Schedule | None] = {}
     size = 0
     for _, ident in found:
@@ -299,7 +229,7 @@ async def _with_active(connection: asyncpg.Connection, found: list[Schedule]) ->
             each.blocked = job_id  # the latest
     for each in found:
         if len(each.active) == limits.ACTIVE_RUNS_KNOWN_MAX:
-            each.blocked = await connection.fetchval(_LATEST_BLOCKED, each.id)
+            each.blocked = await connection.fetchval(_LATESTBLOCKED, each.id)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL, for one server at a time."""
+"""The store in PostgreSQL, which several servers share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from copy import copy
 from typing import Any, BinaryIO
 
 import asyncpg
 
 from schedo.core.changes import Changes
+from schedo.core.limits import FAILOVER_TIMEOUT_US
 from schedo.core.loads import Load
 from schedo.core.model import Job
 from schedo.core.tallies import HourTallies
@@ -20,7 +22,6 @@ from schedo.errors import (
     NotFound,
     StoreBroken,
     StoreError,
-    StoreLocked,
     StoreRefused,
     StoreUnsuitable,
 )
@@ -28,13 +29,17 @@ from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
 from schedo.store.postgres import holder, loads, reads, writes
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.concurrent_reads import ConcurrentReads
+from schedo.store.postgres.control import Control
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error
 from schedo.store.postgres.inbox import PostgresInbox
 from schedo.store.postgres.membership import Membership
+from schedo.store.postgres.moves import give
+from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import Readers, Writer, close, connect
+from schedo.store.postgres.snapshots import clock_names, read_snapshot
 from schedo.store.postgres.tallies import add
 from schedo.store.postgres.waiting_count import WaitingCount
 
@@ -43,63 +48,75 @@ _SAVE_CLOCK = """
 INSERT INTO meta (name, value) SELECT * FROM unnest($1::text[], $2::bigint[])
 ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 _SAVE_MINUTE = """
-WITH deleted AS (DELETE FROM minute WHERE at <= $1 - $3::bigint)
-INSERT INTO minute (at, figures) VALUES ($1, $2)
-ON CONFLICT (at) DO UPDATE SET figures = excluded.figures"""
+WITH deleted AS (DELETE FROM minute WHERE server = $4 AND at <= $1 - $3::bigint)
+INSERT INTO minute (at, figures, server) VALUES ($1, $2, $4)
+ON CONFLICT (server, at) DO UPDATE SET figures = excluded.figures"""
 _SAVE_KEY = "INSERT INTO secret (name, value) VALUES ('sessions', $1) ON CONFLICT DO NOTHING"
 _READ_KEY = "SELECT value FROM secret WHERE name = 'sessions'"
 
 
 class PostgresStore(ConcurrentReads):
-    """A Store in a schema of a PostgreSQL database, which this process locks from open to close."""
+    """A Store in a schema of a PostgreSQL database; each server writes what its shards have."""
 
     path: str | None = None
 
-    def __init__(self, url: str) -> None:
-        """url: as parse_address takes it; nothing is opened yet."""
+    def __init__(self, url: str, failover_timeout_us: int = FAILOVER_TIMEOUT_US) -> None:
+        """url: as parse_address takes it; nothing is opened yet.
+
+        failover_timeout_us: after so long without a heartbeat, other servers take its shards.
+        """
         super().__init__(parse_address(url))
-        self._name = f"schedo {socket.gethostname()} {os.getpid()}"
+        process = f"{socket.gethostname()} {os.getpid()}"
+        self._name = f"schedo {process}"
         self._writer: Writer | None = None
         self._waiting: WaitingCount | None = None
         self.inbox = PostgresInbox(lambda: self._require_readers().session(), self._address.schema)
+        self._counts: asyncpg.Connection | None = None  # the idle session of the counts
         self._must_sign = False  # this server has not written yet that it ended in order
         self._closing: asyncio.Task[None] | None = None
-        self.cluster = Membership(self._require_readers)
+        self.cluster = Membership(process, failover_timeout_us, self._require_readers)
+        self.cluster.is_writing = self._is_writing
+        self.cluster.give = self._give
+        self._control = Control(self._address, self._name, self.cluster)
+        self.cluster.tell = self._control.tell
 
     # Life.
 
     async def prepare(self) -> None:
         raise StoreUnsuitable(
-            "a standby waits for the lock of a file; with PostgreSQL, start the next server when"
-            " the other one has ended"
+            "a standby waits for the lock of a file; with PostgreSQL, start another server: the two"
+            " share the work, and each takes over the jobs of the other one when that dies"
         )
 
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
         self._closing = None
-        connection = await self._claim()
+        connection = await self._connect_writer()
         try:
-            snapshot = await reads.read_snapshot(connection)
-            was_killed = await holder.sign(connection, self._name, snapshot.epoch)
+            no = await holder.take_number(connection, self._address)
+            was_killed = await holder.enter(connection, no)
             # A server that ends before its recovery is durable leaves this to the next one.
             self._must_sign = not was_killed
-            self._begin(connection, snapshot)
+            await self._control.connect()
+            self._writer = Writer(connection, self._address.shown)
+            self._readers = Readers(self._address, f"{self._name} reads")
+            snapshot = await self._adopt(no, must_sign=True)
             await self.inbox.listen(connection)
-            await self._begin_count(snapshot.epoch)
+            await self._control.begin()
         except BaseException as error:
             connection.terminate()
             self._writer = None
+            await self._control.close()
             if isinstance(error, DRIVER_ERRORS):
                 raise opening_error(error, self._address.shown) from error
             raise
         return dataclasses.replace(snapshot, was_killed=was_killed)
 
-    async def _claim(self, own_pid: int = 0) -> asyncpg.Connection:
-        """Return a session that holds the lock of the migrated store."""
+    async def _connect_writer(self) -> asyncpg.Connection:
+        """Return a session of the migrated store."""
         connection = await connect(self._address, self._name)
         try:
             await check_server(connection, self._address.shown)
-            await holder.lock(connection, self._address, own_pid)
             await migrate(connection, self._address)
         except BaseException as error:
             connection.terminate()
@@ -108,10 +125,33 @@ class PostgresStore(ConcurrentReads):
             raise
         return connection
 
-    def _begin(self, connection: asyncpg.Connection, snapshot: Snapshot) -> None:
-        self._writer = Writer(connection, self._address.shown)
-        self._readers = Readers(self._address, f"{self._name} reads")
-        self._offset_us = snapshot.clock.offset_us
+    async def _adopt(self, no: int, *, must_sign: bool) -> Snapshot:
+        """Return a snapshot of the shards that the server with the number owns at this moment."""
+        writer = self._require_writer()
+        found = await writer.run(lambda connection: read_snapshot(connection, no))
+        self.cluster.begin(no, found.snapshot.epoch)
+        if must_sign:
+            signature = holder.Signature(
+                self.cluster.timeout_us, found.settings, writer.pid, self._control.pid
+            )
+            await writer.run(lambda c: holder.sign(c, self.cluster.me, signature))
+        else:
+            await writer.run(lambda c: holder.follow(c, no, found.settings))
+        self._owned = Owned(no, found.shards, found.snapshot.queues)
+        self.inbox.own(found.shards)
+        self._offset_us = found.snapshot.clock.offset_us
+        await self._begin_count(found.snapshot.epoch)
+        self.cluster.own(self._owned, found.settings)
+        return found.snapshot
+
+    def _is_writing(self) -> bool:
+        return self._writer is not None and not self._writer.is_lost
+
+    async def _give(self, moves: dict[int, int]) -> set[int]:
+        owned = self._owned
+        given = await self._require_writer().run(lambda c: give(c, owned, moves))
+        await self._control.notify()
+        return given
 
     async def close(self, *, keep_log: bool = False) -> None:
         # In a task of its own, so that a cancelled caller does not cancel the closing.
@@ -124,12 +164,20 @@ class PostgresStore(ConcurrentReads):
         readers, self._readers = self._readers, None
         if self._waiting is not None:
             await self._waiting.end()
+        if self._counts is not None:
+            await close(self._counts)
         if readers is not None:
             await readers.close()
         if writer is not None:
             if self._must_sign and not writer.is_lost:
-                await asyncio.wait([writer.begin(holder.leave)])
+                await asyncio.wait([writer.begin(self._end_in_order)])
+                await self._control.notify()
+            await self._control.close()
             await writer.close()
+
+    async def _end_in_order(self, connection: asyncpg.Connection) -> None:
+        await holder.release(connection, self._owned.no)
+        await holder.leave(connection, self._owned.no)
 
     async def shorten_log(self) -> None:
         """Do nothing: PostgreSQL has the log."""
@@ -142,7 +190,8 @@ class PostgresStore(ConcurrentReads):
 
     def note_leaving(self) -> None:
         if self._writer is not None:
-            self._writer.begin(holder.leave)
+            no = self._owned.no
+            self._writer.begin(lambda connection: holder.leave(connection, no))
 
     def bound_replay(self, is_bounded: bool) -> None:
         """Do nothing: there is nothing to replay."""
@@ -150,7 +199,7 @@ class PostgresStore(ConcurrentReads):
     async def check(self) -> None:
         writer = self._require_writer()
         if not writer.is_lost and not await writer.run(
-            lambda connection: holder.is_locked(connection, self._address)
+            lambda connection: holder.is_locked(connection, self._owned.no)
         ):
             raise StoreBroken(
                 f"the session of this server has lost its lock on {self._address.shown}: something"
@@ -177,9 +226,11 @@ class PostgresStore(ConcurrentReads):
     # Calls that run in one order with the commits.
 
     async def commit(self, changes: Changes) -> None:
-        commit = writes.encode(changes, self._offset_us)
+        owned, writer = self._owned, self._require_writer()
+        commit = writes.encode(changes, self._offset_us, owned)
+        has_settings = bool(changes.queues or changes.pauses)
+        queues = [*map(copy, changes.queues.values())]
         statements = commit.statements()
-        writer = self._require_writer()
         if not statements:
             return
         try:
@@ -187,49 +238,77 @@ class PostgresStore(ConcurrentReads):
         except StoreRefused as error:
             faults = await writer.run(lambda connection: writes.find_unwritable(connection, commit))
             raise StoreRefused.of_commit(error, faults) from error
+        if has_settings:
+            owned.note_queues(queues)
+            await self._follow_settings(writer)
+
+    async def _follow_settings(self, writer: Writer) -> None:
+        """Note the version of the queues and pauses that this server has just stored."""
+        version = await writer.run(lambda connection: connection.fetchval(writes.SETTINGS))
+        if self.cluster.note_settings(version):
+            await writer.run(lambda c: holder.follow(c, self._owned.no, version))
+        await self._control.notify()
 
     async def snapshot(self) -> Snapshot:
-        """Return a snapshot; if the session was lost, take the lock with a new one first."""
-        writer = self._require_writer()
-        if writer.is_lost:
-            await self._reclaim(writer)
-            writer = self._require_writer()
-        snapshot = await writer.run(reads.read_snapshot)
-        self._offset_us = snapshot.clock.offset_us
-        await self._begin_count(snapshot.epoch)
-        return snapshot
+        """Return a snapshot; if the session was lost, take a lock with a new one first.
 
-    async def _reclaim(self, lost: Writer) -> None:
-        """Continue with a new session; raise StoreBroken if another server has the store now."""
+        By then, other servers may have taken shards of this one.
+        """
+        writer = self._require_writer()
+        if not writer.is_lost:
+            return await self._adopt(self._owned.no, must_sign=False)
+        return await self._adopt(await self._reclaim(writer), must_sign=True)
+
+    async def _reclaim(self, lost: Writer) -> int:
+        """Continue with a new session; return the number of this server from now on."""
+        connection = await self._connect_writer()
         try:
-            connection = await self._claim(lost.pid)
-        except StoreLocked as error:
-            raise StoreBroken(f"{error}; this server must end") from error
+            no = self._owned.no
+            if not await holder.lock_again(connection, no, lost.pid):
+                no = await holder.take_number(connection, self._address)
+                await holder.enter(connection, no)
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, DRIVER_ERRORS):
+                raise opening_error(error, self._address.shown) from error
+            raise
         if self._writer is not lost:  # it was closed meanwhile
             await close(connection)
-            return
+            return no
         self._writer = Writer(connection, self._address.shown)
         await self._writer.run(self.inbox.listen)
+        return no
 
     async def _begin_count(self, epoch: int) -> None:
         if self._waiting is not None:
             await self._waiting.end()
-        connection = await connect(self._address, f"{self._name} counts")
-        self._waiting = WaitingCount(epoch, connection)
-        await self._waiting.begin()
+        connection, self._counts = self._counts, None
+        if connection is None or connection.is_closed():
+            connection = await connect(self._address, f"{self._name} counts")
+        self._waiting = None
+        waiting = WaitingCount(epoch, connection, self._owned.shards, self._keep_session)
+        await waiting.begin()
+        self._waiting = waiting
+
+    def _keep_session(self, connection: asyncpg.Connection) -> None:
+        """Keep the session of a count for the next one, so that a take-over need not open it."""
+        self._counts = connection
 
     async def count_waiting(self, epoch: int) -> Waiting:
         self._require_writer()
-        assert self._waiting is not None, "each snapshot begins a count"
+        if self._waiting is None:
+            raise StoreError("the waiting jobs cannot be counted: the store recovers")
         return await self._waiting.result(epoch)
 
     async def save_clock(self, mark: ClockMark) -> None:
-        names = [f"clock_{name}" for name in mark._fields]
+        names = clock_names(self._owned.no)
         await self._require_writer().run(lambda c: c.execute(_SAVE_CLOCK, names, [*mark]))
         self._offset_us = mark.offset_us
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
-        await self._require_writer().run(lambda c: c.execute(_SAVE_MINUTE, at, figures, keep_us))
+        await self._require_writer().run(
+            lambda c: c.execute(_SAVE_MINUTE, at, figures, keep_us, self._owned.no)
+        )
 
     async def add_tallies(self, tallies: HourTallies, now: int) -> None:
         await self._require_writer().run(lambda connection: add(connection, tallies, now))
@@ -244,11 +323,15 @@ class PostgresStore(ConcurrentReads):
 
     async def load(self, load: Load) -> Any:
         offset_us = self._offset_us
-        return await self._require_writer().run(lambda c: loads.carry_out(c, load, offset_us))
+        return await self._require_writer().run(
+            lambda c: loads.carry_out(c, load, offset_us, self._owned.shards)
+        )
 
     async def load_running(self, after: int, limit: int) -> list[Job]:
         return await self._require_writer().run(
-            lambda c: reads.jobs(c, self._offset_us, reads.RUNNING, after, limit)
+            lambda c: reads.jobs(
+                c, self._offset_us, reads.RUNNING, after, limit, self._owned.shards
+            )
         )
 
     async def load_payload(self, job_id: int) -> bytes:
@@ -259,7 +342,9 @@ class PostgresStore(ConcurrentReads):
         return payload
 
     async def prune(self, now: int, retention: Retention, limit: int) -> int:
-        return await self._require_writer().run(lambda c: prune(c, now, retention, limit))
+        return await self._require_writer().run(
+            lambda c: prune(c, now, retention, limit, self._owned)
+        )
 
     def _require_writer(self) -> Writer:
         if self._writer is None:

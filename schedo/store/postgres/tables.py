@@ -73,8 +73,8 @@ def columns_of(rows_: Sequence[Row], width: int) -> tuple[Any, ...]:
     return tuple(zip(*rows_, strict=True)) if rows_ else ((),) * width
 
 
-JOB_TYPES = types_of(Job, requirements=TEXT)
-JOB = Table("job", JOB_TYPES, rows.JOB.inserted)
+JOB_TYPES = types_of(Job, requirements=TEXT, shard="smallint")
+JOB = Table("job", JOB_TYPES, (*rows.JOB.inserted, "shard"))
 SCHEDULE = Table("schedule", types_of(Schedule, name=TEXT, elapsed=INTEGER), rows.SCHEDULE.inserted)
 QUEUE = Table("queue", types_of(Queue), rows.QUEUE.names)
 PAUSE = Table("pause", types_of(Pause), rows.PAUSE.names)

@@ -32,12 +32,15 @@ SELECT at FROM tally WHERE dimension = $1 AND period = $2
 ORDER BY abs(at - $3), at OFFSET $4"""
 # The next commit waits for the disk, and so for this one too.
 _UNSYNCED = "SET LOCAL synchronous_commit = off"
+# The servers of a cluster add to the same rows, one after the other.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('schedo tallies of ' || current_schema()))"
 
 
 async def add(connection: asyncpg.Connection, tallies: HourTallies, now: int) -> None:
     """Add the tallies of hours; see Store.add_tallies."""
     async with connection.transaction():
         await connection.execute(_UNSYNCED)
+        await connection.execute(_LOCK)
         for (dimension, at), by_name in tallies.items():
             if await _add_row(connection, dimension, Period.HOUR, at, by_name):
                 await _move_to_days(connection, dimension, now)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import asyncpg
 
 from schedo.errors import StoreError
 from schedo.store.base import Waiting
-from schedo.store.postgres import reads
+from schedo.store.postgres import snapshots
 from schedo.store.postgres.errors import DRIVER_ERRORS
-from schedo.store.postgres.session import close
 
 
 class WaitingCount:
     """Counts in a transaction that sees the tables as they were when it began."""
 
-    def __init__(self, epoch: int, connection: asyncpg.Connection) -> None:
-        """connection: a session that this closes."""
-        self._epoch, self._connection = epoch, connection
+    def __init__(
+        self,
+        epoch: int,
+        connection: asyncpg.Connection,
+        shards: list[int],
+        keep: Callable[[asyncpg.Connection], None],
+    ) -> None:
+        """connection: a session for this. shards: whose jobs are counted. keep: gets it back."""
+        self._keep = keep
+        self._epoch, self._connection, self._shards = epoch, connection, shards
         self._counting: asyncio.Task[Waiting] | None = None
 
     async def begin(self) -> None:
@@ -34,9 +41,13 @@ class WaitingCount:
 
     async def _count(self) -> Waiting:
         try:
-            return await reads.count_waiting(self._connection)
-        finally:
-            await close(self._connection)
+            counts = await snapshots.count_waiting(self._connection, self._shards)
+            await self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.terminate()
+            raise
+        self._keep(self._connection)
+        return counts
 
     async def result(self, epoch: int) -> Waiting:
         """Return the numbers of waiting jobs; raise StoreError if they cannot be counted."""

@@ -5,7 +5,7 @@ A commit of jobs alone, as most are, is one statement and so one round trip and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -19,13 +19,14 @@ from schedo.core.bulk import BulkOperation
 from schedo.core.changes import Changes
 from schedo.core.ids import newest_at
 from schedo.core.keep import NOT_KEPT
-from schedo.core.model import PLAIN, DecisionRecord
+from schedo.core.model import PLAIN, DecisionRecord, Job
 from schedo.errors import StoreRefused
 from schedo.store import rows
 from schedo.store.columns import Row
 from schedo.store.postgres import histories, tables
 from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
 from schedo.store.postgres.evidence import Evidence, keep_decisions
+from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import transaction
 from schedo.store.postgres.tables import Statement, columns_of
 
@@ -71,10 +72,16 @@ DELETE_JOBS = (
     "DELETE FROM output WHERE job_id = ANY($1::bigint[])",
 )
 # An instant that made no job leaves no id, nor does what is deleted. After the clock was set back,
-# this mark keeps a later rule from deciding the instant again, and a new record from the id.
+# this mark keeps a later rule from deciding the instant again, and a new record from the id. Each
+# server has a mark of its own, so that none waits for the commit of another one.
 MARK_DECIDED = """
-INSERT INTO meta (name, value) VALUES ('decided_at', $1)
+INSERT INTO meta (name, value) VALUES ('decided_at_' || $2::bigint, $1)
 ON CONFLICT (name) DO UPDATE SET value = greatest(meta.value, excluded.value)"""
+# The version of the queues and pauses. The other servers see at their next heartbeat that it grew.
+_RAISE_SETTINGS = """
+INSERT INTO meta (name, value) VALUES ('settings', 1)
+ON CONFLICT (name) DO UPDATE SET value = meta.value + 1"""
+SETTINGS = "SELECT value FROM meta WHERE name = 'settings'"
 _DELETE_SCHEDULES = (
     "DELETE FROM schedule WHERE id = ANY($1::bigint[])",
     "DELETE FROM decision WHERE schedule_id = ANY($1::bigint[])",
@@ -83,7 +90,8 @@ _DELETE_SCHEDULES = (
 _DELETE_PAUSES = "DELETE FROM pause WHERE scope = ANY($1::text[])"
 _DELETE_EXPECTATIONS = "DELETE FROM expectation WHERE id = ANY($1::bigint[])"
 _UPSERT_OPERATIONS = """
-INSERT INTO bulk_operation (id, record) SELECT * FROM unnest($1::bigint[], $2::text[])
+INSERT INTO bulk_operation (id, record, shard)
+SELECT id, record, $3::smallint FROM unnest($1::bigint[], $2::text[]) AS put (id, record)
 ON CONFLICT (id) DO UPDATE SET record = excluded.record"""
 _DELETE_OPERATIONS = (
     "DELETE FROM bulk_operation WHERE id = ANY($1::bigint[])",
@@ -145,8 +153,9 @@ def _write_jobs(new: Sequence[Row], known: Sequence[Row]) -> Iterator[Statement]
 
 
 class Commit(NamedTuple):
-    """The writes of one commit, in the order of writing."""
+    """The writes of one commit, in the order of writing; no: of the server."""
 
+    no: int
     deletes: Sequence[Statement]
     jobs: JobRows
     evidence: Evidence = Evidence()
@@ -154,21 +163,22 @@ class Commit(NamedTuple):
 
     def statements(self) -> list[Statement]:
         """Return all statements."""
-        dropped = delete_jobs(self.jobs.unkept) if self.jobs.unkept else ()
+        dropped = delete_jobs(self.jobs.unkept, self.no) if self.jobs.unkept else ()
         jobs = (*self.jobs.statements(), *self.evidence.statements())
         return [*self.deletes, *dropped, *jobs, *self.others]
 
 
-def encode(changes: Changes, offset_us: int) -> Commit:
+def encode(changes: Changes, offset_us: int, owned: Owned) -> Commit:
     """Return the writes that make the changes durable; the records may change afterwards."""
-    jobs = _encode_jobs(changes, offset_us)
+    jobs = _encode_jobs(changes, offset_us, owned.place)
     if not changes.has_others:
-        return Commit((), jobs)
-    deletes = delete_jobs(changes.jobs_deleted) if changes.jobs_deleted else ()
-    return Commit(deletes, jobs, Evidence.of(changes), [*_encode_others(changes, offset_us)])
+        return Commit(owned.no, (), jobs)
+    deletes = delete_jobs(changes.jobs_deleted, owned.no) if changes.jobs_deleted else ()
+    others = [*_encode_others(changes, offset_us, owned)]
+    return Commit(owned.no, deletes, jobs, Evidence.of(changes), others)
 
 
-def _encode_jobs(changes: Changes, offset_us: int) -> JobRows:
+def _encode_jobs(changes: Changes, offset_us: int, place: Callable[[Job], int]) -> JobRows:
     found = JobRows()
     options, text, requirements = PLAIN, None, ""  # most jobs of a batch share their options
     for job in changes.jobs.values():
@@ -188,20 +198,21 @@ def _encode_jobs(changes: Changes, offset_us: int) -> JobRows:
             found.payloads.append((job.id, payload))
             payload = None
         found.tags.extend((tag, job.id) for tag in options.tags)
-        found.new.append(rows.new_job_row(job, payload, text, requirements, offset_us))
+        row = rows.new_job_row(job, payload, text, requirements, offset_us)
+        found.new.append((*row, place(job)))
     return found
 
 
-def delete_jobs(job_ids: Sequence[int]) -> list[Statement]:
-    """Return the statements that delete all records of the jobs.
+def delete_jobs(job_ids: Sequence[int], no: int) -> list[Statement]:
+    """Return the statements that delete all records of the jobs. no: of the server.
 
     The jobs leave no id behind, so the mark keeps a later job from getting one of theirs.
     """
-    mark = Statement(MARK_DECIDED, (newest_at(max(job_ids)) + 1,))
+    mark = Statement(MARK_DECIDED, (newest_at(max(job_ids)) + 1, no))
     return [*(Statement(sql, (job_ids,)) for sql in DELETE_JOBS), mark]
 
 
-def _encode_others(changes: Changes, offset_us: int) -> Iterator[Statement]:
+def _encode_others(changes: Changes, offset_us: int, owned: Owned) -> Iterator[Statement]:
     deleted = set(changes.schedules_deleted)
     if deleted:
         for sql in _DELETE_SCHEDULES:
@@ -217,12 +228,12 @@ def _encode_others(changes: Changes, offset_us: int) -> Iterator[Statement]:
         added = [rows.ended_run_row(run) for run in changes.ended_runs]
         yield Statement(histories.ADD_ENDED_RUN, added, each=True)
     yield from _encode_settings(changes, offset_us)
-    yield from _encode_operations(changes)
+    yield from _encode_operations(changes, owned)
     decisions = [each for each in changes.decisions if each.schedule_id not in deleted]
     yield from keep_decisions(decisions)
     marks = _marks(changes, decisions)
     if marks:
-        yield Statement(MARK_DECIDED, (max(marks),))
+        yield Statement(MARK_DECIDED, (max(marks), owned.no))
     records = {each.scope: each for each in changes.idempotency_records}  # the last of each scope
     yield from _rows_of(
         tables.IDEMPOTENCY_RECORD,
@@ -234,6 +245,8 @@ def _encode_others(changes: Changes, offset_us: int) -> Iterator[Statement]:
     if changes.log:
         entries = [(*entry[:-1], int(entry.is_job)) for entry in changes.log]
         yield Statement(_INSERT_LOG, columns_of(entries, len(LogEntry._fields)))
+    if changes.queues or changes.pauses:
+        yield Statement(_RAISE_SETTINGS, ())  # the last one: other servers wait for this row
 
 
 def _encode_settings(changes: Changes, offset_us: int) -> Iterator[Statement]:
@@ -255,10 +268,11 @@ def _encode_settings(changes: Changes, offset_us: int) -> Iterator[Statement]:
         yield Statement(_DELETE_EXPECTATIONS, (deleted,))
 
 
-def _encode_operations(changes: Changes) -> Iterator[Statement]:
+def _encode_operations(changes: Changes, owned: Owned) -> Iterator[Statement]:
     put = [each for each in changes.bulk_operations.values() if each is not None]
     if put:
-        yield Statement(_UPSERT_OPERATIONS, columns_of([*map(_operation_row, put)], 2))
+        shard = owned.shards[0] if owned.shards else 0
+        yield Statement(_UPSERT_OPERATIONS, (*columns_of([*map(_operation_row, put)], 2), shard))
     steps = [(step.operation, step.number, _encode(step.jobs).decode()) for step in changes.steps]
     yield from _rows_of(tables.STEP, tables.STEP.insert, steps)
     deleted = [ident for ident, each in changes.bulk_operations.items() if each is None]

@@ -1,0 +1,61 @@
+"""The engine of a server that shares its store: it follows the shards that the server owns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from schedo.engine.loop import EngineLoop
+from schedo.errors import SchedoError
+from schedo.store.cluster import ShardOwner
+
+log = logging.getLogger("schedo.engine")
+
+LEAVE_S = 2.0  # after which a server that leaves goes on although it still has shards
+
+
+class Ownership:
+    """Restarts the scheduler whenever the server has got shards or should give some away."""
+
+    def __init__(self, loop: EngineLoop, cluster: ShardOwner) -> None:
+        self._loop, self._cluster = loop, cluster
+        self._task: asyncio.Task[None] | None = None
+        loop.is_sure = cluster.is_sure
+        cluster.on_due = self._on_due
+
+    def _on_due(self) -> None:
+        self._loop.wake()  # the server may be sure of its shards again
+        if self._loop.failure is None and self._cluster.is_change_due():
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow(), name="schedo shards")
+
+    async def _follow(self) -> None:
+        try:
+            await self._loop.restart(self._cluster.change_shards)
+        except SchedoError as error:  # the recovery follows the shards, too
+            log.debug("the shards are not followed now: %s", error)
+
+    async def leave(self) -> None:
+        """Give the shards to other servers, if there are any, before the drain."""
+        try:
+            await self._cluster.leave()
+        except SchedoError as error:
+            log.warning("the other servers do not know that this one leaves: %s", error)
+            return
+        if not self._cluster.has_given:
+            self._begin()
+            assert self._task is not None, "it has begun"
+            await asyncio.wait([self._task], timeout=LEAVE_S)
+
+    async def stop(self) -> None:
+        """Follow no more changes."""
+        self._cluster.on_due = _nothing
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=LEAVE_S)
+
+
+def _nothing() -> None:
+    """Do nothing: the engine stops."""

@@ -1,0 +1,144 @@
+"""The standstill of an engine: no turn runs, no commit is under way, and everything is durable.
+
+A freeze ends in one, so that another process can open the store. A change of the shards, which
+happens between servers that share a store, is one for some milliseconds: the engine drops its
+scheduler and recovers from the store, and what arrives meanwhile waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from schedo.clock import Clock
+from schedo.core.commands import Command, CompletePolls, Flush, TransferAttempts
+from schedo.core.leases import AttemptResult
+from schedo.core.scheduler import Scheduler
+from schedo.engine.command_queue import CommandQueue, QueuedCommand
+from schedo.engine.committer import Committer
+from schedo.engine.dispatch import Dispatcher
+from schedo.engine.failures import MUST_END
+from schedo.engine.health import LoopMonitor
+from schedo.engine.turn_notes import TurnNotes
+from schedo.engine.unanswered import Unanswered
+from schedo.errors import SchedoError, Unavailable
+from schedo.store.base import Snapshot, Store
+
+_LAST_ROUNDS_MAX = 10  # what is left then has no reply, as after a crash
+RESTART_S = 1.0  # for so long, requests wait for a change of the shards
+
+
+class Standstill(CommandQueue):
+    """The part of the engine's loop that brings it to a standstill."""
+
+    clock: Clock
+    monitor: LoopMonitor
+    scheduler: Scheduler
+    dispatcher: Dispatcher
+    notes: TurnNotes
+    is_frozen: bool
+    _store: Store
+    _committer: Committer
+    _unanswered: Unanswered
+    _is_open: bool
+    _on_fatal: Callable[[Exception], None]
+
+    # Freezing, for another process that opens the store next.
+
+    async def freeze(self, worker: str) -> None:
+        """Make everything durable, take no more turns, and close the store with its log and lock.
+
+        The store then says that `worker` has the attempts that this server's workers run. What
+        arrives from now on waits for `reopen`, or for `take_late`.
+        """
+        await self._end_polls()
+        await self._committer.pause.acquire()
+        self.is_frozen = True
+        try:
+            await self._settle(TransferAttempts(worker, self.dispatcher.waiting))
+        except Exception as error:
+            self.is_frozen = False
+            self._committer.pause.release()
+            self.fail_and_recover(error)
+            raise
+        self._fail_waiting(Unavailable("the server passes its store to a new process"))
+        await self.monitor.ends.save(self._store, self.clock.now())
+        await self._store.close(keep_log=True)
+
+    async def reopen(self) -> None:
+        """Open the store again and recover, because the other process has died or given up."""
+        try:
+            await self._recover(await self._store.open())
+        except Exception as error:
+            self._fail(error)
+            if not isinstance(self.failure, MUST_END):
+                self._on_fatal(error)
+            raise
+        finally:
+            self.is_frozen = False
+            self._late_progress.clear()
+            self._committer.pause.release()
+
+    # A change of what the store gives to this server.
+
+    async def restart(self, change: Callable[[], Awaitable[object]]) -> None:
+        """Recover from the store as it is after `change`; requests wait.
+
+        change: runs at the standstill. If it fails, or the recovery, the engine recovers as after a
+        failed commit.
+        """
+        await self._end_polls()
+        async with self._committer.pause:
+            timer = self.loop.call_later(RESTART_S, self._refuse_waiting)
+            try:
+                await self._settle(Flush())
+                self._fail_waiting(Unavailable("the server takes over jobs of another one"))
+                self.dispatcher.waiting |= self.scheduler.unsent
+                await change()
+                await self._recover(await self._store.snapshot())
+            except Exception as error:
+                self.fail_and_recover(error)
+            finally:
+                timer.cancel()
+
+    def _refuse_waiting(self) -> None:
+        self.failure = Unavailable("the server still takes over jobs of another one")
+        self._refuse_queued(self.failure)
+
+    # The standstill.
+
+    async def _end_polls(self) -> None:
+        self.enqueue(CompletePolls())
+        await self.flush()  # turns go on meanwhile, so that little is left to the last commit
+
+    async def _settle(self, last: Command[None]) -> None:
+        """Apply what has come, and then the last command; take no more turns, and commit it all."""
+        now, items = self.clock.now(), self._inbox.drain()
+        while items:
+            self._apply_items(items, now)
+        self.scheduler.apply(last, now)
+        self.notes.take(self.scheduler, now)
+        self.notes.decisions.release()
+        self._is_open = False
+        self.clock.arm(None)
+        for _ in range(_LAST_ROUNDS_MAX):
+            if not (self._unanswered or self.scheduler.has_changes):
+                break
+            await self._committer.round()
+
+    # Of the loop.
+
+    def fail_and_recover(self, error: Exception) -> None:
+        """Drop the scheduler and recover."""
+        raise NotImplementedError
+
+    def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
+        raise NotImplementedError
+
+    def _fail(self, cause: Exception) -> None:
+        raise NotImplementedError
+
+    def _fail_waiting(self, error: SchedoError) -> None:
+        raise NotImplementedError
+
+    async def _recover(self, snapshot: Snapshot) -> None:
+        raise NotImplementedError

@@ -1,0 +1,251 @@
+"""The control session of a server: its heartbeats, and the take-over of shards of dead servers.
+
+A heartbeat is a query, and PostgreSQL shows to the other servers when it began. So no heartbeat
+writes a row. When a session ends, its server is dead or cut off, or PostgreSQL itself was.
+
+A server may write only in the session that holds the lock of its number. PostgreSQL releases a lock
+after the transactions of its session have ended. So a server that gets the lock of a dead one sees
+everything that it has committed, and knows that nothing more can follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+
+import asyncpg
+
+from schedo.errors import StoreError
+from schedo.store.cluster import Member, MemberState
+from schedo.store.postgres import holder
+from schedo.store.postgres.address import Address
+from schedo.store.postgres.errors import DRIVER_ERRORS
+from schedo.store.postgres.membership import Membership, View, since_boot_s
+from schedo.store.postgres.session import close, connect
+from schedo.store.postgres.watch import NeighbourWatch
+
+log = logging.getLogger("schedo.store")
+
+BEAT_S = 0.1
+ANSWER_S = 5.0  # after which the session counts as lost
+RECONNECT_S = 0.2
+# Both sessions of a process end with it, but not at the same instant. So long after the end of the
+# control session, a session that still writes is busy with a long statement, and is ended.
+BUSY_S = 0.01
+HURRY_S = 0.002  # between two looks at a server that seems to be dead
+HURRIES = 15
+ENDING_S = 1.0  # for how long it looks in short steps at a session that should end
+# PostgreSQL has ended all sessions, perhaps. The other servers come back as this one did.
+RETURN_S = 1.0
+
+_VIEW = """
+SELECT server.no, name, url, epoch, version, server.state, timeout_us, settings,
+    (extract(epoch FROM clock_timestamp() - session.query_start) * 1000000)::bigint AS silent_us,
+    (SELECT array_agg(coalesce(owner, 0) ORDER BY no) FROM shard) AS owners,
+    coalesce((SELECT value FROM meta WHERE meta.name = 'settings'), 0) AS newest
+FROM server LEFT JOIN pg_stat_activity AS session
+    ON session.pid = control_pid AND session.backend_start = control_began
+WHERE server.state <> 'closed' OR EXISTS (SELECT 1 FROM shard WHERE owner = server.no)"""
+_TAKE_OVER = f"SELECT take_over({holder.CLASS}, $1::bigint, $2::bigint, $3::smallint[])"
+_TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL AND no = ANY($2::smallint[])"
+# Ends the session in which a server writes, unless the server has been heard of meanwhile. One of
+# an old version has no control session, and is left alone.
+_FENCE = """
+SELECT pg_terminate_backend(writer_pid) FROM server
+JOIN pg_stat_activity AS writer ON writer.pid = writer_pid AND writer.backend_start = writer_began
+LEFT JOIN pg_stat_activity AS session
+    ON session.pid = control_pid AND session.backend_start = control_began
+WHERE no = $1 AND epoch = $2
+AND (
+    session.pid IS NULL
+    OR clock_timestamp() - session.query_start > timeout_us * interval '1 microsecond'
+)"""
+_NOTIFY = "SELECT pg_notify($1, '')"
+_TELL = {
+    "url": "UPDATE server SET url = $2 WHERE no = $1",
+    "state": "UPDATE server SET state = $2 WHERE no = $1",
+}
+
+
+class Control:
+    """Beats, and acts on what the heartbeats show, until it is closed."""
+
+    def __init__(self, address: Address, name: str, membership: Membership) -> None:
+        self._address, self._name, self._membership = address, f"{name} control", membership
+        self._connection: asyncpg.Connection | None = None
+        self.pid = 0  # of the session, in PostgreSQL
+        self._lock = asyncio.Lock()  # one query at a time
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._hurries = 0
+        self._gone_since_s: dict[int, float] = {}
+        self._judges_from_s = 0.0
+        self._watch = NeighbourWatch(address, f"{name} watch", membership, self.look_closely)
+
+    @property
+    def _channel(self) -> str:
+        return f"schedo {self._address.schema}"[:63]
+
+    async def connect(self) -> None:
+        """Open the session."""
+        connection = await connect(self._address, self._name)
+        try:
+            await connection.add_listener(self._channel, self._on_notified)
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection, self.pid = connection, int(connection.get_server_pid())
+
+    async def begin(self) -> None:
+        """Beat once, and then go on in the background. The server has its number."""
+        await self._beat()
+        self._task = asyncio.create_task(self._run(), name="schedo heartbeats")
+        self._watch.begin()
+        await self.notify()
+
+    async def close(self) -> None:
+        """End the heartbeats and their session."""
+        await self._watch.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await close(connection)
+
+    def look_closely(self) -> None:
+        """Look at the other servers at once, and again in short steps: one seems to be dead."""
+        self._hurries = HURRIES
+        self._wake.set()
+
+    async def notify(self) -> None:
+        """Let all servers look at once at what has changed."""
+        with contextlib.suppress(StoreError, *DRIVER_ERRORS):
+            await self._fetch(_NOTIFY, self._channel)
+
+    async def tell(self, what: str) -> None:
+        """Write the URL or the state of this server for the others."""
+        me = self._membership.me
+        if me.no:
+            value = me.url if what == "url" else str(me.state.value)
+            await self._fetch(_TELL[what], me.no, value)
+            await self.notify()
+
+    async def _fetch(self, query: str, *parameters: object) -> list[asyncpg.Record]:
+        async with self._lock:
+            if self._connection is None:
+                raise StoreError("the control session is not open")
+            found: list[asyncpg.Record] = await self._connection.fetch(
+                query, *parameters, timeout=ANSWER_S
+            )
+            return found
+
+    def _on_notified(self, *_: object) -> None:
+        self._wake.set()
+
+    async def _run(self) -> None:
+        has_failed = False
+        while True:
+            pause_s = BEAT_S if not self._hurries else HURRY_S
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause_s)
+            self._wake.clear()
+            self._hurries = max(0, self._hurries - 1)
+            try:
+                if self._connection is None:
+                    await self._connect_again()
+                await self._beat()
+                await self._act()
+            except (StoreError, *DRIVER_ERRORS) as error:
+                if not has_failed:
+                    log.warning("the heartbeats of this server fail: %s", error)
+                has_failed = True
+                self._drop()
+                await asyncio.sleep(RECONNECT_S * (0.5 + random.random()))
+                continue
+            if has_failed:
+                log.info("the heartbeats of this server go on")
+            has_failed = False
+
+    async def _connect_again(self) -> None:
+        await self.connect()
+        assert self._connection is not None, "it is connected"
+        await holder.replace_control(self._connection, self._membership.me.no, self.pid)
+        self._judges_from_s = since_boot_s() + RETURN_S
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def _beat(self) -> None:
+        sent_s = since_boot_s()
+        found = await self._fetch(_VIEW)
+        self._membership.note(_read_view(sent_s, found))
+
+    async def _act(self) -> None:
+        """Take what this server should have of dead servers, and of what is free."""
+        membership = self._membership
+        if membership.is_leaving or since_boot_s() < self._judges_from_s:
+            return
+        has_taken = False
+        now, found = since_boot_s(), membership.find_gone()
+        before, self._gone_since_s = self._gone_since_s, {}
+        for gone in found:
+            since_s = self._gone_since_s[gone.no] = before.get(gone.no, now)
+            has_taken |= await self._take_over(gone, now - since_s)
+        free = membership.wanted_of_free()
+        if free:
+            await self._fetch(_TAKE_FREE, membership.me.no, free)
+            has_taken = True
+        if has_taken:
+            await self._beat()
+            await self.notify()
+
+    async def _take_over(self, gone: Member, since_s: float) -> bool:
+        """Take shards of a server that is gone; return whether it has lost some."""
+        membership = self._membership
+        is_silent = gone.silent_us is not None
+        if is_silent or since_s > BUSY_S:
+            await self._fetch(_FENCE, gone.no, gone.epoch)
+        wanted = membership.wanted_of(gone.no, since_s)
+        if not wanted:
+            return False
+        (row,) = await self._fetch(_TAKE_OVER, gone.no, membership.me.no, wanted)
+        taken = row["take_over"]
+        if taken is None:  # its session has not ended yet
+            if since_s < ENDING_S:
+                self._hurries = max(self._hurries, 1)
+            return False
+        if taken:
+            log.warning(
+                "server %d (%s) is %s: this server takes over %d of its shards",
+                gone.no,
+                gone.name,
+                "silent" if is_silent else "gone",
+                len(taken),
+            )
+        return bool(taken)
+
+
+def _read_view(sent_s: float, found: list[asyncpg.Record]) -> View:
+    members = {
+        row["no"]: Member(
+            *(row["no"], row["name"], row["url"], row["epoch"], row["version"]),
+            MemberState(row["state"]),
+            row["silent_us"],
+        )
+        for row in found
+    }
+    owners = enumerate(found[0]["owners"] if found else ())
+    return View(
+        sent_s,
+        members,
+        {row["no"]: row["timeout_us"] for row in found},
+        {shard: no for shard, no in owners if no},
+        found[0]["newest"] if found else 0,
+        {row["no"]: row["settings"] for row in found},
+    )

@@ -1,0 +1,54 @@
+"""The shards that a server owns, and those of its new records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+
+from schedo.core.model import Job, Queue
+from schedo.core.shards import shard_of
+
+
+class Owned:
+    """What a server owns from one snapshot to the next.
+
+    A record whose order or number must be exact has a home: the shard of the text that it shares
+    with the others of its kind. A run is with its schedule. Anything else is wherever there is
+    room. A home that belongs to another server gets no record from this one, which does not know
+    what is there: the record goes to one of the own shards.
+    """
+
+    def __init__(self, no: int, shards: Sequence[int] = (), queues: Iterable[Queue] = ()) -> None:
+        """no: of the server. shards: all that it owns. queues: all that have settings."""
+        self.no = no
+        self.shards = list(shards)
+        self._next = cycle(self.shards)
+        self._limited: set[str] = set()
+        self.note_queues(queues)
+
+    def note_queues(self, queues: Iterable[Queue]) -> None:
+        """Note the settings of queues that are stored from now on."""
+        for queue in queues:
+            if queue.concurrency is None:
+                self._limited.discard(queue.name)
+            else:
+                self._limited.add(queue.name)
+
+    def place(self, job: Job) -> int:
+        """Return the shard of a new job."""
+        home: str | None
+        if job.schedule_id is not None:
+            home = job.options.schedule
+        elif job.queue in self._limited:
+            home = job.queue
+        else:
+            home = job.unique_key
+        if home is not None:
+            shard = shard_of(home)
+            if shard in self.shards:
+                return shard
+        return next(self._next)
+
+    def limited_queues(self) -> list[str]:
+        """Return the queues whose jobs have one home."""
+        return [*self._limited]

@@ -1,0 +1,149 @@
+"""Servers that share a database: what happens to the jobs of one when it dies, stops or leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import urllib.error
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from schedo.core.shards import SHARDS, shard_of
+from schedo.errors import Exit
+from tests.e2e.server import Server, eventually, serving
+from tests.postgres import PostgresServer, running_server
+
+pytestmark = pytest.mark.e2e
+
+COUNTED = {"task": "shell", "payload": {"command": "echo run >> $SCHEDO_JOB_ID"}}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    yield postgres.url(schema="jobs")
+    postgres.sql("DROP SCHEMA IF EXISTS jobs CASCADE")
+
+
+class Cluster:
+    """Servers in a directory, and the database that they share."""
+
+    def __init__(self, postgres: PostgresServer, directory: Path, url: str, stack: ExitStack):
+        self._postgres = postgres
+        self._arguments, self._stack = ("--store", url, "--allow-shell"), stack
+        self.servers: list[Server] = []
+        self.directory = directory
+
+    def join(self) -> Server:
+        """Start a server; return it when the shards are shared."""
+        self.servers.append(self._stack.enter_context(serving(self.directory, *self._arguments)))
+        each = SHARDS // len(self.servers)
+        eventually(lambda: min(self.owned()) >= each, "shards for all")
+        return self.servers[-1]
+
+    def owned(self) -> list[int]:
+        """Return how many shards each server has, by number."""
+        query = "SELECT owner, count(*) FROM jobs.shard GROUP BY owner"
+        found = dict(line.split("|") for line in self._postgres.sql(query).splitlines())
+        return [int(found.get(str(no + 1), 0)) for no in range(len(self.servers))]
+
+    def name_at(self, no: int) -> str:
+        """Return a name of a schedule whose home the server owns."""
+        query = f"SELECT no FROM jobs.shard WHERE owner = {no}"
+        own = {int(line) for line in self._postgres.sql(query).splitlines()}
+        return next(name for n in count() if shard_of(name := f"tick{n}") in own)
+
+    def runs(self, job_id: str) -> int:
+        """Return how often a command has run."""
+        path = self.directory / job_id
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@pytest.fixture
+def cluster(postgres: PostgresServer, tmp_path: Path, url: str) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(postgres, tmp_path, url, stack)
+
+
+def test_the_jobs_of_a_killed_server_run_at_the_other_one(cluster: Cluster) -> None:
+    first, second = cluster.join(), cluster.join()
+    name = cluster.name_at(1)
+    assert first.ask("PUT", f"/v1/schedules/{name}", {"every": "1s", **COUNTED})[0] == 201
+    jobs = [first.submit(**COUNTED, delay="300ms") for _ in range(20)]
+    long = first.submit(task="shell", payload={"command": "test -e second || sleep 60"})
+    eventually(lambda: first.ask("GET", f"/v1/jobs/{long['id']}")[1]["state"] == "running", "start")
+
+    first.kill()
+    (cluster.directory / "second").touch()
+
+    ended = [second.ended(job["id"]) for job in (*jobs, long)]
+    assert {job["state"] for job in ended} == {"completed"}
+    assert [cluster.runs(job["id"]) for job in jobs] == [1] * len(jobs)
+    fired = count_fired(second, name)
+    eventually(lambda: count_fired(second, name) > fired, "run")
+    decisions = second.ask("GET", f"/v1/schedules/{name}/decisions")[1]["items"]
+    instants = [each["scheduled_for"] for each in decisions]
+    assert len({*instants}) == len(instants)
+
+
+def test_a_server_that_was_stopped_starts_nothing_of_what_another_one_has_taken(
+    cluster: Cluster,
+) -> None:
+    first, second = cluster.join(), cluster.join()
+    jobs = [first.submit(**COUNTED, delay="200ms") for _ in range(20)]
+
+    os.kill(first.pid, signal.SIGSTOP)
+    eventually(lambda: cluster.owned()[1] == SHARDS, "take-over")
+    ended = [second.ended(job["id"]) for job in jobs]
+    os.kill(first.pid, signal.SIGCONT)
+
+    assert {job["state"] for job in ended} == {"completed"}
+    eventually(lambda: min(cluster.owned()) == SHARDS // 2, "shards for the first one")
+    eventually(lambda: first.ask("GET", "/readyz")[0] == 200, "recovery")
+    again = first.submit(**COUNTED)
+    assert first.ended(again["id"])["state"] == "completed"
+    assert [cluster.runs(job["id"]) for job in jobs] == [1] * len(jobs)
+
+
+def test_a_server_that_is_told_to_end_answers_until_the_others_have_its_jobs(
+    cluster: Cluster,
+) -> None:
+    first, second = cluster.join(), cluster.join()
+    answers: list[tuple[int, str]] = []
+
+    def submit_until_it_is_closed() -> None:
+        try:
+            while True:
+                status, job = first.ask("POST", "/v1/jobs", COUNTED)
+                answers.append((status, job.get("id", str(job))))
+        except (urllib.error.URLError, ConnectionError):
+            pass
+
+    clients = [threading.Thread(target=submit_until_it_is_closed) for _ in range(2)]
+    for client in clients:
+        client.start()
+    eventually(lambda: len(answers) > 20, "load")
+    code = first.terminate()
+    for client in clients:
+        client.join()
+
+    assert code == Exit.DONE
+    assert {status for status, _ in answers} == {201}
+    ended = [second.ended(job_id) for _, job_id in answers]
+    assert {job["state"] for job in ended} == {"completed"}
+    assert {cluster.runs(job_id) for _, job_id in answers} == {1}
+
+
+def count_fired(server: Server, name: str) -> int:
+    """Return how many instants of the schedule have made a job."""
+    return int(server.ask("GET", f"/v1/schedules/{name}")[1]["counters"]["fired"])
