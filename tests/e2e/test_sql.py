@@ -113,7 +113,7 @@ def test_what_the_server_does_not_accept_is_a_job_that_says_why(
     timeout = get(server, enqueue(connection, """'work', options => '{"timeout": "soon"}'"""))
     large = get(server, enqueue(connection, "'work', to_jsonb(repeat('x', 1048577))"))
     shell = get(server, enqueue(connection, "'shell', '{}'"))
-    connection.execute("""INSERT INTO shared.inbox (id, spec) VALUES (126, '{"task": "a b"}')""")
+    connection.execute("""INSERT INTO shared.inbox VALUES (126, 0, 0, '{"task": "a b"}')""")
     unknown = get(server, "000000000003Y")
 
     assert {each["state"] for each in (timeout, large, shell, unknown)} == {"failed"}

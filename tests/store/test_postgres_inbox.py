@@ -14,6 +14,8 @@ import pytest
 
 from schedo.core.changes import Changes
 from schedo.core.ids import is_from_sql, newest_at, parse_id
+from schedo.core.model import Queue
+from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import StoreRefused
 from schedo.protocol.jobs import JobRequest
 from schedo.store.inbox import find_inbox
@@ -142,6 +144,28 @@ async def test_the_options_are_those_of_a_submit(client: asyncpg.Connection) -> 
     listed = str(caught.value).partition("is none of ")[2].split(", ")
     arguments = {"task", "payload", "queue", "run_at", "delay", "priority"}
     assert {*listed} == {*JobRequest.__struct_fields__} - arguments - {"broadcast"}
+
+
+async def test_a_job_is_in_the_shard_of_its_limited_queue_or_its_key_or_in_any(
+    store: PostgresStore, client: asyncpg.Connection
+) -> None:
+    await store.commit(Changes(queues={"one": Queue("one", concurrency=1), "all": Queue("all")}))
+    for arguments in (
+        "'x', queue => 'one', unique_key => 'k'",
+        "'x', queue => 'all', unique_key => 'k'",
+        """'x', options => '{"unique": {"key": "k", "for": "1h"}}'""",
+        """'x', options => '{"unique": "k"}'""",
+    ):
+        await enqueue(client, arguments)
+    await client.execute("SELECT enqueue('x', queue => 'all') FROM generate_series(1, 100)")
+
+    shards = [shard for (shard,) in await client.fetch("SELECT shard FROM inbox ORDER BY id")]
+
+    assert shards[:4] == [shard_of("one"), *[shard_of("k")] * 3]
+    assert {*shards[4:]} <= {*range(SHARDS)}
+    assert len({*shards[4:]}) > 1
+    store.inbox._shards = [shard_of("one")]
+    assert len(await store.inbox.read()) == shards.count(shard_of("one"))
 
 
 async def test_ids_grow_over_all_sessions_and_say_when_they_were_made(

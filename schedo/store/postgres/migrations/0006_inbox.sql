@@ -2,7 +2,7 @@
 -- What SQL clients submit in their own transactions (docs/sql.md). A server moves the rows into the jobs.
 CREATE TABLE inbox (
     id bigint PRIMARY KEY, -- of the job, too
-    shard smallint NOT NULL DEFAULT 0, -- as in the table job
+    shard smallint NOT NULL, -- of the job; its owner reads the row
     xact bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint, -- which has inserted it
     spec text NOT NULL -- JSON: the body of POST /v1/jobs
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -38,6 +38,11 @@ CREATE FUNCTION render_id(id bigint) RETURNS text LANGUAGE sql IMMUTABLE STRICT 
         ORDER BY place DESC) FROM generate_series(0, 12) AS place
 $$;
 
+-- Returns the shard of a text, as schedo/core/shards.py does, or one of all shards for a job without a home.
+CREATE FUNCTION shard_of_job(id bigint, home text) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (coalesce(('x' || left(md5(home), 8))::bit(32)::bigint, id / 256) % 32)::smallint
+$$;
+
 CREATE FUNCTION refuse_argument(name text, reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'enqueue: %: %', name, reason USING ERRCODE = 'invalid_parameter_value';
@@ -64,6 +69,7 @@ DECLARE
         'timeout', 'traceparent', 'tracestate', 'unique'
     ];
     option text;
+    home text; -- the text whose shard the job must have, as in the store: of a limited queue, or of a unique key
     spec jsonb := '{}';
     job bigint;
 BEGIN
@@ -121,8 +127,11 @@ BEGIN
         spec := spec || jsonb_build_object('unique', unique_key);
     END IF;
 
+    SELECT limited.name INTO home FROM queue AS limited
+        WHERE limited.name = coalesce(enqueue.queue, 'default') AND limited.concurrency IS NOT NULL;
+    home := coalesce(home, unique_key, options -> 'unique' ->> 'key', options ->> 'unique');
     job := next_inbox_id();
-    INSERT INTO inbox (id, spec) VALUES (job, spec::text);
+    INSERT INTO inbox (id, shard, spec) VALUES (job, shard_of_job(job, home), spec::text);
     IF nullif(current_setting('schedo.notify', true), '')::boolean THEN
         PERFORM pg_notify('schedo_inbox', current_schema());
     END IF;
