@@ -8,6 +8,10 @@
 # no harm, because Docker waits longer before each restart. "docker stop" waits 10 s, but the server's
 # drain takes up to 28 s: use "docker stop --time 30", or a shorter --drain-grace.
 #
+# gRPC, PostgreSQL and OpenTelemetry need the extras: docker build --build-arg REQUIREMENTS=all. For gRPC then:
+#
+#   docker run … -p 9090:9090 -e SCHEDO_GRPC_PORT=9090 … schedo
+#
 # The root file system may be read-only (--read-only); the server writes only to /data. compose.yaml runs a
 # server with workers; docs/operations.md has more.
 #

@@ -30,14 +30,15 @@ from tests.deploy.commands import accept
 from tests.sources import ROOT
 
 COMPOSE = ROOT / "compose.yaml"
+GRPC = ROOT / "deploy" / "compose" / "grpc.yaml"
 DOCKERFILE = ROOT / "Dockerfile"
 SCHEMA = Path(__file__).parent / "vendor" / "compose-spec.json"
 EXAMPLE = ROOT / "examples" / "compose"
 
 
-def read_compose() -> dict[str, Any]:
+def read_compose(file: Path = COMPOSE) -> dict[str, Any]:
     """Return the file as Compose reads it: with the defaults of its variables."""
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", file.read_text())
     read: dict[str, Any] = yaml.safe_load(text)
     return read
 
@@ -53,13 +54,28 @@ def instructions(name: str) -> list[str]:
     return re.findall(rf"^{name} +(.*)$", text, re.MULTILINE)
 
 
-def test_the_file_keeps_the_compose_specification() -> None:
+@pytest.mark.parametrize("file", [COMPOSE, GRPC], ids=lambda file: file.name)
+def test_the_file_keeps_the_compose_specification(file: Path) -> None:
     errors = [
         f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
-        for error in Draft7Validator(json.loads(SCHEMA.read_text())).iter_errors(read_compose())
+        for error in Draft7Validator(json.loads(SCHEMA.read_text())).iter_errors(read_compose(file))
     ]
 
     assert errors == []
+
+
+def test_grpc_has_a_port_and_an_image_with_its_extra(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    server = read_compose(GRPC)["services"]["server"]
+    [published] = server["ports"]
+    [argument] = server["build"]["args"].items()
+
+    config = load_config({}, server["environment"], paths=[])
+    assert published.endswith(f":{config.grpc_port}")
+    assert argument == ("REQUIREMENTS", "all")
+    assert f"{argument[0]}=run" in instructions("ARG")
+    assert server["image"] != services["worker"]["image"]
 
 
 @pytest.mark.parametrize("service", ["server", "worker"])
@@ -114,28 +130,43 @@ def test_the_health_check_of_a_worker_looks_for_its_file(
     assert str(Path(file).parent) in worker["tmpfs"]
 
 
-def test_the_tokens_are_made_once_and_are_what_the_server_reads(tmp_path: Path) -> None:
+def prepare(root: Path) -> dict[str, str]:
+    """Run prepare.sh with its folders below the root; return the contents of its files by name."""
     script = (ROOT / "deploy" / "compose" / "prepare.sh").read_text()
-    folders = {name: tmp_path / name.replace("/", "-") for name in ("/run/server", "/run/worker")}
-    for name, folder in {**folders, "/data": tmp_path, "/output": tmp_path}.items():
-        folder.mkdir(exist_ok=True)
-        script = script.replace(name, str(folder))
+    for name in ("/run/server", "/run/worker", "/data", "/output"):
+        (root / name[1:]).mkdir(parents=True, exist_ok=True)
+        script = script.replace(name, f"{root}{name}")
     owner = f"{os.getuid()}:{os.getgid()}"
-    for _ in range(2):
-        subprocess.run(["sh", "-c", script, "prepare.sh", owner], check=True)
-        first = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-
-    server, worker = folders["/run/server"], folders["/run/worker"]
     subprocess.run(["sh", "-c", script, "prepare.sh", owner], check=True)
-    assert {path: path.read_text() for path in first} == first
-    assert [oct(path.stat().st_mode & 0o777) for path in first] == ["0o600"] * 3
-    text = (server / "tokens").read_text()
-    [permission] = parse_tokens(text, "tokens", "the file", check_token).values()
+    files = [path for path in (root / "run").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    return {path.name: path.read_text() for path in files}
+
+
+def test_the_tokens_are_made_once_and_are_what_the_server_reads(tmp_path: Path) -> None:
+    first = prepare(tmp_path)
+
+    assert prepare(tmp_path) == first
+    assert len(first) == 3
+    [(_, permission)] = parse_tokens(first["tokens"], "tokens", "the file", check_token).items()
     assert (permission.role, permission.may_declare) == (Role.WORKER, True)
-    assert text.startswith((worker / "token").read_text() + " ")
-    config = load_config({"token_file": str(server / "admin")}, {}, paths=[])
+    assert first["tokens"].strip().startswith(first["token"] + " ")
+    config = load_config({"token_file": f"{tmp_path}/run/server/admin"}, {}, paths=[])
     assert config.token is not None
-    assert (server / "admin").read_text() != (worker / "token").read_text()
+    assert first["admin"] != first["token"]
+
+
+def test_a_start_leaves_the_tokens_of_the_user_as_they_are(tmp_path: Path) -> None:
+    first = prepare(tmp_path)
+    of_ann = "0123456789abcdef0123 role=viewer name=ann"
+    own = f"{first['token']} role=worker name=mine queues=mail\n{of_ann}"  # without an end of line
+    (tmp_path / "run/server/tokens").write_text(own)
+
+    assert prepare(tmp_path)["tokens"] == own
+
+    (tmp_path / "run/worker/token").write_text("fedcba98765432100123")
+    permissions = parse_tokens(prepare(tmp_path)["tokens"], "tokens", "the file", check_token)
+    assert [each.name for each in permissions.values()] == ["mine", "ann", "compose"]
 
 
 def test_the_example_is_an_application() -> None:

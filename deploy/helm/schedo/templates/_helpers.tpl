@@ -52,6 +52,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- else -}}{{ . }}{{- end -}}
 {{- end -}}
 
+{{- define "schedo.scheme" -}}
+{{- if .Values.tls.secret }}https{{ else }}http{{ end -}}
+{{- end -}}
+
+{{/* "true" if clients trust the CA in the Secret of the certificate only. */}}
+{{- define "schedo.hasCa" -}}
+{{- if and .Values.tls.secret .Values.tls.hasCa -}}true{{- end -}}
+{{- end -}}
+
+{{/* The server in its own pod: the name is one of its certificate. */}}
+{{- define "schedo.localUrl" -}}
+{{ include "schedo.scheme" . }}://{{ ternary "localhost" "127.0.0.1" (ne .Values.tls.secret "") }}:8080
+{{- end -}}
+
 {{- define "schedo.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
