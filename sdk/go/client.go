@@ -177,6 +177,12 @@ func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/schedules/"+url.PathEscape(name), nil, nil, 0, nil)
 }
 
+// Stats returns what ended by task, queue or schedule: counts, run times and lateness.
+func (c *Client) Stats(ctx context.Context, which StatsQuery) (*Stats, error) {
+	stats := &Stats{}
+	return stats, c.call(ctx, http.MethodGet, "/v1/stats?"+which.encode(), nil, nil, 0, stats)
+}
+
 // Do sends any request of the HTTP API (docs/api.md) that may be carried out twice, and decodes the response into out
 // unless it is nil. It is repeated if it gets no response, or if the server is busy or restarts.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {

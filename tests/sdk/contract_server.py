@@ -138,6 +138,7 @@ class ServerClaims(WorkerServerClaims):
             "invoked": "completed",
             "no capacity": "unsatisfiable",
             "schedule": "0 3 * * *",
+            "stats": ["queue", "default", 1, True],
         }
 
 

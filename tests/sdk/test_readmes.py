@@ -61,7 +61,7 @@ def test_the_go_programs_of_the_readme_compile(
     )
     (tmp_path / "worker.go").write_text(worker)
     (tmp_path / "client.go").write_text(
-        'package main\nimport ("context"; "net/url"; "schedo")\n'
+        'package main\nimport ("context"; "fmt"; "net/url"; "schedo"; "time")\n'
         f"func use(ctx context.Context) error {{\n{client}\nreturn err\n}}\n"
     )
 

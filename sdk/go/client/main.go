@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/url"
 	"os"
+	"time"
 
 	"schedo"
 )
@@ -94,6 +95,11 @@ func main() {
 		log.Fatal(err)
 	}
 	told["listed"] = listed
+	stats := must(client.Stats(ctx, schedo.StatsQuery{
+		By: "queue", Since: time.Now().Add(-time.Hour), Per: "hour", Name: "default",
+	}))
+	queue := stats.Items[0]
+	told["stats"] = []any{stats.By, queue.Name, queue.Cancelled, len(queue.Points) == 1}
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		log.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 import { Backoff } from "./backoff.js";
 import { JobFailed, SchedoError, Unreachable } from "./errors.js";
 import { Transport, type Address, type Call } from "./transport.js";
-import type { InvokeOptions, Job, JobFilter, JobOptions, JobSpec, Schedule, ScheduleSpec } from "./types.js";
+import type { InvokeOptions, Job, JobFilter, JobOptions, JobSpec, Schedule, ScheduleSpec, Stats, StatsQuery } from "./types.js";
 
 export interface ClientOptions extends Address {
   /** How often a request is repeated that got no response, or 429 or 503. By default 5. */
@@ -86,11 +86,7 @@ export class Client {
   async *list(filter: JobFilter = {}): AsyncGenerator<Job> {
     let cursor: string | undefined;
     do {
-      const query = new URLSearchParams();
-      for (const [name, value] of Object.entries({ ...filter, cursor })) {
-        if (value !== undefined) query.set(name, String(value));
-      }
-      const page = await this.#get<{ items: Job[]; next_cursor?: string }>(`/v1/jobs?${query}`);
+      const page = await this.#get<{ items: Job[]; next_cursor?: string }>(`/v1/jobs?${toQuery({ ...filter, cursor })}`);
       yield* page.items;
       cursor = page.next_cursor;
     } while (cursor !== undefined);
@@ -123,6 +119,11 @@ export class Client {
     await this.request("DELETE", `/v1/schedules/${encodeURIComponent(name)}`);
   }
 
+  /** What ended by task, queue or schedule: counts, run times and lateness; of the last 7 days unless the query says otherwise. */
+  async stats(query: StatsQuery = {}): Promise<Stats> {
+    return this.#get(`/v1/stats?${toQuery(query)}`);
+  }
+
   /**
    * Send any request of the HTTP API (docs/api.md) that may be carried out twice, and return the parsed response.
    * It is repeated if it gets no response, or if the server is busy or restarts.
@@ -151,6 +152,15 @@ export class Client {
   async #once<T>(method: string, path: string, call: Call): Promise<T> {
     return (await this.#transport.send(method, path, call)) as T;
   }
+}
+
+/** The parameters that are defined, as the query of a URL. */
+function toQuery(parameters: object): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined) query.set(name, value instanceof Date ? value.toISOString() : String(value));
+  }
+  return query;
 }
 
 function idempotencyKey(): Record<string, string> {

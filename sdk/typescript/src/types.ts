@@ -155,3 +155,51 @@ export interface Schedule {
   warnings?: string[];
   [field: string]: unknown;
 }
+
+/** What `stats` counts. */
+export interface StatsQuery {
+  /** By default by task. */
+  by?: "task" | "queue" | "schedule";
+  /** By default 7 days ago. */
+  since?: string | Date;
+  until?: string | Date;
+  /** Also in each hour or day. */
+  per?: "hour" | "day";
+  /** A part of the name. */
+  name?: string;
+  /** How many names; those with the most ends come first. */
+  limit?: number;
+}
+
+/** How long something took in microseconds, within `relative_error`. */
+export interface Times {
+  count: number;
+  p50_us: number;
+  p90_us: number;
+  p99_us: number;
+  max_us: number;
+}
+
+/** The jobs and attempts that ended in a time. */
+export interface Ends {
+  completed: number;
+  failed: number;
+  cancelled: number;
+  expired: number;
+  /** Attempts that failed or were lost, and after which the job went on. */
+  retried: number;
+  failed_share: number | null;
+  run: Times | null;
+  lateness: Times | null;
+}
+
+export interface Stats {
+  by: "task" | "queue" | "schedule";
+  since: string;
+  until: string;
+  per?: "hour" | "day";
+  relative_error: number;
+  total: Ends;
+  items: (Ends & { name: string; points?: (Ends & { at: string })[] })[];
+  has_more: boolean;
+}

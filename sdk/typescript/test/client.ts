@@ -30,4 +30,6 @@ const told = {
 for await (const job of client.list({ state: ["completed", "cancelled"], task: "shell", limit: 1 })) listed.push(job);
 told.listed = listed.filter(({ id }) => id === hello.id || id === first.id).length;
 await client.deleteSchedule("nightly");
-console.log(JSON.stringify(told));
+const stats = await client.stats({ by: "queue", since: new Date(Date.now() - 3_600_000), per: "hour", name: "default" });
+const [queue] = stats.items;
+console.log(JSON.stringify({ ...told, stats: [stats.by, queue?.name, queue?.cancelled, queue?.points?.length === 1] }));
