@@ -56,7 +56,7 @@ class Process:
     def _read_address(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.search(r"http://([\d.]+):(\d+)", line)
+        found = re.search(r"https?://([\d.]+):(\d+)", line)
         if not found:
             log_text = (self.directory / "server.log").read_text()
             raise RuntimeError(f"the server said {line!r}; its log: {log_text[-2000:]}")

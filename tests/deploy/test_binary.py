@@ -1,7 +1,6 @@
 """The binary of `make binary` does what the installed command does, on a machine without Python.
 
-It is not built for the tests, because that takes a minute. Where it is missing, or older than the
-sources, the tests are skipped loudly.
+tests/deploy/binary.py says when it is tested.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.binary import BINARY, skip_unless_built
 from tests.e2e.remote import Gate
 from tests.e2e.server import DEADLINE_S, Server, eventually
-from tests.sources import ROOT
 
 pytestmark = pytest.mark.e2e
 
-BINARY = ROOT / "dist" / "schedo"
 APPLICATION = """
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -47,21 +45,6 @@ async def colour() -> str:
 """
 
 
-def why_not_tested() -> str | None:
-    """Return why the binary cannot be tested, if it cannot."""
-    if not BINARY.exists():
-        return "there is no dist/schedo; build it: make binary"
-    built = BINARY.stat().st_mtime
-    sources = [
-        path
-        for top in ("schedo", "deploy/binary")
-        for path in (ROOT / top).rglob("*")
-        if path.suffix in {".py", ".go", ".spec", ".sql"}
-    ]
-    newer = [path for path in sources if path.stat().st_mtime > built]
-    return f"dist/schedo is older than {newer[0].name}; build it: make binary" if newer else None
-
-
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory below which the binary unpacks itself, once for this module."""
@@ -71,11 +54,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def binary(capsys: pytest.CaptureFixture[str], cache: Path) -> dict[str, str]:
     """The environment for the binary: nothing but the directory for its files."""
-    fault = why_not_tested()
-    if fault is not None:
-        with capsys.disabled():
-            print(f"\nNOT TESTED: the binary, because {fault}")
-        pytest.skip(fault)
+    skip_unless_built(capsys)
     return {"XDG_CACHE_HOME": str(cache)}
 
 

@@ -10,8 +10,6 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,103 +22,31 @@ from schedo.config import load_config
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.roles import Role
 from schedo.web.permissions import parse_tokens
+from tests.deploy.charts import (
+    CASES,
+    CHART,
+    EVERYTHING,
+    POSTGRES,
+    SQLITE,
+    load,
+    pods,
+    render,
+    server_of,
+    skip_without_helm,
+    variables,
+)
 from tests.deploy.commands import accept
 from tests.e2e.server import serving
 from tests.sources import ROOT
 
-CHART = ROOT / "deploy" / "helm" / "schedo"
 ADAPTER = ROOT / "deploy" / "helm" / "prometheus-adapter.yaml"
 KUBERNETES = ("1.27", "1.37")  # the oldest of Chart.yaml, and the newest that is known
 NOT_OF_KUBERNETES = {"ServiceMonitor"}
 
-SQLITE: dict[str, Any] = {}
-POSTGRES = {
-    "store": "postgresql://schedo:secret@db/schedo",
-    "server": {"replicas": 3, "settings": {"retention.completed": "7d", "concurrency": 10_000}},
-}
-EVERYTHING = {
-    "server": {
-        "settings": {"allow_shell": True, "allowed_hosts": ["a.example", "b.example"]},
-        "persistence": {"storageClassName": "fast"},
-        "nodeSelector": {"disk": "local"},
-        "podAnnotations": {"a": "b"},
-    },
-    "imagePullSecrets": [{"name": "registry"}],
-    "worker": {
-        "image": {"repository": "example.org/app", "tag": "7"},
-        "app": "myapp:app",
-        "queues": ["mail", "sms"],
-        "labels": {"gpu": "a100"},
-        "allowShell": True,
-        "extraArgs": ["--resource=cpu=4"],
-        "env": [{"name": "PGHOST", "value": "db"}],
-        "autoscaling": {"enabled": True, "jobsPerPod": 40},
-        "podAnnotations": {"a": "b"},
-        "tolerations": [{"key": "gpu", "operator": "Exists"}],
-    },
-    "ingress": {
-        "enabled": True,
-        "className": "nginx",
-        "host": "ops.example.org",
-        "path": "/schedo",
-        "tlsSecret": "ops-tls",
-        "annotations": {"nginx.ingress.kubernetes.io/proxy-buffering": "off"},
-    },
-    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-    "service": {"grpcPort": 9090},
-    "tls": {"secret": "schedo-tls"},
-}
-CASES = {"sqlite": SQLITE, "postgresql": POSTGRES, "everything": EVERYTHING}
-Objects = dict[tuple[str, str], dict[str, Any]]
-
 
 @pytest.fixture(autouse=True)
 def helm(capsys: pytest.CaptureFixture[str]) -> None:
-    missing = [name for name in ("helm_python", "kubernetes_validate") if find_spec(name) is None]
-    if missing:
-        with capsys.disabled():
-            print(f"\nNOT TESTED: deploy/helm, because there is no {' and no '.join(missing)}")
-        pytest.skip(f"there is no {missing}")
-
-
-def load(name: str) -> Any:
-    """Import a module that is not on every machine."""
-    return import_module(name)
-
-
-def render(values: dict[str, Any], name: str = "schedo") -> Objects:
-    """Return the objects of a release, by kind and name."""
-    with load("helm_python").Chart.load(CHART) as chart:
-        chart.validate_schema(values)
-        texts = chart.render(values, name=name, namespace="ops")
-    objects = [
-        each
-        for path, text in texts.items()
-        if path.endswith(".yaml")
-        for each in yaml.safe_load_all(text)
-        if each is not None
-    ]
-    found = {(each["kind"], each["metadata"]["name"]): each for each in objects}
-    assert len(found) == len(objects)
-    return found
-
-
-def pods(objects: Objects) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield each template of pods, with its only container."""
-    for (kind, _), each in objects.items():
-        if kind in ("StatefulSet", "Deployment"):
-            spec = each["spec"]["template"]["spec"]
-            [container] = spec["containers"]
-            yield spec, container
-
-
-def server_of(objects: Objects) -> dict[str, Any]:
-    [(_, container)] = [pair for pair in pods(objects) if pair[1]["name"] == "server"]
-    return container
-
-
-def variables(container: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    skip_without_helm(capsys)
 
 
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
@@ -286,63 +212,6 @@ def test_the_workers_reach_the_server_by_its_service() -> None:
     peers = [peer["podSelector"] for rule in policy["ingress"] for peer in rule["from"]]
     worker_labels = objects["Deployment", "ops-schedo-worker"]["spec"]["selector"]
     assert worker_labels in peers
-
-
-def test_with_a_certificate_everyone_speaks_tls() -> None:
-    objects = render(EVERYTHING)
-    server = server_of(objects)
-    [(spec, worker)] = [pair for pair in pods(objects) if pair[1]["name"] == "worker"]
-
-    assert {name: variables(server)[f"SCHEDO_TLS_{name}"] for name in ("CERT", "KEY")} == {
-        "CERT": "/run/secrets/tls/tls.crt",
-        "KEY": "/run/secrets/tls/tls.key",
-    }
-    probes = [server[name]["httpGet"] for name in server if name.endswith("Probe")]
-    assert {probe["scheme"] for probe in probes} == {"HTTPS"}
-    assert variables(server)["SCHEDO_URL"] == "https://localhost:8080"
-    assert variables(worker)["SCHEDO_URL"] == "https://schedo:8080"
-    assert variables(worker)["SCHEDO_CA_CERT"] == "/run/secrets/tls/ca.crt"
-    [of_tls] = [each["secret"] for each in spec["volumes"] if each["name"] == "tls"]
-    assert [each["key"] for each in of_tls["items"]] == ["ca.crt"]  # and not the key
-    [endpoint] = objects["ServiceMonitor", "schedo"]["spec"]["endpoints"]
-    assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "schedo")
-
-
-def test_a_certificate_of_a_public_authority_needs_no_ca() -> None:
-    objects = render({**EVERYTHING, "tls": {"secret": "schedo-tls", "hasCa": False}})
-
-    assert "ca.crt" not in json.dumps(list(objects.values()))
-    assert variables(server_of(objects))["SCHEDO_URL"].startswith("https://")
-
-
-def test_without_a_certificate_everyone_speaks_http() -> None:
-    objects = render(SQLITE)
-    server = server_of(objects)
-
-    assert "SCHEDO_TLS_CERT" not in variables(server)
-    assert server["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
-    assert variables(server)["SCHEDO_URL"] == "http://127.0.0.1:8080"
-
-
-def test_grpc_has_a_port_where_it_is_wanted_and_nowhere_else() -> None:
-    with_it, without = render(EVERYTHING), render(SQLITE)
-    port = variables(server_of(with_it))["SCHEDO_GRPC_PORT"]
-
-    assert {each["name"]: each["containerPort"] for each in server_of(with_it)["ports"]} == {
-        "http": 8080,
-        "grpc": int(port),
-    }
-    for name in ("schedo", "schedo-servers"):
-        ports = with_it["Service", name]["spec"]["ports"]
-        assert {each["targetPort"]: each["port"] for each in ports} == {"http": 8080, "grpc": 9090}
-    [rule] = with_it["NetworkPolicy", "schedo"]["spec"]["ingress"]
-    assert rule["ports"] == [{"port": "http"}, {"port": "grpc"}]
-    assert "grpc" not in json.dumps(list(without.values())).lower()
-
-
-def test_http_and_grpc_need_two_ports_of_the_service() -> None:
-    with pytest.raises(load("helm_python").HelmError, match=r"service\.grpcPort: it is"):
-        render({"service": {"port": 9090, "grpcPort": 9090}})
 
 
 def test_the_autoscaler_asks_for_the_metric_that_the_adapter_makes() -> None:
