@@ -43,7 +43,9 @@ class Client:
                 self._ask(plain, requests)
             return
         ticket = self._ticket if resumes else None
-        with self._context.wrap_socket(plain, session=ticket) as encrypted:
+        with self._context.wrap_socket(
+            plain, server_hostname=self._server.host, session=ticket
+        ) as encrypted:
             self._ask(encrypted, requests)
             self._ticket = encrypted.session
             if ticket is not None and not encrypted.session_reused:
