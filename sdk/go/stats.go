@@ -13,6 +13,7 @@ type StatsQuery struct {
 	Until time.Time // by default now
 	Per   string    // hour or day: also in each of them
 	Name  string    // a part of the name
+	Exact string    // the whole name
 	Limit int       // how many names; those with the most ends come first
 }
 
@@ -28,6 +29,7 @@ func (q StatsQuery) encode() string {
 	set("until", q.Until.Format(time.RFC3339Nano), !q.Until.IsZero())
 	set("per", q.Per, q.Per != "")
 	set("name", q.Name, q.Name != "")
+	set("exact_name", q.Exact, q.Exact != "")
 	set("limit", strconv.Itoa(q.Limit), q.Limit != 0)
 	return values.Encode()
 }
@@ -68,12 +70,14 @@ type StatsItem struct {
 
 // Stats is what ended in a time.
 type Stats struct {
-	By            string      `json:"by"`
-	Since         time.Time   `json:"since"`
-	Until         time.Time   `json:"until"`
-	Per           string      `json:"per"`
-	RelativeError float64     `json:"relative_error"`
-	Total         Ends        `json:"total"`
-	Items         []StatsItem `json:"items"`
-	HasMore       bool        `json:"has_more"`
+	By            string    `json:"by"`
+	Since         time.Time `json:"since"`
+	Until         time.Time `json:"until"`
+	Per           string    `json:"per"`
+	RelativeError float64   `json:"relative_error"`
+	// All items together, also those left out; and with Per in each hour or day.
+	Total   Ends         `json:"total"`
+	Points  []StatsPoint `json:"points"`
+	Items   []StatsItem  `json:"items"`
+	HasMore bool         `json:"has_more"`
 }

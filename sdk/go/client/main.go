@@ -96,10 +96,10 @@ func main() {
 	}
 	told["listed"] = listed
 	stats := must(client.Stats(ctx, schedo.StatsQuery{
-		By: "queue", Since: time.Now().Add(-time.Hour), Per: "hour", Name: "default",
+		By: "queue", Since: time.Now().Add(-time.Hour), Per: "hour", Exact: "default",
 	}))
 	queue := stats.Items[0]
-	told["stats"] = []any{stats.By, queue.Name, queue.Cancelled, len(queue.Points) == 1}
+	told["stats"] = []any{stats.By, queue.Name, queue.Cancelled, len(queue.Points) == 1 && len(stats.Points) == 1}
 	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
 		log.Fatal(err)
 	}

@@ -165,8 +165,9 @@ export interface StatsQuery {
   until?: string | Date;
   /** Also in each hour or day. */
   per?: "hour" | "day";
-  /** A part of the name. */
+  /** A part of the name; or `exact_name`, the whole of it. */
   name?: string;
+  exact_name?: string;
   /** How many names; those with the most ends come first. */
   limit?: number;
 }
@@ -193,13 +194,20 @@ export interface Ends {
   lateness: Times | null;
 }
 
+/** What ended in one hour or day. */
+export interface StatsPoint extends Ends {
+  at: string;
+}
+
 export interface Stats {
   by: "task" | "queue" | "schedule";
   since: string;
   until: string;
   per?: "hour" | "day";
   relative_error: number;
+  /** All items together, also those left out; and with `per` in each hour or day. */
   total: Ends;
-  items: (Ends & { name: string; points?: (Ends & { at: string })[] })[];
+  points?: StatsPoint[];
+  items: (Ends & { name: string; points?: StatsPoint[] })[];
   has_more: boolean;
 }

@@ -30,6 +30,6 @@ const told = {
 for await (const job of client.list({ state: ["completed", "cancelled"], task: "shell", limit: 1 })) listed.push(job);
 told.listed = listed.filter(({ id }) => id === hello.id || id === first.id).length;
 await client.deleteSchedule("nightly");
-const stats = await client.stats({ by: "queue", since: new Date(Date.now() - 3_600_000), per: "hour", name: "default" });
+const stats = await client.stats({ by: "queue", since: new Date(Date.now() - 3_600_000), per: "hour", exact_name: "default" });
 const [queue] = stats.items;
-console.log(JSON.stringify({ ...told, stats: [stats.by, queue?.name, queue?.cancelled, queue?.points?.length === 1] }));
+console.log(JSON.stringify({ ...told, stats: [stats.by, queue?.name, queue?.cancelled, queue?.points?.length === 1 && stats.points?.length === 1] }));
