@@ -41,7 +41,7 @@ class BulkChanges:
 
         Raise Unavailable if a job has no owner now, or its owner cannot be reached.
         """
-        if len(self._router.cluster.members()) == 1:
+        if not self._router.others():
             return ids, Outcomes()
         outcomes = await asyncio.gather(*(self._change(operation, each) for each in ids))
         own = tuple(each for each, found in zip(ids, outcomes, strict=True) if found is None)

@@ -29,7 +29,12 @@ def describe(cluster: Cluster, unreachable: Mapping[int, str]) -> ClusterRespons
                 if owner is not None and owner.no == member.no
             ],
             silent_us=member.silent_us,
-            reachable=member.no == me or (bool(member.url) and member.epoch not in unreachable),
+            reachable=member.no == me
+            or (
+                bool(member.url)
+                and member.silent_us is not None
+                and member.epoch not in unreachable
+            ),
             problem=unreachable.get(member.epoch, UNSET),
         )
         for member in cluster.members()

@@ -42,9 +42,16 @@ class Reachability:
         ]
 
     def others(self) -> list[Member]:
-        """Return the other servers that can be asked."""
+        """Return the other servers that live and can be asked.
+
+        One whose session with the database is gone has died, or recovers from the store.
+        """
         me = self._cluster.me
-        return [each for each in self._cluster.members() if each.no != me.no and each.url]
+        return [
+            each
+            for each in self._cluster.members()
+            if each.no != me.no and each.url and each.silent_us is not None
+        ]
 
     def start(self) -> None:
         """Begin to ask."""

@@ -139,7 +139,7 @@ class Router:
         missing = []
         for member, found in zip(others, confirmed, strict=True):
             if isinstance(found, BaseException):
-                if any(each.epoch == member.epoch for each in self.cluster.members()):
+                if any(each.epoch == member.epoch for each in self.others()):
                     missing.append(
                         member.name
                     )  # else it has died, and reads the change at its start
@@ -163,7 +163,7 @@ class Router:
     async def at_stream(self, asked: ClientRequest) -> Response:
         """Return a stream of what happens in all servers."""
         others = [] if asked.hop else self.others()
-        return await merge_streams(asked, others, self.cluster) if others else await asked.here()
+        return await merge_streams(asked, self.others) if others else await asked.here()
 
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""

@@ -9,12 +9,12 @@ servers it has seen.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 
 from schedo.cluster.client_request import ClientRequest
 from schedo.errors import SchedoError
-from schedo.store.cluster import Cluster, Member
+from schedo.store.cluster import Member
 from schedo.web.http import Pieces, Response
 
 PIECES_MAX = 64  # that wait for the client; the streams wait meanwhile
@@ -26,7 +26,7 @@ _END = b"\n\n"
 
 
 async def merge_streams(
-    asked: ClientRequest, others: Sequence[Member], cluster: Cluster
+    asked: ClientRequest, find_others: Callable[[], Sequence[Member]]
 ) -> Response:
     """Return a response whose body has the events of this server and of the others."""
     request = asked.request
@@ -35,20 +35,20 @@ async def merge_streams(
         asked = replace(asked, request=request._replace(headers=headers))
     response = await asked.here()
     assert response.pieces is not None, "a stream comes in pieces"
-    streams: list[Pieces] = [
-        response.pieces,
-        *(_read_events(asked.stream(member)) for member in others),
-    ]
-    return response._replace(pieces=_join(streams, cluster))
+    streams: list[Pieces] = [response.pieces]
+    streams += [_read_events(asked.stream(member)) for member in find_others()]
+    return response._replace(pieces=_join(streams, find_others))
 
 
-async def _join(streams: Sequence[Pieces], cluster: Cluster) -> AsyncGenerator[bytes, None]:
+async def _join(
+    streams: Sequence[Pieces], find_others: Callable[[], Sequence[Member]]
+) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of all streams until one of them ends, or the members change."""
-    members = _epochs(cluster)
+    members = _epochs(find_others())
     pieces: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES_MAX)
     reading = [asyncio.create_task(_read(each, pieces), name="schedo events") for each in streams]
     try:
-        while (piece := await pieces.get()) is not None and _epochs(cluster) == members:
+        while (piece := await pieces.get()) is not None and _epochs(find_others()) == members:
             yield piece
     finally:
         for task in reading:
@@ -90,5 +90,5 @@ def _without_id(event: bytes) -> bytes:
     return b"\n".join(line for line in lines if not line.startswith(b"id: ")) + _END
 
 
-def _epochs(cluster: Cluster) -> set[int]:
-    return {member.epoch for member in cluster.members()}
+def _epochs(members: Sequence[Member]) -> set[int]:
+    return {member.epoch for member in members}

@@ -205,7 +205,6 @@ class Server:
         sockets, self._bound = self._bound, []
         with _explaining(self.config.host, self.config.port):
             port = await self.http.listen(self.app, sockets)
-        await self.others.announce(self.config, port)
         grpc_sockets, self._bound_grpc = self._bound_grpc, []
         self.grpc.listen(grpc_sockets)
         if self.engine.cluster is not None:

@@ -176,6 +176,20 @@ async def test_the_readiness_and_the_members_show_who_cannot_be_reached(cluster:
     assert "cannot be reached" in after["members"][0]["problem"]
 
 
+async def test_a_server_whose_session_is_gone_is_not_asked(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    await first.http.stop(grace_s=0.1)
+    everything.members[0] = everything.members[0]._replace(silent_us=None)
+
+    workers = await second.get("/v1/workers")
+    paused = await second.post(f"/v1/queues/{text_of(second)}:pause")
+    members = (await second.get("/v1/cluster")).json()["members"]
+
+    assert "schedo-unreachable" not in workers.headers
+    assert paused.status == 200
+    assert [each["reachable"] for each in members] == [False, True]
+
+
 async def test_a_member_list_has_the_shards_of_each(cluster: Cluster) -> None:
     everything, _, second = cluster
     everything.give([0, 1], None)

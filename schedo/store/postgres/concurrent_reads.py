@@ -57,9 +57,7 @@ class ConcurrentReads:
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         async with self._require_readers().search() as session:
-            return await job_search.search_ids(
-                session, self._offset_us, which, (before, limit), self._owned.shards
-            )
+            return await job_search.search_ids(session, self._offset_us, which, (before, limit))
 
     async def settle(self) -> None:
         """Do nothing: each read sees every commit that returned before it."""

@@ -138,11 +138,11 @@ async def search_ids(
     offset_us: int,
     which: JobFilter,
     part: tuple[int | None, int],
-    shards: list[int],
 ) -> IdPage:
-    """Look at one part; return the ids of the jobs of the shards, and where the search goes on.
+    """Look at one part; return the ids of the jobs, and where the search goes on.
 
-    part: the id before which it begins, and how many jobs it finds at most, of all shards.
+    part: the id before which it begins, and how many jobs it finds at most. The jobs are those of
+    all servers that share the store.
     """
     before, limit = part
     ids, reached, given = await _next_ids(
@@ -150,11 +150,9 @@ async def search_ids(
     )
     query = f"""
 WITH found AS MATERIALIZED ({ids})
-SELECT job.id, shard = ANY(${len(given) + 1}::smallint[]) AS is_owned
-FROM found JOIN job ON job.id = found.id ORDER BY job.id DESC"""
-    found = await connection.fetch(query, *given, shards)
-    own = [job_id for job_id, is_owned in found if is_owned]
-    return IdPage(own, found[-1]["id"] if len(found) == limit else reached)
+SELECT job.id FROM found JOIN job ON job.id = found.id ORDER BY job.id DESC"""
+    found = [row["id"] for row in await connection.fetch(query, *given)]
+    return IdPage(found, found[-1] if len(found) == limit else reached)
 
 
 async def _next_ids(
