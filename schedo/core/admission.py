@@ -19,7 +19,7 @@ from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY
 from schedo.core.loads import Appliers, Loaded, LoadUniqueHolders, Needs
 from schedo.core.model import Failure, Job, JobSpec, Unique
 from schedo.core.states import State
-from schedo.errors import DuplicateKey, Forbidden, Invalid, SchedoError
+from schedo.errors import DuplicateKey, Forbidden, Invalid, SchedoError, Unavailable
 
 _MayReplace = Callable[[str, str], bool] | None  # see Submit
 
@@ -52,6 +52,8 @@ class Admission:
 
     def _admit_rows(self, command: TakeIn, now: int, loaded: Loaded) -> Needs | None:
         """Make a job of each row, as it is accepted or refused."""
+        if not command.is_current():
+            raise Unavailable("the rows of the inbox are read again")
         holders = self._find_holders([row.spec for row in command.rows], loaded)
         if isinstance(holders, Needs):
             return holders

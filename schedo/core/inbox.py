@@ -6,7 +6,7 @@ whatever crashes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from schedo.core.commands import Command
@@ -21,12 +21,20 @@ class Enqueued(NamedTuple):
     refusal: str | None = None
 
 
+def _always() -> bool:
+    return True
+
+
 class TakeIn(Command[None], frozen=True):
     """Make the jobs of rows of the inbox, and delete the rows in the same commit.
 
     No caller waits for the reply. So a row that cannot be accepted becomes a job as well: one that
     has failed, or that was cancelled because another job holds its unique key.
+
+    is_current: whether the rows were read for this scheduler. An earlier one may have taken them.
+    Then they are not taken, and this raises Unavailable.
     """
 
     makes_due: ClassVar[bool] = False  # as for a Submit
     rows: Sequence[Enqueued]
+    is_current: Callable[[], bool] = _always

@@ -23,7 +23,7 @@ from schedo.core.inbox import Enqueued, TakeIn
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.engine.sharing import in_steps
-from schedo.errors import SchedoError, StoreRefused
+from schedo.errors import SchedoError, StoreRefused, Unavailable
 from schedo.store.inbox import InboxRow, SqlInbox
 
 log = logging.getLogger("schedo.engine")
@@ -100,6 +100,8 @@ class Inbox:
                 if self._loop.failure is None and await self._poll():
                     busy_until = loop.time() + BUSY_FOR_S
                 pause_s, is_failing = BUSY_S if loop.time() < busy_until else IDLE_S, False
+            except Unavailable:  # the engine recovers, or its shards change
+                pause_s = BUSY_S
             except Exception as error:
                 is_expected = isinstance(error, SchedoError)
                 if not is_failing or not is_expected:
@@ -137,11 +139,9 @@ class Inbox:
         began_at = elapsed_us(self._loop.clock)
         try:
             found = [self._refuse(row) for row in await in_steps(self._read_rows(rows))]
-            if self._loop.scheduler is not scheduler:
-                # It has recovered meanwhile, perhaps from a commit that had taken the rows.
-                self._source.restart()
-                return
-            await self._loop.try_enqueue(TakeIn(found))
+            # After a recovery the rows may be taken already, or belong to another server.
+            is_current = lambda: self._loop.scheduler is scheduler  # noqa: E731
+            await self._loop.try_enqueue(TakeIn(found, is_current))
         except BaseException as error:
             self._source.restart()
             if isinstance(error, StoreRefused):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from schedo.core.changes import Changes
 from schedo.core.ids import SQL_SLOT, first_id, is_from_sql
 from schedo.core.inbox import Enqueued, TakeIn
 from schedo.core.limits import DURATION_MAX
 from schedo.core.model import Job, JobSpec, Unique
 from schedo.core.states import State
+from schedo.errors import Unavailable
 from tests.core.builders import HOUR, MINUTE, SECOND, make_spec
 from tests.core.server import Server
 
@@ -105,3 +108,12 @@ def test_a_row_that_is_refused_becomes_a_failed_job_with_the_reason() -> None:
     assert out_of_range.state is State.FAILED
     assert out_of_range.failure is not None
     assert "a hundred years" in out_of_range.failure.message
+
+
+def test_rows_that_an_earlier_scheduler_may_have_taken_are_not_taken() -> None:
+    server = Server(slots=1)
+
+    with pytest.raises(Unavailable, match="read again"):
+        server.scheduler.apply(TakeIn([row(make_spec())], lambda: False), MINUTE)
+
+    assert not server.scheduler.has_changes

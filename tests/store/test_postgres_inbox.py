@@ -264,6 +264,19 @@ async def test_many_rows_come_in_parts_also_behind_an_open_transaction(
     assert await take(store) == []
 
 
+async def test_a_restart_during_a_read_forgets_what_that_read_has_passed(
+    store: PostgresStore, client: asyncpg.Connection
+) -> None:
+    await enqueue(client)
+    reading = asyncio.ensure_future(store.inbox.read())
+    while not reading.done():
+        store.inbox.restart()
+        await asyncio.wait([reading], timeout=0.0)
+
+    assert len(reading.result()) == 1
+    assert await take(store) == [{"task": "mail"}]
+
+
 async def test_a_read_ends_after_some_megabytes(
     store: PostgresStore, client: asyncpg.Connection
 ) -> None:

@@ -64,6 +64,7 @@ class PostgresInbox:
     def restart(self) -> None:
         # All rows up to the position were returned, apart from those of the open transactions.
         self._position, self._open = _START, list[int]()
+        self._began = object()  # identifies this pass through the rows
 
     def own(self, shards: list[int]) -> None:
         """Read the rows of these shards from now on, from the first one on."""
@@ -71,6 +72,7 @@ class PostgresInbox:
         self.restart()
 
     async def read(self) -> Sequence[InboxRow]:
+        began = self._began
         async with self._session() as session:
             found = await session.fetch(_READ, self._open, *self._position, self._shards)
         end, still_open = found[0]["end_xact"], found[0]["open_xacts"]
@@ -82,8 +84,9 @@ class PostgresInbox:
             if last <= self._position:  # a transaction that was open before has more rows
                 return _as_rows(rows)
             position = min(last, end_position)
-        self._position = position
-        self._open = [xact for xact in still_open if xact <= position[0]]
+        if self._began is began:
+            self._position = position
+            self._open = [xact for xact in still_open if xact <= position[0]]
         return _as_rows(rows)
 
     async def find(self, job_id: int) -> InboxRow | None:
