@@ -7,6 +7,7 @@ changes nothing. Each part is a commit of its own.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,10 @@ from schedo.web.permissions import TokenPermission
 if TYPE_CHECKING:
     from schedo.cluster.router import Router
 
-TRIES = 100  # while shards move, each 20 ms after the one before
-_PAUSE_S = 0.02
+log = logging.getLogger("schedo.cluster")
+
+TRIES = 40  # while shards move, each 50 ms after the one before
+_PAUSE_S = 0.05
 _LISTS = ("schedules", "expectations", "undeclared", "undeclared_expectations")
 _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
 
@@ -88,26 +91,37 @@ def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def declare_elsewhere(router: Router, command: DeclareSchedules) -> DeclareSchedules:
-    """Let the other servers put their part of what an application declares; return the own part.
+    """Return the part of an application's declaration that this server puts itself.
 
-    Raise Unavailable if some of the schedules have no owner for seconds.
+    The others get theirs as soon as they can be reached. The start of this server does not wait for
+    that: servers that start together would wait for each other.
     """
-    done: set[str] = set()
-    for _ in range(TRIES):
-        theirs = [spec for spec in command.specs if not router.owns(spec.name)]
-        if all(spec.name in done for spec in theirs) and all(map(router.owns, command.removed)):
-            break
-        done |= await _send(router, command, theirs)
-        if all(spec.name in done or router.owns(spec.name) for spec in theirs):
-            break
-        await router.wait_for_change(_PAUSE_S)
-    else:
-        raise Unavailable("schedules of the application belong to a server that does not respond")
-    return msgspec.structs.replace(
+    own = msgspec.structs.replace(
         command,
         specs=[spec for spec in command.specs if router.owns(spec.name)],
         removed=[name for name in command.removed if router.owns(name)],
     )
+    if len(own.specs) < len(command.specs) or len(own.removed) < len(command.removed):
+        router.begin(_declare_rest(router, command, {spec.name for spec in own.specs}))
+    return own
+
+
+async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str]) -> None:
+    """Put all schedules that are not done, each at its owner, however often the owners change."""
+    try:
+        while True:
+            theirs = [spec for spec in command.specs if not router.owns(spec.name)]
+            done |= await _send(router, command, theirs)
+            missing = [spec for spec in command.specs if spec.name not in done]
+            own = [spec for spec in missing if router.owns(spec.name)]
+            if own:  # they have become those of this server
+                await router.declare(msgspec.structs.replace(command, specs=own, removed=()))
+                done |= {spec.name for spec in own}
+            if len(own) == len(missing):
+                return
+            await router.wait_for_change(_PAUSE_S)
+    except SchedoError as error:
+        log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 
 
 async def _send(

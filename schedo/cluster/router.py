@@ -7,9 +7,9 @@ it is carried out or refused (see hops.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import Scope
 
@@ -27,6 +27,7 @@ from schedo.cluster.peers import Peers
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import shard_of_request
+from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import NotFound, PeerUnreachable, Unavailable
@@ -59,6 +60,7 @@ class Router:
         self._reachability = Reachability(cluster, self._peers, context.engine.clock)
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         cluster.on_change.append(self._note_change)
+        self.background: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()  # of the changes that all servers confirm
 
     def start(self) -> None:
@@ -70,6 +72,8 @@ class Router:
     async def stop(self) -> None:
         """Close the connections to the other servers."""
         self.cluster.on_change.remove(self._note_change)
+        for task in [*self.background]:
+            task.cancel()
         await self._reachability.stop()
         await self._peers.keep_only(())
 
@@ -182,6 +186,16 @@ class Router:
         hop = Hop(purpose, now, own.method, own.target, "cluster", own.id, "", own.permission)
         headers = {"content-type": "application/json"} if own.body else {}
         return await self._peers.send(member, hop, own.body, headers)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that no request waits for."""
+        task = asyncio.create_task(work, name="schedo cluster work")
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    async def declare(self, command: DeclareSchedules) -> None:
+        """Put schedules that this server owns."""
+        await self._context.engine.declarations.put(command)
 
     # Owners.
 

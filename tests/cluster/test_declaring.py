@@ -98,14 +98,38 @@ async def test_the_schedules_of_an_application_are_put_by_their_owners(cluster: 
     ]
 
     done = await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
+    await asyncio.gather(*second.router.background)
+    everywhere = {*await names_of(first), *await names_of(second)}
     again = await declare_schedules(second.engine, "code:shop", specs[:1], is_pruning=True)
+    await asyncio.gather(*second.router.background)
 
     own = [name for name in NAMES if second.router.owns(name)]
     assert [(each.schedule.name, each.effect) for each in done] == [
         (name, PutEffect.CREATED) for name in own
     ]
+    assert everywhere == {*NAMES}
     assert {each.effect for each in again} <= {PutEffect.UNCHANGED, PutEffect.REMOVED}
     # Unlike servers with one database, the second one here does not know what the first one has.
     assert [name for name in await names_of(second) if name != NAMES[0]] == []
     kept = first if first.router.owns(NAMES[0]) else second
     assert (await kept.engine.get_schedule(NAMES[0])).spec.job.payload == b'{"secret":"s"}'
+
+
+async def test_the_start_of_a_server_does_not_wait_for_owners_that_cannot_be_reached(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    second.router.start()
+    everything.give(range(SHARDS), None)
+    specs = [
+        ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b"{}")) for name in NAMES
+    ]
+
+    done = await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
+    everything.give(range(0, SHARDS, 2), 1)
+    everything.give(range(1, SHARDS, 2), 2)
+    await asyncio.gather(*second.router.background)
+
+    assert done == []
+    assert {*await names_of(first), *await names_of(second)} == {*NAMES}
+    assert await names_of(second) == [name for name in NAMES if second.router.owns(name)]

@@ -6,6 +6,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,45 @@ def test_a_stream_has_the_jobs_of_both_servers(pair: Pair) -> None:
                 break
 
     assert not missing
+
+
+def has_schedules(server: Server, names: list[str]) -> bool:
+    return [each["name"] for each in server.ask("GET", "/v1/schedules")[1]["items"]] == names
+
+
+APP = """
+from schedo import Schedo
+
+app = Schedo()
+
+
+def work():
+    pass
+
+
+for number in range(8):
+    app.every("1h", name=f"of-code{number}")(app.task(name=f"task{number}")(work))
+"""
+
+
+def test_the_schedules_of_an_application_are_put_when_its_servers_start_together(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(APP)
+    options = ("--store", postgres.url(schema="app"), "shop:app")
+    servers = [Server(tmp_path, *options) for _ in range(2)]
+    try:
+        for server in servers:
+            server.launch()
+        for server in servers:
+            server.wait_for_address()
+
+        names = [f"of-code{number}" for number in range(8)]
+        for server in servers:
+            eventually(partial(has_schedules, server, names), "all schedules")
+            for name in names:
+                assert server.ask("GET", f"/v1/schedules/{name}")[0] == 200
+    finally:
+        for server in servers:
+            if server.is_running:
+                server.kill()
