@@ -34,6 +34,7 @@ BUSY_S = 0.02  # between two polls when rows came within BUSY_FOR_S
 IDLE_S = 0.1
 BUSY_FOR_S = 1.0
 _FAILED_S = 1.0  # after a failure
+_OTHER_S = 1.0  # for so long a request waits until another server has taken a row
 
 
 class Inbox:
@@ -76,13 +77,24 @@ class Inbox:
             return
         assert self._source is not None, "the task reads it"
         async with self._turn:
-            if await self._source.find(job_id) is None:
-                return
-            await self._take_next(self._source)
-            scheduler = self._loop.scheduler
             row = await self._source.find(job_id)
-            if row is not None:
-                await self._take([row], scheduler)
+            if row is not None and row.is_own:
+                await self._take_next(self._source)
+                scheduler = self._loop.scheduler
+                row = await self._source.find(job_id)
+                if row is not None and row.is_own:
+                    await self._take([row], scheduler)
+                    return
+        if row is not None:
+            await self._wait_for_other(self._source, job_id)
+
+    async def _wait_for_other(self, source: SqlInbox, job_id: int) -> None:
+        """Return when the server that owns the shard has taken the row; raise Unavailable."""
+        until = self._loop.loop.time() + _OTHER_S
+        while await source.find(job_id) is not None:
+            if self._loop.loop.time() > until:
+                raise Unavailable("the server that takes this job of the inbox has not done it yet")
+            await asyncio.sleep(BUSY_S)
 
     async def change(self, command: JobCommand | DeleteJob, finish: Callable[[Any], T]) -> T:
         """Change a job as action_log.change does, also one whose row is in the inbox."""
@@ -145,7 +157,8 @@ class Inbox:
         except BaseException as error:
             self._source.restart()
             if isinstance(error, StoreRefused):
-                self._refused |= {each: error.jobs[each] for each, _ in rows if each in error.jobs}
+                ids = {row.id for row in rows}
+                self._refused |= {each: why for each, why in error.jobs.items() if each in ids}
             raise
         self._refused.clear()
         waited_us = elapsed_us(self._loop.clock) - began_at

@@ -10,10 +10,14 @@ from typing import NamedTuple, Protocol
 
 
 class InboxRow(NamedTuple):
-    """A submitted job that no server has taken yet; spec: the body of POST /v1/jobs."""
+    """A submitted job that no server has taken yet; spec: the body of POST /v1/jobs.
+
+    is_own: this server takes it; otherwise the owner of its shard does.
+    """
 
     id: int
     spec: str
+    is_own: bool = True
 
 
 def find_inbox(store: object) -> SqlInbox | None:
@@ -28,14 +32,14 @@ class SqlInbox(Protocol):
     notify: Callable[[], None]  # called when a client has asked for attention; set by the reader
 
     async def read(self) -> Sequence[InboxRow]:
-        """Return the next rows that are durable; none if all have been returned.
+        """Return the next own rows that are durable; none if all have been returned.
 
         The caller has committed all rows of the call before, or has called `restart`. Raise
         StoreError.
         """
 
     async def find(self, job_id: int) -> InboxRow | None:
-        """Return the row with this id, or None."""
+        """Return the row with this id, also one of another server, or None."""
 
     def restart(self) -> None:
         """Begin at the first row again, because returned rows may not have become jobs."""

@@ -175,6 +175,33 @@ def test_the_inbox_is_read_again_after_postgresql_has_restarted(
         assert server.ended(job_id)["state"] == "completed"
 
 
+def test_each_server_of_a_cluster_knows_a_job_and_one_of_them_takes_it(
+    tmp_path: Path, postgres: PostgresServer, url: str
+) -> None:
+    store = ("--store", postgres.url(schema="schedo"), "--allow-shell")
+    with serving(tmp_path, *store) as first, serving(tmp_path, *store) as second:
+        owners = "SELECT count(DISTINCT owner) FROM schedo.shard"
+        eventually(lambda: postgres.sql(owners) == "2", "shards for both")
+        with client(url) as connection:
+            ids = []
+            for number in range(20):
+                job_id = enqueue(connection, "'shell', %s::jsonb", json.dumps(APPEND))
+                get((first, second)[number % 2], job_id)
+                ids.append(job_id)
+                later = enqueue(connection, "'none', delay => '1 h'")
+                status, job = (first, second)[number % 2].ask("POST", f"/v1/jobs/{later}:cancel")
+                assert (status, job["state"]) == (200, "cancelled")
+                key = "'none', unique_key => %s"
+                kept, duplicate = (enqueue(connection, key, f"k{number}") for _ in range(2))
+                assert get(first, kept)["state"] == "queued"
+                assert get(second, duplicate)["state"] == "cancelled"
+
+        assert {second.ended(each)["state"] for each in ids} == {"completed"}
+        assert sorted((tmp_path / "runs").read_text().split()) == sorted(ids)
+        assert postgres.sql("SELECT count(DISTINCT shard) FROM schedo.job") != "1"
+        assert "internal error" not in first.log()
+
+
 # The examples of docs/sql.md.
 
 

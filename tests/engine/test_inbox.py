@@ -15,7 +15,7 @@ from schedo.core.limits import HOUR
 from schedo.core.model import Job, JobSpec
 from schedo.core.states import State
 from schedo.engine import inbox
-from schedo.errors import NotFound, SchedoError, StoreError, StoreRefused
+from schedo.errors import NotFound, SchedoError, StoreError, StoreRefused, Unavailable
 from schedo.store.inbox import InboxRow
 from tests.engine.world import T0, World, recovered, running, spec
 
@@ -53,6 +53,20 @@ class Rows:
 
     def restart(self) -> None:
         self._returned.clear()
+
+
+class RowsOfOthers(Rows):
+    """The rows are in shards of another server, which takes one when it is asked for again."""
+
+    async def read(self) -> Sequence[InboxRow]:
+        return []
+
+    async def find(self, job_id: int) -> InboxRow | None:
+        found = [row for row in self.rows if row.id == job_id]
+        self.rows = [row for row in self.rows if row not in found or self.keeps]
+        return found[0]._replace(is_own=False) if found else None
+
+    keeps = False
 
 
 def read_rows(rows: Sequence[InboxRow]) -> Generator[None, None, list[Enqueued]]:
@@ -113,6 +127,23 @@ async def test_without_a_notice_a_request_for_its_id_takes_the_row(path: Path) -
         with pytest.raises(NotFound):
             await world.engine.get(ID + 64 * 9)
         assert world.engine.durable_at(first) is None
+
+
+async def test_a_row_of_another_server_is_waited_for_and_not_taken(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "BUSY_S", 0.001)
+    monkeypatch.setattr(inbox, "_OTHER_S", 0.01)
+    async with running(path) as world:
+        rows = RowsOfOthers(world)
+        world.engine.inbox.use(rows, read_rows)
+        world.engine.inbox.start()
+        with pytest.raises(NotFound):  # the other one has taken it, into another store here
+            await world.engine.get(rows.add())
+        rows.keeps = True
+
+        with pytest.raises(Unavailable, match="has not done it yet"):
+            await world.engine.get(rows.add(1))
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])

@@ -42,7 +42,8 @@ SELECT end_xact, open_xacts, row.* FROM (
         ) AS page ORDER BY xact, id LIMIT {ROWS_MAX}
     ) AS summed WHERE coalesce(bytes_before, 0) < {BYTES_MAX} ORDER BY xact, id
 ) AS row ON true"""
-_FIND = "SELECT id, spec FROM inbox WHERE id = $1"
+_FIND = """
+SELECT id, spec, $2::smallint[] IS NULL OR shard = ANY($2) FROM inbox WHERE id = $1"""
 
 _Session = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
@@ -91,7 +92,7 @@ class PostgresInbox:
 
     async def find(self, job_id: int) -> InboxRow | None:
         async with self._session() as session:
-            row = await session.fetchrow(_FIND, job_id)
+            row = await session.fetchrow(_FIND, job_id, self._shards)
         return None if row is None else InboxRow(*row)
 
     async def listen(self, connection: asyncpg.Connection) -> None:

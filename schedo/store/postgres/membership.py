@@ -20,7 +20,8 @@ STUCK_PAUSE_S = 10.0  # before a shard is tried again that could not move
 # When the server that should take a shard of a dead one does not, any other one takes it.
 OTHERS_AFTER_S = 0.1
 
-_SHARD_OF_JOB = "SELECT shard FROM job WHERE id = $1"
+_SHARD_OF_JOB = """
+SELECT shard FROM job WHERE id = $1 UNION ALL SELECT shard FROM inbox WHERE id = $1 LIMIT 1"""
 
 
 class View(NamedTuple):
