@@ -18,6 +18,7 @@ class Home(StrEnum):
     TEXT = "text"  # the owner of the shard of a name or a key
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
+    INVOKE = "invoke"  # as FIND, but it makes jobs
     GATHER = "gather"  # all, and their answers become one
     STREAM = "stream"  # all, each with what happens there
     PARTS = "parts"  # all, each for the names whose shards it owns
@@ -48,9 +49,9 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.SPLIT: "create_jobs",
     Home.FIND: """
         get_worker cordon_worker uncordon_worker drain_worker
-        invoke reserve commit_reservation release_reservation
-        get_operation cancel_operation undo_operation
+        reserve commit_reservation release_reservation get_operation cancel_operation undo_operation
         """,
+    Home.INVOKE: "invoke",
     Home.GATHER: """
         list_workers list_queues list_expectations list_failures list_operations
         get_summary get_timeseries

@@ -121,6 +121,8 @@ class Router:
     async def at_text(self, asked: ClientRequest) -> Response:
         """Carry the request out at the owner of its key or its name."""
         shard = shard_of_request(asked.request, self.has_limit)
+        if shard is None and asked.operation.name == "short_schedule":
+            return await self.at_owner(asked, None, self.find)  # it may be an invocation
         return await self.at_owner(asked, shard, self.here)
 
     async def at_everyone(self, asked: ClientRequest) -> Response:
@@ -171,9 +173,14 @@ class Router:
 
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
-        if asked.operation.name == "invoke" and not asked.hop and not self.owns_any():
-            return await self.at_owner(asked, None, self.here)  # it makes a job
         return await find(asked, () if asked.hop else self._reachability.others())
+
+    async def invoke(self, asked: ClientRequest) -> Response:
+        """Carry an invocation out here, or else at the first of the others that has room.
+
+        It makes a job, so a server that owns no shard asks another one at once.
+        """
+        return await self.at_owner(asked, None, self.find)
 
     async def gather(self, asked: ClientRequest) -> Response:
         """Return what all servers respond, as one response."""
@@ -290,6 +297,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.TEXT: Router.at_text,
     Home.SPLIT: Router.at_batch,
     Home.FIND: Router.find,
+    Home.INVOKE: Router.invoke,
     Home.GATHER: Router.gather,
     Home.STREAM: Router.at_stream,
     Home.PARTS: Router.at_parts,

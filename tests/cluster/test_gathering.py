@@ -163,6 +163,22 @@ async def test_an_invocation_runs_on_a_worker_of_another_server(cluster: Cluster
     assert (reply.status, reply.json()["result"]) == (200, 3)
 
 
+async def test_the_short_form_of_an_invocation_runs_on_a_worker_of_another_server(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    first.attach_worker()
+    await first.engine.flush()
+    invoking = asyncio.ensure_future(second.post("/schedule", {"Task": "demo"}))
+    lease = await first.worker.first()
+
+    first.engine.report(AttemptResult(lease.key, Completed(b"4")))
+
+    reply = await invoking
+    assert (reply.status, reply.json()) == (200, 4)
+    assert (await second.post("/schedule", {"command": "true"})).status == 201
+
+
 async def test_an_invocation_prefers_the_workers_of_the_server_that_was_asked(
     cluster: Cluster,
 ) -> None:
