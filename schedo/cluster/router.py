@@ -252,7 +252,7 @@ class Router:
         if self.cluster.is_mine(shard):
             try:
                 return await act(asked)
-            except NotFound:
+            except (NotFound, Unavailable):
                 if self.cluster.is_mine(shard):
                     raise  # else the shard has moved meanwhile, and its jobs are not known here
         elif asked.hop is not None:

@@ -129,6 +129,16 @@ class CommandQueue:
         commands, self._held_back = self._held_back, []
         self._inbox.put_back([*commands, *results])
 
+    def refuse_queued_if(self, is_refused: Callable[[object], bool], error: SchedoError) -> None:
+        """Refuse those of the queued commands, and keep all other items."""
+        kept: list[QueuedCommand | AttemptResult] = []
+        for item in self._inbox.drain():
+            if isinstance(item, QueuedCommand) and item.reply and is_refused(item.command):
+                refuse(item.reply, error)
+            else:
+                kept.append(item)
+        self._inbox.put_back(kept)
+
     def _refuse_queued(self, error: SchedoError) -> None:
         self._put_back(())
         for item in self._inbox.drain():

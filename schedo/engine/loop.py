@@ -113,6 +113,8 @@ class EngineLoop(Standstill):
     def not_ready_reasons(self) -> list[str]:
         """Return, as sentences, why jobs are not accepted or would not start in time."""
         reasons = [] if self.failure is None else [str(self.failure)]
+        if not reasons and self.is_sure is not None and not self.is_sure():
+            reasons = ["this server does not know whether it still owns its jobs"]
         return reasons + self.monitor.not_ready_reasons(
             self.clock.now(), None if reasons else self.scheduler
         )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from schedo.core.shards import shard_of
+from schedo.engine.homes import texts_of
 from schedo.engine.loop import EngineLoop
-from schedo.errors import SchedoError
+from schedo.errors import SchedoError, Unavailable
 from schedo.store.cluster import ShardOwner
 
 log = logging.getLogger("schedo.engine")
 
+_MOVED = Unavailable("the shard of this request has just moved to another server; try again")
 LEAVE_S = 2.0  # after which a server that leaves goes on although it still has shards
 
 
@@ -35,8 +38,12 @@ class Ownership:
     async def _follow(self) -> None:
         try:
             await self._loop.restart(self._cluster.change_shards)
+            self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
         except SchedoError as error:  # the recovery follows the shards, too
             log.debug("the shards are not followed now: %s", error)
+
+    def _is_elsewhere(self, command: object) -> bool:
+        return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
 
     async def leave(self) -> None:
         """Give the shards to other servers, if there are any, before the drain."""

@@ -1,0 +1,30 @@
+"""The texts whose shard a command needs: another server may own it by the time of the command.
+
+A command for one job or an existing schedule needs no such check: what is in other shards is not
+found. What would make a record is refused, because its home has another owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from schedo.core.commands import DeclareSchedules, PutSchedule, Submit
+from schedo.core.expectation_table import DeclareExpectations, PutExpectation
+
+
+def texts_of(command: object) -> Iterable[str]:
+    """Return the texts whose shards must belong to the server that carries the command out."""
+    find = _TEXTS.get(type(command))
+    return () if find is None else find(command)
+
+
+_TEXTS: Mapping[type, Callable[[Any], Iterable[str]]] = {
+    Submit: lambda command: [
+        spec.options.unique.key for spec in command.specs if spec.options.unique is not None
+    ],
+    PutSchedule: lambda command: [command.spec.name],
+    DeclareSchedules: lambda command: [spec.name for spec in command.specs],
+    PutExpectation: lambda command: [command.spec.name],
+    DeclareExpectations: lambda command: [spec.name for spec in command.specs],
+}

@@ -1,0 +1,129 @@
+"""An engine whose server shares the store: it follows its shards, and starts nothing in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from schedo.core.limits import MINUTE, SECOND
+from schedo.core.model import Unique
+from schedo.core.shards import SHARDS, shard_of
+from schedo.core.states import State
+from schedo.engine.homes import texts_of
+from schedo.engine.ownership import Ownership
+from schedo.errors import Unavailable
+from tests.engine.world import World, running
+
+DOUBT = "this server does not know whether it still owns its jobs"
+
+
+class Shards:
+    """A cluster whose shards the test moves by hand."""
+
+    def __init__(self) -> None:
+        self.on_due: Callable[[], None] = lambda: None
+        self.is_known = True
+        self.mine = {*range(SHARDS)}
+        self.given: set[int] = set()
+
+    def is_sure(self) -> bool:
+        return self.is_known
+
+    def is_mine(self, shard: int) -> bool:
+        return shard in self.mine
+
+    def is_change_due(self) -> bool:
+        return bool(self.given)
+
+    async def change_shards(self) -> None:
+        self.mine -= self.given
+        self.given = set()
+
+    async def leave(self) -> None:
+        self.given = {*range(1, SHARDS)}
+
+    @property
+    def has_given(self) -> bool:
+        return not self.given
+
+
+@asynccontextmanager
+async def sharing(path: Path) -> AsyncIterator[tuple[World, Shards]]:
+    async with running(path) as world:
+        shards = Shards()
+        world.engine.ownership = Ownership(world.engine._loop, shards)  # type: ignore[arg-type]
+        yield world, shards
+
+
+async def test_a_server_in_doubt_starts_nothing_and_goes_on_when_it_is_sure(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit(delay_us=SECOND)
+        shards.is_known = False
+        await world.run_until(world.clock.now() + MINUTE)
+
+        assert not world.worker.leases
+        assert DOUBT in world.engine.health().reasons
+        shards.is_known = True
+        shards.on_due()
+        await world.engine.flush()
+
+        assert [lease.key.job_id for lease in world.worker.leases] == [job.id]
+        assert DOUBT not in world.engine.health().reasons
+
+
+async def test_a_change_of_shards_loses_no_job_and_no_attempt(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        running_job = await world.submit()
+        waiting = await world.submit(delay_us=MINUTE)
+        before = world.engine.health().epoch
+        accepting = asyncio.ensure_future(world.submit(delay_us=MINUTE))
+
+        assert world.engine.ownership is not None
+        await world.engine.ownership.leave()
+        later = await accepting
+
+        assert shards.mine == {0}
+        assert world.engine.health().epoch > before
+        world.worker.end()
+        await world.engine.flush()
+        assert (await world.engine.get(running_job.id)).state is State.COMPLETED
+        for job in (waiting, later):
+            assert (await world.engine.get(job.id)).state is State.SCHEDULED
+
+
+async def test_what_waits_for_the_change_and_has_a_home_elsewhere_then_is_refused(
+    path: Path,
+) -> None:
+    async with sharing(path) as (world, shards):
+        keys = [f"k{n}" for n in range(100)]
+        home = {shard_of(key) == 0: key for key in keys}
+        shards.given = {*range(1, SHARDS)}
+        world.engine._loop.is_sure = shards.is_sure
+        asked: dict[bool, asyncio.Future[object]] = {}
+
+        move = shards.change_shards
+
+        async def change() -> None:
+            await move()
+            for is_here, key in home.items():
+                submit = world.submit(delay_us=MINUTE, unique=Unique(key))
+                asked[is_here] = asyncio.ensure_future(submit)
+            await asyncio.wait(asked.values(), timeout=0)
+
+        assert world.engine.ownership is not None
+        world.engine.ownership._cluster.change_shards = change  # type: ignore[method-assign]
+        shards.on_due()
+        assert world.engine.ownership._task is not None
+        await world.engine.ownership._task
+
+        with pytest.raises(Unavailable, match="has just moved"):
+            await asked[False]
+        assert await asked[True]
+
+
+def test_a_command_without_a_text_may_be_carried_out_by_any_server() -> None:
+    assert texts_of(object()) == ()
