@@ -74,17 +74,25 @@ class Recorder:
         self._counting: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Record a row at the end of each second of the clock, until it is cancelled."""
+        """Record a row at the end of each second of the clock, until it is cancelled.
+
+        The rows of the last day follow at the end of the first second: to read them takes the loop
+        for tens of milliseconds, and in a take-over these belong to the jobs that became due.
+        """
+        await self._end_of_second()
         if not self._is_loaded:
             await self._load()
         while True:
-            past_us = self._loop.clock.now() % SECOND
-            wait_us = SECOND - past_us
-            await asyncio.sleep((wait_us if wait_us > SECOND // 2 else wait_us + SECOND) / SECOND)
             try:
                 self.sample()
             except Exception:
                 log.exception("a second of the series is missing after an internal error")
+            await self._end_of_second()
+
+    async def _end_of_second(self) -> None:
+        """Wait until a second of the clock ends, at least half a second."""
+        wait_us = SECOND - self._loop.clock.now() % SECOND
+        await asyncio.sleep((wait_us if wait_us > SECOND // 2 else wait_us + SECOND) / SECOND)
 
     async def stop(self) -> None:
         """Save the part of the present minute."""

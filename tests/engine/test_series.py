@@ -13,6 +13,7 @@ from schedo.core.model import Failure
 from schedo.core.series import COUNTS, FIGURE_MAX, GAUGES, QUEUE_FIGURES, UNKNOWN, Row
 from schedo.engine import series
 from schedo.engine.metrics import OTHER_QUEUES, QUEUES_NAMED_MAX
+from schedo.engine.series import Recorder
 from schedo.errors import StoreError
 from tests.engine.world import T0, THRICE, World, running
 
@@ -128,6 +129,32 @@ async def test_minutes_survive_a_restart_and_seconds_do_not(path: Path) -> None:
         assert len(world.engine.series.minutes) == 0
 
 
+async def test_the_minutes_of_the_last_day_are_read_after_the_first_second(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        await world.submit()
+        pass_second(world)
+    has_passed, second = asyncio.Event(), asyncio.Event()
+
+    async def end_of_second(self: Recorder) -> None:
+        await has_passed.wait()
+        if self._is_loaded:
+            second.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(Recorder, "_end_of_second", end_of_second)
+    async with running(path) as world:
+        await world.submit()
+        await world.engine.flush()
+        assert len(world.engine.series.minutes) == 0
+
+        has_passed.set()
+        await second.wait()
+
+        assert len(world.engine.series.minutes) == 1
+
+
 async def test_a_minute_that_cannot_be_saved_or_read_does_no_harm(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -207,6 +234,5 @@ def test_a_stored_minute_of_another_version_is_readable() -> None:
 
 
 async def loaded(world: World) -> None:
-    """Return once the recorder has read the minutes of the store."""
-    while not world.engine.series._is_loaded:
-        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+    """Let the recorder read the minutes of the store now, not after its first second."""
+    await world.engine.series._load()

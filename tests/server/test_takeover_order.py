@@ -1,4 +1,4 @@
-"""A server that takes over accepts requests before it looks for old commands."""
+"""A server that takes over starts jobs, then accepts requests, then looks for old commands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from typing import Any
 
 import pytest
 
+from schedo.clock import SystemClock
 from schedo.config import Config
+from schedo.core.leases import Lease, StopRequest
 from schedo.core.model import JobSpec
 from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.engine import Engine
 from schedo.handover.listeners import ListenerPair
 from schedo.server.server import Server
 from schedo.server.start import PLAIN_START
 from schedo.server.takeover import Takeover
+from schedo.store.sqlite.store import SqliteStore
 from schedo.systemd import Inherited, Notifier
 
 HELD_S = 30.0  # much longer than the test takes
@@ -64,6 +69,38 @@ async def ready(port: int) -> bytes:
     line = await reader.readline()
     writer.close()
     return line
+
+
+class Batches:
+    """The transport of a worker that sends the leases of a pass of the event loop together."""
+
+    def __init__(self) -> None:
+        self.sent: list[Lease] = []
+
+    def start(self, lease: Lease) -> None:
+        asyncio.get_running_loop().call_soon(self.sent.append, lease)
+
+    def stop(self, stop: StopRequest) -> None:
+        raise AssertionError("nothing is stopped")
+
+
+async def test_the_leases_of_the_first_turn_are_sent_before_the_server_does_anything_else(
+    server: Server, tmp_path: Path
+) -> None:
+    before = Engine(SqliteStore(tmp_path / "jobs.db"), SystemClock())
+    await before.start()
+    await before.submit([JobSpec("noop")])
+    await before.stop()
+    batches = Batches()
+    server.engine.attach(WorkerSpec("process-1", 1, frozenset({"noop"})), batches)
+
+    async def sent() -> int:
+        return len(batches.sent)
+
+    await server.open()
+
+    assert await asyncio.create_task(sent()) == 1
+    await server.bind(Inherited())  # so that the stop closes the listener
 
 
 async def test_requests_are_answered_while_the_commands_of_the_dead_server_are_looked_for(

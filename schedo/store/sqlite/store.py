@@ -33,6 +33,7 @@ from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
+from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY
 from schedo.store.sqlite.buffer_entries import has_entries, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
@@ -44,7 +45,7 @@ from schedo.store.sqlite.schema import check_file, is_old, migrate
 from schedo.store.sqlite.session_keys import SessionKeys
 from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_readers import WarmReaders
-from schedo.store.sqlite.write_buffer import BOUNDED_ROWS_MAX, BUFFERED_ROWS_MAX, WriteBuffer
+from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class SqliteStore(PassedLocks, SessionKeys):
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
         self._closing, self._broken = None, None
-        self._buffer = WriteBuffer(self._buffer.rows_max)
+        self._buffer = WriteBuffer(self._buffer.bounds)
         try:
             self._guard.take()
             if self.path is not None:
@@ -139,7 +140,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         self._guard.note_leaving()
 
     def bound_replay(self, is_bounded: bool) -> None:
-        self._buffer.rows_max = BOUNDED_ROWS_MAX if is_bounded else BUFFERED_ROWS_MAX
+        self._buffer.bounds = BESIDE_STANDBY if is_bounded else ALONE
 
     async def commit(self, changes: Changes) -> None:
         try:

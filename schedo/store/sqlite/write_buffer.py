@@ -31,6 +31,7 @@ from schedo.core.loads import LoadReady
 from schedo.core.states import State
 from schedo.store.columns import Row
 from schedo.store.sqlite import writes
+from schedo.store.sqlite.buffer_bounds import ALONE, Bounds
 from schedo.store.sqlite.buffer_entries import (
     LAYOUT,
     BufferableJobs,
@@ -55,22 +56,12 @@ from schedo.store.sqlite.writes import Commit, Statement
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Enough that a job of a fast stream has ended before the flush. A row takes about 700 bytes plus
-# its payload and result. For a moment the buffer may hold twice as much. Jobs that wait for an
-# instant do not end soon, so the buffer keeps few of them.
-BUFFERED_ROWS_MAX = 8_192
-WAITING_ROWS_MAX = 512
 BUFFERED_BYTES_MAX = 4_194_304
-# The rows while another server waits to take over: it must write to the tables what it finds in the
-# buffer before its first turn, and a row takes it about 10 µs.
-BOUNDED_ROWS_MAX = 1_024
 # With more than this part of the rows, those of ended jobs are flushed after each commit. So a fast
 # stream writes them while it runs, and a close has little left to do.
 ENDED_PART = 4
 # The rows of one flush: it takes a millisecond or two, and commits wait meanwhile.
 FLUSH_ROWS = 250
-# A job that has not ended is flushed after this number of calls of flush_old.
-PERIODS_MAX = 10
 # A larger commit is written to the tables at once: writing its payloads twice would cost more than
 # it saves.
 ENTRY_BYTES_MAX = 524_288
@@ -97,9 +88,8 @@ _merge = LAYOUT.merger()
 class WriteBuffer:
     """The jobs of one open file that a flush has yet to write to its tables."""
 
-    def __init__(self, rows_max: int = BUFFERED_ROWS_MAX) -> None:
-        """rows_max: with more rows, the oldest are flushed after each commit."""
-        self.rows_max = rows_max  # any thread may set it
+    def __init__(self, bounds: Bounds = ALONE) -> None:
+        self.bounds = bounds  # any thread may set it
         # By job id, in the order of the entries that added the jobs.
         self._new: dict[int, Row] = {}
         self._known: dict[int, Row] = {}
@@ -110,7 +100,7 @@ class WriteBuffer:
         self._waiting = 0
         self._has_requeued = False  # a job that was in the tables before may be queued again
         # The newest entries at the last calls of flush_old, one a period.
-        self._marks: deque[int] = deque(maxlen=PERIODS_MAX)
+        self._marks: deque[int] = deque(maxlen=ALONE.periods)
         self._is_consistent = True  # memory agrees with the entries
 
     def __bool__(self) -> bool:
@@ -155,15 +145,15 @@ class WriteBuffer:
     def is_long(self) -> bool:
         """Whether the oldest entries should be flushed soon."""
         return (
-            self._count > self.rows_max
-            or self._waiting > WAITING_ROWS_MAX
+            self._count > self.bounds.rows
+            or self._waiting > self.bounds.waiting
             or self._size > BUFFERED_BYTES_MAX
         )
 
     @property
     def may_flush_ended(self) -> bool:
         """Whether the oldest entries should be flushed soon if their jobs have ended."""
-        return self._count > self.rows_max // ENDED_PART
+        return self._count > self.bounds.rows // ENDED_PART
 
     @property
     def _count(self) -> int:
@@ -238,9 +228,9 @@ class WriteBuffer:
 
         A job that has not ended would be written again at its end.
         """
-        marks = self._marks
+        marks, periods = self._marks, self.bounds.periods
         last = marks[-1] if marks else 0
-        overdue = marks[0] if len(marks) == PERIODS_MAX else 0
+        overdue = marks[-periods] if len(marks) >= periods else 0
         new, known = iter(self._new.values()), iter(self._known.values())
         for number, entry in enumerate(islice(self._entries, most)):
             if entry.id > last:
@@ -271,9 +261,9 @@ class WriteBuffer:
         """
         with self._guarded(connection):
             step = 4 * FLUSH_ROWS + self._newest_rows
-            count = min(self._count - self.rows_max + FLUSH_ROWS, step)
+            count = min(self._count - self.bounds.rows + FLUSH_ROWS, step)
             size = self._size - BUFFERED_BYTES_MAX // 2
-            waiting = self._waiting - WAITING_ROWS_MAX // 2
+            waiting = self._waiting - self.bounds.waiting // 2
             self._flush(connection, self._oldest(count, size, waiting))
 
     @property
@@ -315,7 +305,7 @@ class WriteBuffer:
         if (
             size > ENTRY_BYTES_MAX
             or size + self._size > 2 * BUFFERED_BYTES_MAX
-            or len(jobs.new) + len(jobs.known) + self._count > 2 * BUFFERED_ROWS_MAX
+            or len(jobs.new) + len(jobs.known) + self._count > 2 * ALONE.rows
             or not self._new.keys().isdisjoint(row[0] for row in jobs.new)
         ):
             return False

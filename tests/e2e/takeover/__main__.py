@@ -120,7 +120,6 @@ def describe(outcome: Outcome) -> str:
     )
     lines += _describe_traffic(outcome)
     lines += [f"  {text}" for text in outcome.upgrades]
-    lines += describe_times("kill to first fire", findings.first_fires_s)
     lines += describe_times("lateness of timers", findings.lateness_s)
     for what, times_s in outcome.times_s.items():
         lines += describe_times(what, times_s)

@@ -36,7 +36,6 @@ class Findings:
 
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    first_fires_s: list[float] = field(default_factory=list)  # from the kill of the active
     lateness_s: list[float] = field(default_factory=list)  # of the timers
 
     def fault(self, kind: str, what: str) -> None:

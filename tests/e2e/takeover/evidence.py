@@ -35,12 +35,16 @@ class Line(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """A process that was killed. at: seconds of CLOCK_MONOTONIC; ready_at: when requests passed."""
+    """A process that was killed. at: seconds of CLOCK_MONOTONIC; ready_at: when requests passed.
+
+    is_warm: a standby was warm then.
+    """
 
     what: str
     pid: int
     at: float
     ready_at: float
+    is_warm: bool = True
 
 
 class Row(NamedTuple):

@@ -6,8 +6,11 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
 from functools import partial
 
+from schedo.handover.client import read_status
+from tests.e2e.takeover.evidence import Kill
 from tests.e2e.takeover.plan import Outcome
 from tests.e2e.takeover.processes import Servers
 from tests.e2e.takeover.stepped import SteppedServer
@@ -50,7 +53,21 @@ class Incidents:
     async def _kill(self, what: str) -> None:
         await self._servers.wait_standby(warm=self._random.random() < WARM_PART)
         await self._pause()
-        await self._servers.kill(what)
+        kill = await self._servers.kill(what)
+        if kill is not None and what == "active" and kill.is_warm and not self._plan.failpoints:
+            await self._note_phases(kill)
+
+    async def _note_phases(self, kill: Kill) -> None:
+        """Note how long each phase of a warm take-over took."""
+        takeover = (await read_status(f"{self._servers.store}.ctl")).last_takeover
+        if takeover is None:  # a server that a supervisor has restarted
+            return
+        steps_s = {step: took_ms / 1_000 for step, took_ms in takeover.steps_ms.items()}
+        opened_at = datetime.fromisoformat(takeover.at).timestamp() - time.time() + time.monotonic()
+        locked_at = opened_at - steps_s["wake"]
+        phases_s = {"kill to lock": locked_at - kill.at, **steps_s}
+        for phase, took_s in phases_s.items():
+            self._outcome.times_s.setdefault(f"  {phase}", []).append(took_s)
 
     async def _upgrade(self) -> None:
         await self._pause()

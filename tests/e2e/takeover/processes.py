@@ -18,12 +18,13 @@ from pathlib import Path
 
 from schedo.handover.client import read_status
 from schedo.handover.link import LinkLost
-from schedo.handover.messages import BadMessage
+from schedo.handover.messages import BadMessage, StandbyStatus
 from tests.e2e.supervisor import Supervisor
 from tests.e2e.takeover.evidence import Kill
 from tests.sources import ROOT
 
 DEADLINE_S = 60.0
+LOOK_S = 0.02  # between two looks for a standby
 RESTART_S = 0.1  # from an end to the next process, as in deploy/schedo.service
 DEATH_S = 2.0  # within which a death at a point of the code is noticed, and the next one is active
 APPLICATION = "tests.e2e.takeover.app:app"
@@ -36,7 +37,7 @@ FAILPOINTS = [
         "schedo.server.server Server.open 1",
         "schedo.server.server Server.attach 1",
         "schedo.server.server Server.listen 1",
-        "schedo.store.sqlite.store SqliteStore.snapshot 1",
+        "schedo.store.sqlite.store SqliteStore.open 1",
         "schedo.store.sqlite.store SqliteStore.commit 1",
         "schedo.store.sqlite.store SqliteStore.commit 7",
         "schedo.store.sqlite.store SqliteStore._checkpoint 1",
@@ -72,13 +73,14 @@ class Servers:
         self._count = 1 + standby + (failpoints is not None)
         self.members: list[subprocess.Popen[str]] = []
         self.kills: list[Kill] = []
-        self._is_stopping = False
+        self._is_started = self._is_stopping = False
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the processes; return when the active one answers."""
         self._keeping = asyncio.create_task(self._keep())
         await self.wait_ready()
+        self._is_started = True
 
     async def _keep(self) -> None:
         """Start a process for each one that has ended."""
@@ -99,8 +101,13 @@ class Servers:
                 self.kills.append(Kill(point, each.pid, now - DEATH_S, now + DEATH_S))
 
     def _choose_failpoint(self) -> str:
-        """Return a point for a new process, at most for one at a time, or nothing."""
-        if self._failpoints is None or self._doomed or self._failpoints.random() < 0.3:
+        """Return a point for a new process, at most for one at a time, or nothing.
+
+        The first processes have none: they might die before another one has the listener.
+        """
+        if self._failpoints is None or self._doomed or not self._is_started:
+            return ""
+        if self._failpoints.random() < 0.3:
             return ""
         return self._failpoints.choice(FAILPOINTS)
 
@@ -160,28 +167,39 @@ class Servers:
         raise RuntimeError(f"no server was ready within {DEADLINE_S:g} s: {self.log()[-4000:]}")
 
     async def wait_standby(self, *, warm: bool) -> None:
-        """Wait until a standby has the listener, and is warm if that is wanted."""
+        """Wait until all standbys have the listener, and one is warm if that is wanted."""
         deadline = time.monotonic() + DEADLINE_S
         while self._has_standby and time.monotonic() < deadline:
-            with suppress(LinkLost, BadMessage):
-                status = await read_status(f"{self.store}.ctl")
-                if any(standby.is_warm or not warm for standby in status.standbys):
-                    return
-            await asyncio.sleep(0.02)
+            found = await self._list_standbys()
+            if len(found) >= self._count - 1 and (not warm or any(each.is_warm for each in found)):
+                return
+            await asyncio.sleep(LOOK_S)
         if self._has_standby:
             raise RuntimeError(
                 f"no standby was there within {DEADLINE_S:g} s: {self.log()[-4000:]}"
             )
 
-    async def kill(self, what: str) -> None:
-        """Kill the active or the standby with SIGKILL; return when requests are answered again."""
+    async def _list_standbys(self) -> list[StandbyStatus]:
+        """Return those that have the listener of the active server."""
+        with suppress(LinkLost, BadMessage):
+            return (await read_status(f"{self.store}.ctl")).standbys
+        return []
+
+    async def kill(self, what: str) -> Kill | None:
+        """Kill the active or the standby with SIGKILL; return when requests are answered again.
+
+        Return None if there is no such process now.
+        """
+        is_warm = any(each.is_warm for each in await self._list_standbys())
         target = self.active if what == "active" else self.standby
         if target is None:
-            return
+            return None
         at = time.monotonic()
         os.kill(target.pid, signal.SIGKILL)
         await asyncio.to_thread(target.wait)
-        self.kills.append(Kill(what, target.pid, at, await self.wait_ready()))
+        kill = Kill(what, target.pid, at, await self.wait_ready(), is_warm)
+        self.kills.append(kill)
+        return kill
 
     async def stop(self) -> list[int]:
         """Stop all with SIGTERM, the standbys first; return the exit codes.

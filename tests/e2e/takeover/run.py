@@ -94,7 +94,9 @@ def _check(outcome: Outcome, servers: Servers, until: float) -> None:
     rows, integrity = read_store(servers.store)
     lines = read_lines(servers.runs)
     findings = outcome.findings = check(log, lines, rows, until, may_repeat=plan.may_kill)
-    findings.first_fires_s = find_first_fires(servers.kills, lines)
+    for is_warm, what in ((True, "kill to first fire"), (False, "the same, cold")):
+        kills = [kill for kill in servers.kills if kill.is_warm is is_warm]
+        outcome.times_s[what] = find_first_fires(kills, lines)
     findings.lateness_s = find_lateness(lines, time.time() - time.monotonic())
     findings.counts.update(f"kill, {kill.what}" for kill in servers.kills)
     findings.counts["tracebacks"] = servers.log().count("Traceback")
@@ -102,7 +104,7 @@ def _check(outcome: Outcome, servers: Servers, until: float) -> None:
         findings.fault("request", f"{log.broken} broken, {log.unfinished}, {log.server_errors}")
     if integrity != "ok":
         findings.fault("integrity_check", integrity)
-    if log.refused and not plan.failpoints:  # they may kill all that have the listener
+    if log.refused:
         findings.fault("refused", f"{log.refused} connects")
     for fault in outcome.faults:
         findings.fault("incident", fault)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from schedo.core.states import State
 from schedo.store.sqlite import write_buffer
+from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import in_table, raw
@@ -18,10 +19,10 @@ async def test_the_number_of_buffered_jobs_is_bounded(store: SqliteStore) -> Non
         await put(store, *(make_job(id=n) for n in range(first, first + 900)))
         held.append(store._buffer._count)
 
-    assert max(held) <= 2 * write_buffer.BUFFERED_ROWS_MAX
+    assert max(held) <= 2 * ALONE.rows
     await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.BUFFERED_ROWS_MAX
-    assert len(await in_table(store)) >= 19_800 - write_buffer.BUFFERED_ROWS_MAX
+    assert store._buffer._count <= ALONE.rows
+    assert len(await in_table(store)) >= 19_800 - ALONE.rows
 
 
 async def test_few_jobs_are_buffered_while_another_server_waits_to_take_over(
@@ -38,10 +39,37 @@ async def test_few_jobs_are_buffered_while_another_server_waits_to_take_over(
         held.append(store._buffer._count)
     assert held[0] > held[1] > held[2], "the buffer is made shorter step by step"
     await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.BOUNDED_ROWS_MAX
+    assert store._buffer._count <= BESIDE_STANDBY.rows
     store.bound_replay(False)
     await put(store, *(make_job(id=n) for n in range(9_501, 12_500)))
-    assert store._buffer._count > 2 * write_buffer.BOUNDED_ROWS_MAX
+    assert store._buffer._count > 2 * BESIDE_STANDBY.rows
+
+
+async def test_beside_another_server_a_job_that_has_not_ended_is_flushed_after_a_period(
+    store: SqliteStore,
+) -> None:
+    store.bound_replay(True)
+    await put(store, make_job(id=1))
+    await raw(store, "SELECT 1")
+    assert store._writer is not None
+
+    await store._writer.run(store._buffer.flush_old)
+    assert await in_table(store) == {}, "it may end within the period"
+    await store._writer.run(store._buffer.flush_old)
+
+    assert await in_table(store) == {1: "queued"}
+
+
+async def test_few_jobs_that_wait_for_an_instant_are_buffered_beside_another_server(
+    store: SqliteStore,
+) -> None:
+    store.bound_replay(True)
+    for first in range(1, 1_000, 100):
+        jobs = range(first, first + 100)
+        await put(store, *(make_job(id=n, state=State.SCHEDULED) for n in jobs))
+
+    await raw(store, "SELECT 1")
+    assert store._buffer._count <= BESIDE_STANDBY.waiting
 
 
 async def test_a_bound_of_the_buffer_stays_when_the_store_is_opened_again(path: Path) -> None:
@@ -51,7 +79,7 @@ async def test_a_bound_of_the_buffer_stays_when_the_store_is_opened_again(path: 
     await put(store, *(make_job(id=n) for n in range(1, 3_000)))
 
     await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.BOUNDED_ROWS_MAX
+    assert store._buffer._count <= BESIDE_STANDBY.rows
     await store.close()
 
 
@@ -63,7 +91,7 @@ async def test_the_number_of_buffered_jobs_that_wait_for_an_instant_is_bounded(
         await put(store, *(make_job(id=n, state=State.SCHEDULED) for n in jobs))
 
     await raw(store, "SELECT 1")
-    assert store._buffer._count <= write_buffer.WAITING_ROWS_MAX
+    assert store._buffer._count <= ALONE.waiting
 
 
 async def test_the_bytes_of_buffered_payloads_are_bounded(store: SqliteStore) -> None:

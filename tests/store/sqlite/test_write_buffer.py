@@ -18,6 +18,7 @@ from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention
 from schedo.store.sqlite import write_buffer
+from schedo.store.sqlite.buffer_bounds import ALONE
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_buffer, in_table, raw
@@ -209,7 +210,7 @@ async def test_an_ended_job_is_flushed_after_one_period_and_before_two(
 async def test_a_job_that_has_not_ended_is_flushed_after_ten_periods(store: SqliteStore) -> None:
     await put(store, make_job(id=1))
     await put(store, ended(make_job(id=2)))
-    for _ in range(write_buffer.PERIODS_MAX):
+    for _ in range(ALONE.periods):
         await flush_old_entries(store)
         assert await in_table(store) == {}, "the oldest entries are flushed first"
 
@@ -223,7 +224,7 @@ async def test_a_job_that_waits_for_some_periods_before_it_ends_is_written_once(
 ) -> None:
     job = make_job(id=1)
     await put(store, job)
-    for _ in range(write_buffer.PERIODS_MAX // 2):
+    for _ in range(ALONE.periods // 2):
         await flush_old_entries(store)
     await store.commit(of_jobs(ended(job)))
     before = (await raw(store, "SELECT total_changes()"))[0][0]
@@ -237,7 +238,7 @@ async def test_a_job_that_waits_for_some_periods_before_it_ends_is_written_once(
 
 
 async def test_many_ended_jobs_are_flushed_before_a_period_ends(store: SqliteStore) -> None:
-    store._buffer.rows_max = 3 * write_buffer.ENDED_PART
+    store._buffer.bounds = ALONE._replace(rows=3 * write_buffer.ENDED_PART)
     waiting = make_job(id=5)
     await put(store, ended(make_job(id=1)), ended(make_job(id=2)))
     await put(store, ended(make_job(id=3)))

@@ -17,7 +17,7 @@ from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.states import State
 from schedo.errors import StoreFull
 from schedo.store import rows
-from schedo.store.sqlite import write_buffer
+from schedo.store.sqlite.buffer_bounds import ALONE
 from schedo.store.sqlite.buffer_entries import LAYOUT
 from schedo.store.sqlite.connection import prepare_writer
 from schedo.store.sqlite.schema import migrate
@@ -194,7 +194,7 @@ def test_commits_go_to_the_tables_while_flushes_cannot_keep_up(
     for first in range(1, 17_101, 1_900):
         bulk = (make_job(id=n) for n in range(first, first + 1_900))
         jobs.commit(connection, encode(of_jobs(*bulk)))
-        assert jobs._count <= 2 * write_buffer.BUFFERED_ROWS_MAX
+        assert jobs._count <= 2 * ALONE.rows
 
     assert connection.execute("SELECT count(*) FROM job").fetchone() == (17_100,)
 
