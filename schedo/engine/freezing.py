@@ -12,6 +12,7 @@ the new server, which has these attempts as those of a remote worker.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import NamedTuple
 
 from schedo.core.commands import CompletePolls
@@ -49,14 +50,15 @@ class Freezing:
         self._loop.enqueue(CompletePolls())
         self._loop.waiters.end_all()
 
-    async def freeze(self, worker: str) -> Frozen:
+    async def freeze(self, worker: str, *holds: Awaitable[object]) -> Frozen:
         """Make everything durable, release the replies, and close the store with its log and lock.
 
-        The next server expects the running attempts from a remote worker of this name. The caller
-        takes no new requests before. If this raises, the engine serves on.
+        The next server expects the running attempts from a remote worker of this name. holds: end
+        when the caller takes no new requests; meanwhile the figures of the last minute are saved.
+        If this raises, the engine serves on.
         """
-        await asyncio.gather(self._bulk.stop(), self._maintenance.stop())
         try:
+            await asyncio.gather(self._bulk.stop(), self._maintenance.stop(), *holds)
             await self._loop.freeze(worker)
         except Exception:
             self._resume()

@@ -56,10 +56,7 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     held_at = time.monotonic()
     worker = name_of(os.getpid())
     try:
-        end_waits = server.engine.freezing.end_waits
-        await asyncio.gather(server.http.hold(end_waits, waits_s), server.grpc.hold(end_waits))
-        note_step(server, Step.HELD, recipient.pid)
-        frozen = await server.engine.freezing.freeze(worker)
+        frozen = await server.engine.freezing.freeze(worker, _hold(server, recipient, waits_s))
     except Exception as error:
         await recipient.give_up()
         await server.http.resume()
@@ -77,6 +74,13 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     server.leave_control()
     server.replaced = Replaced(server, worker, frozen)
     note_step(server, Step.REPLACED, recipient.pid)
+
+
+async def _hold(server: Server, recipient: Recipient, waits_s: float) -> None:
+    """Let new requests wait; return when those in progress have ended."""
+    end_waits = server.engine.freezing.end_waits
+    await asyncio.gather(server.http.hold(end_waits, waits_s), server.grpc.hold(end_waits))
+    note_step(server, Step.HELD, recipient.pid)
 
 
 async def _take_back(server: Server, recipient: Recipient) -> None:

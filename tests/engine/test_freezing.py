@@ -195,6 +195,25 @@ async def test_what_workers_report_after_the_freeze_waits_for_the_process_that_d
         assert isinstance(command, QueuedCommand)
 
 
+async def test_the_figures_of_the_minute_are_saved_while_the_requests_in_progress_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        is_saved = asyncio.Event()
+        save = world.store.save_minute
+
+        async def save_minute(*args: Any) -> None:
+            await save(*args)
+            is_saved.set()
+
+        monkeypatch.setattr(world.store, "save_minute", save_minute, raising=False)
+        world.engine.series.sample()
+
+        await world.engine.freezing.freeze(OLD, is_saved.wait())
+
+        assert world.engine.freezing.is_frozen
+
+
 async def test_a_freeze_whose_last_commit_fails_leaves_the_engine_open(path: Path) -> None:
     async with running(path) as world:
         running_job = await world.submit()

@@ -359,13 +359,10 @@ class SqliteStore(PassedLocks, SessionKeys):
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        if self._waiting is not None:
-            await self._waiting.end()
-        await self._warm.close()
-        await self._close_searcher()
-        if writer is not None:
-            with contextlib.suppress(StoreError):
-                await self._run(writer, self._guard.check)
+        checking = [] if writer is None else [self._run(writer, self._guard.check)]
+        counting = [] if self._waiting is None else [self._waiting.end()]
+        closing = self._warm.close(), self._close_searcher(), *counting, *checking
+        await asyncio.gather(*closing, return_exceptions=True)  # the next start reports a damage
         if self._broken is not None or keep_log:
             # The connection that closes last copies the log into the database. The reader cannot do
             # that. So it closes last, and the next start recovers from the log as it is on disk.
