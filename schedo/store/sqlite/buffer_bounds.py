@@ -1,8 +1,8 @@
 """How much the write buffer keeps: much while one server runs alone, little beside a standby.
 
 A standby must write to the tables what it finds in the buffer before it fires, and a row takes it
-about 10 µs. So an active server with a standby flushes each entry after one or two periods. A job
-that has not ended by then is written twice.
+about 10 µs. So an active server with a standby flushes all entries each period. A job that has not
+ended by then is written twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Bounds(NamedTuple):
 
     rows: with more than these, the oldest ones. waiting: the same for jobs that wait for an
     instant: they do not end soon. periods: a job that has not ended is flushed after this number of
-    calls of flush_old.
+    calls of flush_old; 0: each call flushes all jobs, whether they have ended or not.
     """
 
     rows: int
@@ -26,4 +26,4 @@ class Bounds(NamedTuple):
 # Enough that a job of a fast stream has ended before the flush. A row takes about 700 bytes plus
 # its payload and result. For a moment the buffer may hold twice as much.
 ALONE = Bounds(rows=8_192, waiting=512, periods=10)
-BESIDE_STANDBY = Bounds(rows=1_024, waiting=128, periods=1)
+BESIDE_STANDBY = Bounds(rows=1_024, waiting=32, periods=0)

@@ -229,6 +229,8 @@ class WriteBuffer:
         A job that has not ended would be written again at its end.
         """
         marks, periods = self._marks, self.bounds.periods
+        if not periods:
+            return most
         last = marks[-1] if marks else 0
         overdue = marks[-periods] if len(marks) >= periods else 0
         new, known = iter(self._new.values()), iter(self._known.values())

@@ -10,7 +10,7 @@ from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import in_table, raw
-from tests.store.steps import put
+from tests.store.steps import ended, put
 
 
 async def test_the_number_of_buffered_jobs_is_bounded(store: SqliteStore) -> None:
@@ -45,19 +45,19 @@ async def test_few_jobs_are_buffered_while_another_server_waits_to_take_over(
     assert store._buffer._count > 2 * BESIDE_STANDBY.rows
 
 
-async def test_beside_another_server_a_job_that_has_not_ended_is_flushed_after_a_period(
+async def test_beside_another_server_all_jobs_are_flushed_each_period(
     store: SqliteStore,
 ) -> None:
     store.bound_replay(True)
     await put(store, make_job(id=1))
-    await raw(store, "SELECT 1")
+    await put(store, ended(make_job(id=2)))
+    assert await in_table(store) == {}
     assert store._writer is not None
 
     await store._writer.run(store._buffer.flush_old)
-    assert await in_table(store) == {}, "it may end within the period"
-    await store._writer.run(store._buffer.flush_old)
 
-    assert await in_table(store) == {1: "queued"}
+    assert await in_table(store) == {1: "queued", 2: "completed"}
+    assert not store._buffer
 
 
 async def test_few_jobs_that_wait_for_an_instant_are_buffered_beside_another_server(
