@@ -3,15 +3,16 @@
 Each step of a statement releases the interpreter's lock to the event loop's thread, and the wait to
 get it back can take ten times as long as writing one row.
 
-To bind NULL takes sqlite3 seven times as long as to bind a number, because it looks for an adapter
-first. A job has many NULLs, most of them in the same few columns. So a shape names columns that are
-NULL in most rows, and its statements bind only the other values.
+To bind a value takes time with the interpreter's lock, and to bind NULL takes sqlite3 seven times as
+long as to bind a number, because it looks for an adapter first. Most jobs have the same value in
+half of the columns, NULL in most of these. So a shape names the usual values of some columns, which
+are in the text of its statements, and these bind only the other values.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import eq, itemgetter
 from typing import Any, NamedTuple
@@ -23,33 +24,43 @@ COUNTS = (100, 10)
 
 
 class Shape(NamedTuple):
-    """The bulk statements for rows that are NULL in some columns.
+    """The bulk statements for rows that have the usual values in some columns.
 
     statements: by the number of rows that each writes. bound: returns the values of a row that they
-    bind, and omitted: its other values, which must equal `nulls`; None: they bind all.
+    bind, and omitted: its other values, which must equal `usual`; None: they bind all.
     """
 
     statements: dict[int, str]
     bound: Callable[[Values], Values] = tuple
     omitted: Callable[[Values], Values] | None = None
-    nulls: Values = ()
+    usual: Values = ()
 
 
 def make_shape(
-    names: Sequence[str], nulls: Collection[str], statement: Callable[[list[str], int], str]
+    names: Sequence[str],
+    usual: Mapping[str, str | int | None],
+    statement: Callable[[Mapping[str, str], int], str],
 ) -> Shape:
-    """Return the shape of the rows of `names` that are NULL in `nulls`, at least two columns.
+    """Return the shape of the rows of `names` that have the usual values, in at least two columns.
 
-    statement: returns the SQL that writes a number of rows, given the names of their bound values.
+    statement: returns the SQL that writes a number of rows, given the values of the columns as SQL:
+    a question mark or a literal.
     """
-    bound = [at for at, name in enumerate(names) if name not in nulls]
-    omitted = [at for at, name in enumerate(names) if name in nulls]
+    bound = [at for at, name in enumerate(names) if name not in usual]
+    omitted = [at for at, name in enumerate(names) if name in usual]
+    values = {name: _literal(usual[name]) if name in usual else "?" for name in names}
     return Shape(
-        {count: statement([names[at] for at in bound], count) for count in COUNTS},
+        {count: statement(values, count) for count in COUNTS},
         itemgetter(*bound),
         itemgetter(*omitted),
-        (None,) * len(omitted),
+        tuple(usual[names[at]] for at in omitted),
     )
+
+
+def _literal(value: str | int | None) -> str:
+    if value is None:
+        return "NULL"
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def write(
@@ -71,11 +82,11 @@ def write(
 
 
 def _split(shape: Shape, rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    omitted, nulls = shape.omitted, shape.nulls
-    if omitted is None or all(map(eq, map(omitted, rows), repeat(nulls))):  # as most are
+    omitted, usual = shape.omitted, shape.usual
+    if omitted is None or all(map(eq, map(omitted, rows), repeat(usual))):  # as most are
         return rows, ()
     matching: list[Any] = []
     others: list[Any] = []
     for row in rows:
-        (matching if omitted(row) == nulls else others).append(row)
+        (matching if omitted(row) == usual else others).append(row)
     return matching, others

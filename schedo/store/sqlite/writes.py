@@ -58,23 +58,38 @@ from schedo.store.sqlite.histories import (
 )
 from schedo.store.sqlite.queries import MARK_DECIDED
 
-# The columns that are NULL in most jobs; in those without a result; until an attempt has started.
-_SELDOM = (
-    *("schedule_id", "scheduled_for", "unique_key", "expires_at", "cancel_requested_at"),
-    "failure",
-    "kept_until",
+_Usual = dict[str, str | int | None]
+# The values that columns have in most jobs; until an attempt has started; when the first one has
+# ended without a result.
+_USUAL: _Usual = dict.fromkeys(
+    ("schedule_id", "scheduled_for", "unique_key", "expires_at", "cancel_requested_at")
+    + ("failure", "kept_until")
 )
-_NO_RESULT = (*_SELDOM, "result")
-_NOT_STARTED = (*_NO_RESULT, "picked_at", "started_at", "ended_at", "worker")
-_KEYED = tuple(name for name in _SELDOM if name != "unique_key")
+_PLAIN: _Usual = {
+    **_USUAL,
+    **dict.fromkeys(("failures", "losses", "missed_count", "expires_elapsed"), 0),
+    **{"trigger": "submit", "result": None},
+}
+_NOT_STARTED: _Usual = {
+    **_PLAIN,
+    **dict.fromkeys(("picked_at", "started_at", "ended_at", "worker")),
+    **{"attempt": 0, "epoch": 0},
+}
+_STARTED: _Usual = {**_PLAIN, "attempt": 1, "due_elapsed": 0, "priority": 0}
+_KEYED: _Usual = {name: value for name, value in _USUAL.items() if name != "unique_key"}
 
 
 def _insert(table: str, names: Sequence[str], count: int = 1) -> str:
-    return f"INSERT INTO {table} ({', '.join(names)}) VALUES {_rows(len(names), count)}"
+    return _insert_rows(table, dict.fromkeys(names, "?"), count)
 
 
-def _rows(width: int, count: int) -> str:
-    row = f"({', '.join('?' * width)})"
+def _insert_rows(table: str, values: Mapping[str, str], count: int) -> str:
+    given = {name: value for name, value in values.items() if value != "NULL"}
+    return f"INSERT INTO {table} ({', '.join(given)}) VALUES {_rows(given.values(), count)}"
+
+
+def _rows(values: Iterable[str], count: int) -> str:
+    row = f"({', '.join(values)})"
     return ", ".join([row] * count)
 
 
@@ -83,28 +98,28 @@ def _or_update(key: str, names: Sequence[str]) -> str:
     return f" ON CONFLICT ({key}) DO UPDATE SET {changed}"
 
 
-def _update_jobs(bound: Sequence[str], count: int) -> str:
-    values = dict.fromkeys(JOB.mutable, "NULL")
-    values |= {name: f"row.column{at}" for at, name in enumerate(bound, start=1)}
-    job_id = values.pop("id")
+def _update_jobs(values: Mapping[str, str], count: int) -> str:
+    bound = [name for name, value in values.items() if value == "?"]
+    new = {**values, **{name: f"row.column{at}" for at, name in enumerate(bound, start=1)}}
+    job_id = new.pop("id")
     return (
-        f"UPDATE job SET {', '.join(f'{name} = {value}' for name, value in values.items())}"
-        f" FROM (VALUES {_rows(len(bound), count)}) AS row WHERE job.id = {job_id}"
+        f"UPDATE job SET {', '.join(f'{name} = {value}' for name, value in new.items())}"
+        f" FROM (VALUES {_rows('?' * len(bound), count)}) AS row WHERE job.id = {job_id}"
     )
 
 
 INSERT_JOB = _insert("job", JOB.inserted)
 INSERT_JOBS = tuple(
-    make_shape(JOB.inserted, nulls, partial(_insert, "job"))
-    for nulls in (_NOT_STARTED, _NO_RESULT, _SELDOM, _KEYED)
+    make_shape(JOB.inserted, usual, partial(_insert_rows, "job"))
+    for usual in (_NOT_STARTED, _STARTED, _USUAL, _KEYED)
 )
 UPDATE_JOB = f"UPDATE job SET {', '.join(f'{name} = ?' for name in JOB.mutable)} WHERE id = ?"
 UPDATE_JOBS = tuple(
-    make_shape((*JOB.mutable, "id"), nulls, _update_jobs) for nulls in (_NO_RESULT, _SELDOM, _KEYED)
+    make_shape((*JOB.mutable, "id"), usual, _update_jobs) for usual in (_STARTED, _USUAL, _KEYED)
 )
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
-INSERT_TAGS = Shape({count: INSERT_TAG.replace("(?, ?)", _rows(2, count)) for count in COUNTS})
+INSERT_TAGS = Shape({count: INSERT_TAG.replace("(?, ?)", _rows("??", count)) for count in COUNTS})
 
 _OR_UPDATE_SCHEDULE = _or_update("id", SCHEDULE.inserted)
 UPSERT_SCHEDULE = _insert("schedule", SCHEDULE.inserted) + _OR_UPDATE_SCHEDULE
