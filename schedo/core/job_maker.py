@@ -107,17 +107,18 @@ class JobMaker:
         return job
 
     def _fill(self, spec: JobSpec, options: Options, due_at: int, now: int) -> Job:
-        job = self._jobs.blank()
-        job.id = self._ids.next(now)
-        job.task = spec.task
-        job.queue = spec.queue
-        job.payload = spec.payload
-        job.priority = spec.priority
-        job.options = options
-        job.created_at = now
-        job.due_at = due_at
+        job = self._jobs.make(
+            self._ids.next(now),
+            spec.task,
+            spec.queue,
+            spec.payload,
+            spec.priority,
+            options,
+            _SCHEDULED if due_at > now else _QUEUED,
+            now,
+            due_at,
+        )
         job.rank = self._jobs.rank(job)
-        job.state = _SCHEDULED if due_at > now else _QUEUED
         job.offset_us = self._jobs.offset_us
         job.expires_at = spec.expires_at
         if spec.expires_in_us is not None:

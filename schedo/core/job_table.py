@@ -54,8 +54,9 @@ class JobTable:
             set()
         )  # perhaps held by no index or worker; the next commit checks
         self._pool = JobPool()
-        # Returns a recycled or new record that is not yet in the table.
-        self.blank: Callable[[], Job] = self._pool.take
+        # Returns a recycled or new record, which is not yet in the table, with the values of its
+        # first fields.
+        self.make: Callable[..., Job] = self._pool.take
         self.timers = PagedIndex(IndexSize(capacity), empty=empty)
         self.backlog = Backlog()  # jobs that became due before memory had loaded them
         self.ready_queues = ReadyQueues(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from schedo.core.model import Job
+from typing import Any
+
+from schedo.core.model import PLAIN, Job
 
 _KEPT_MAX = 1_024
 
 
 class JobPool:
-    """Provides blank records, and reuses records that are no longer referenced."""
+    """Makes records, and reuses those that are no longer referenced."""
 
     __slots__ = ("_free",)
 
@@ -18,12 +20,18 @@ class JobPool:
     def __len__(self) -> int:
         return len(self._free)
 
-    def take(self) -> Job:
-        """Return a record with every field at its default."""
-        return self._free.pop() if self._free else Job()
+    def take(self, *values: Any) -> Job:
+        """Return a record with these values of its first fields, the others at their defaults."""
+        if not self._free:
+            return Job(*values)
+        job = self._free.pop()
+        Job.__init__(job, *values)
+        return job
 
     def recycle(self, job: Job) -> None:
-        """Reset the record and keep it for the next `take`. No reference to it may remain."""
+        """Keep the record for the next `take`. No reference to it may remain."""
         if len(self._free) < _KEPT_MAX:
-            Job.__init__(job)
+            # `take` resets all fields. These may hold much memory until then.
+            job.payload = job.result = job.failure = None
+            job.options = PLAIN
             self._free.append(job)

@@ -3,8 +3,8 @@
 Each step of a statement releases the interpreter's lock to the event loop's thread, and the wait to
 get it back can take ten times as long as writing one row.
 
-To bind a value takes time with the interpreter's lock, and to bind NULL takes sqlite3 seven times as
-long as to bind a number, because it looks for an adapter first. Most jobs have the same value in
+To bind a value takes time with the interpreter's lock, and to bind NULL takes sqlite3 seven times
+as long as to bind a number, because it looks for an adapter first. Most jobs have the same value in
 half of the columns, NULL in most of these. So a shape names the usual values of some columns, which
 are in the text of its statements, and these bind only the other values.
 """

@@ -61,10 +61,10 @@ from schedo.store.sqlite.queries import MARK_DECIDED
 _Usual = dict[str, str | int | None]
 # The values that columns have in most jobs; until an attempt has started; when the first one has
 # ended without a result.
-_USUAL: _Usual = dict.fromkeys(
-    ("schedule_id", "scheduled_for", "unique_key", "expires_at", "cancel_requested_at")
-    + ("failure", "kept_until")
-)
+_USUAL: _Usual = {
+    **dict.fromkeys(("schedule_id", "scheduled_for", "unique_key", "expires_at")),
+    **dict.fromkeys(("cancel_requested_at", "failure", "kept_until")),
+}
 _PLAIN: _Usual = {
     **_USUAL,
     **dict.fromkeys(("failures", "losses", "missed_count", "expires_elapsed"), 0),
