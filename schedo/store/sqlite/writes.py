@@ -65,16 +65,10 @@ _USUAL: _Usual = {
     **dict.fromkeys(("schedule_id", "scheduled_for", "unique_key", "expires_at")),
     **dict.fromkeys(("cancel_requested_at", "failure", "kept_until")),
 }
-_PLAIN: _Usual = {
-    **_USUAL,
-    **dict.fromkeys(("failures", "losses", "missed_count", "expires_elapsed"), 0),
-    **{"trigger": "submit", "result": None},
-}
-_NOT_STARTED: _Usual = {
-    **_PLAIN,
-    **dict.fromkeys(("picked_at", "started_at", "ended_at", "worker")),
-    **{"attempt": 0, "epoch": 0},
-}
+_PLAIN: _Usual = {**_USUAL, "trigger": "submit", "result": None}
+_PLAIN |= dict.fromkeys(("failures", "losses", "missed_count", "expires_elapsed"), 0)
+_NOT_STARTED: _Usual = {**_PLAIN, **dict.fromkeys(("attempt", "epoch"), 0)}
+_NOT_STARTED |= dict.fromkeys(("picked_at", "started_at", "ended_at", "worker"))
 _STARTED: _Usual = {**_PLAIN, "attempt": 1, "due_elapsed": 0, "priority": 0}
 _KEYED: _Usual = {name: value for name, value in _USUAL.items() if name != "unique_key"}
 
