@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-others check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
+.PHONY: help run test test-others check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover cluster-kill bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -123,6 +123,9 @@ sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0]
 
 takeover: $(VENV)/.dev  ## kill servers under load, and check what clients and handlers saw [N=20] [SEED=0] [ARGS="--failpoints"]
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.takeover --kills $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+cluster-kill: $(VENV)/.dev  ## harm a cluster on PostgreSQL under load, and check every promise [N=20] [SEED=0] [ARGS="--nemeses kill"]
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.cluster --count $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet

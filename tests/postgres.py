@@ -68,6 +68,11 @@ class PostgresServer:
         with (self._data / "postgresql.conf").open("a", encoding="ascii") as file:
             file.writelines(f"{name} = {value}\n" for name, value in settings.items())
 
+    @property
+    def socket(self) -> str:
+        """The path of its Unix socket."""
+        return f"{self.directory}/.s.PGSQL.5432"
+
     def url(self, database: str = "postgres", **options: str) -> str:
         """Return the URL of a database with query options."""
         more = "".join(f"&{name}={value}" for name, value in options.items())

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,24 +43,24 @@ class Load:
 
 
 class Clients:
-    """All clients of one run."""
+    """All clients of one run; they use each of the servers in turn."""
 
-    def __init__(self, port: int, runs: Path, seed: int, load: Load) -> None:
+    def __init__(self, ports: Sequence[int], runs: Path, seed: int, load: Load) -> None:
         self.log = ClientLog()
-        self._port = port
+        self._ports = ports
         self._runs = runs
         self._random = random.Random(seed)
         self._load = load
         self._numbers = itertools.count()
         self._timers_until = 0.0  # Unix time up to which there are timers
         self._tasks: list[asyncio.Task[None]] = []
-        self._streams = [EventStream(port, self.log) for _ in range(STREAMS)]
+        self._streams = [EventStream(ports, self.log) for _ in range(STREAMS)]
         self._following: list[asyncio.Task[None]] = []
         self._is_stopping = False
 
     async def start(self) -> None:
         """Put the schedules, and begin with everything else."""
-        client = Client(self._port, self.log)
+        client = Client(self._ports, self.log)
         for name, place in SCHEDULES.items():
             job = self._job(name, place, 0)
             await self._put(client, name, {**job, "cron": "* * * * * *", "overlap": "allow"})
@@ -96,7 +96,7 @@ class Clients:
         await asyncio.gather(*self._following, return_exceptions=True)
 
     async def _submit_steadily(self) -> None:
-        client = Client(self._port, self.log)
+        client = Client(self._ports, self.log)
         began, done = time.monotonic(), 0
         while not self._is_stopping:
             await self._one(client)
@@ -106,7 +106,7 @@ class Clients:
         client.close()
 
     async def _repeat(self, work: Callable[[Client], Awaitable[None]]) -> None:
-        client = Client(self._port, self.log)
+        client = Client(self._ports, self.log)
         while not self._is_stopping:
             await work(client)
             await asyncio.sleep(self._random.expovariate(1 / self._load.pace_s))
@@ -259,7 +259,7 @@ class Clients:
 
     async def _connect(self, _: Client) -> None:
         """Open a new connection for one request."""
-        client = Client(self._port, self.log)
+        client = Client(self._ports, self.log)
         try:
             await client.ask("GET", "/healthz")
         except Broken:

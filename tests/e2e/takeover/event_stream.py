@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from itertools import cycle
 
 from tests.e2e.takeover.evidence import ClientLog, StreamEvent
 from tests.e2e.takeover.raw_http import read_chunks
@@ -18,8 +19,9 @@ RETRY_S = 0.1
 class EventStream:
     """One client that follows all topics."""
 
-    def __init__(self, port: int, log: ClientLog) -> None:
-        self._port = port
+    def __init__(self, ports: Sequence[int], log: ClientLog) -> None:
+        """ports: of the servers; each connection reaches the next one."""
+        self._ports = cycle(ports)
         self._log = log
         self._seen: list[StreamEvent] = []
         log.streams.append(self._seen)
@@ -50,7 +52,7 @@ class EventStream:
         self._log.requests += 1
         writer = None
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", next(self._ports))
             writer.write(self._render())
             head = await reader.readuntil(b"\r\n\r\n")
             if (status := int(head.split()[1])) != 200:

@@ -67,7 +67,7 @@ class Servers:
         self.store = directory / "schedo.db"
         self.runs = directory / "runs.log"
         self.runs.touch()
-        self.port = _find_port() if standby else self._supervisor.port
+        self.port = find_port() if standby else self._supervisor.port
         self._has_standby = standby
         self._spawn_at = 0.0  # by CLOCK_MONOTONIC
         self._count = 1 + standby + (failpoints is not None)
@@ -222,7 +222,7 @@ class Servers:
         return self._supervisor.log()
 
 
-def _find_port() -> int:
+def find_port() -> int:
     """Return a free port that the kernel gives no client.
 
     While no server listens, clients connect again and again. If the kernel may give them the port
@@ -235,7 +235,9 @@ def _find_port() -> int:
     raise RuntimeError("there is no free port")
 
 
-def start_worker(directory: Path, port: int, runs: Path) -> subprocess.Popen[str]:
+def start_worker(
+    directory: Path, port: int, runs: Path, name: str = "far-1"
+) -> subprocess.Popen[str]:
     """Start a remote worker that runs commands and the tasks of the application."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SCHEDO_")}
     environment = {
@@ -245,7 +247,7 @@ def start_worker(directory: Path, port: int, runs: Path) -> subprocess.Popen[str
         "TAKEOVER_PLACE": "remote",
     }
     options = ["--queues", "far", "--label", "place=far", "--allow-shell", "--slots", "16"]
-    words = ["-m", "schedo", "worker", "--name", "far-1", "--server", f"http://127.0.0.1:{port}"]
+    words = ["-m", "schedo", "worker", "--name", name, "--server", f"http://127.0.0.1:{port}"]
     with (directory / "worker.log").open("a") as log:
         return subprocess.Popen(
             [sys.executable, *words, *options, APPLICATION],

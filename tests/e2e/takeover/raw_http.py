@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Sequence
+from itertools import cycle
 from typing import Any, NamedTuple
 
 from tests.e2e.takeover.evidence import ClientLog
@@ -24,10 +26,13 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """One keep-alive connection to the server, opened again when it has ended."""
+    """One keep-alive connection to a server, opened again when it has ended.
 
-    def __init__(self, port: int, log: ClientLog) -> None:
-        self._port = port
+    Of the servers of a cluster, each connection reaches the next one.
+    """
+
+    def __init__(self, ports: Sequence[int], log: ClientLog) -> None:
+        self._ports = cycle(random.sample(ports, len(ports)))
         self._log = log
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -59,7 +64,7 @@ class Client:
         if self._streams is not None and self._streams[0].at_eof():
             self.close()
         if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+            self._streams = await asyncio.open_connection("127.0.0.1", next(self._ports))
         reader, writer = self._streams
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()

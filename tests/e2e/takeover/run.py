@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.server.filling import fill
@@ -41,7 +42,7 @@ async def run(directory: Path, plan: Plan) -> Outcome:
     await servers.start()
     observers = Observers(servers)
     worker = start_worker(directory, servers.port, servers.runs)
-    clients = Clients(servers.port, servers.runs, plan.seed, plan.load)
+    clients = Clients((servers.port,), servers.runs, plan.seed, plan.load)
     outcome = Outcome(plan, Findings(), clients.log, {})
     try:
         until = await _load(servers, clients, outcome)
@@ -72,7 +73,7 @@ async def _load(servers: Servers, clients: Clients, outcome: Outcome) -> float:
     finally:
         if traffic is not None:
             outcome.traffic = await asyncio.to_thread(traffic.stop)
-    await _wait_idle(servers.port, clients.log, plan)
+    await wait_idle((servers.port,), clients.log, ends_tomorrow=bool(plan.waiting))
     outcome.rss_mb = _read_rss_mb(servers)
     return until
 
@@ -132,12 +133,15 @@ def _check_ends(findings: Findings, codes: list[int], traffic: dict[str, int]) -
             findings.fault("request", f"{count} {what}")
 
 
-async def _wait_idle(port: int, log: ClientLog, plan: Plan) -> None:
-    """Return once no job waits or runs except those that schedules make each second."""
-    client = Client(port, log)
+async def wait_idle(ports: Sequence[int], log: ClientLog, *, ends_tomorrow: bool = False) -> None:
+    """Return once no job waits or runs except those that schedules make each second.
+
+    ends_tomorrow: there are jobs in the store that are due tomorrow.
+    """
+    client = Client(ports, log)
     deadline = time.monotonic() + IDLE_S
     states = ["scheduled", "queued", "running", "retrying", "blocked"]
-    if plan.waiting:  # they would be listed; those of the clients are due by then
+    if ends_tomorrow:  # they would be listed; those of the clients are due by then
         states.remove("scheduled")
         await asyncio.sleep(TIMERS_AHEAD_S + TIMERS_S)
     while time.monotonic() < deadline:
