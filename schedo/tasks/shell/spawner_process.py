@@ -38,8 +38,9 @@ _DESCRIPTORS_MAX = 3  # START carries those for stdout and stderr, and perhaps o
 _UMASK = 0o077
 _PR_SET_DUMPABLE = 4
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-# Signals that Python ignores, but that must kill a command by default.
-_DEFAULT_SIGNALS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ")]
+# A command ignores no signal: neither those that Python ignores, such as SIGPIPE, nor those with
+# which the server was started, as a shell does with SIGQUIT in the background.
+_DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # so that the server can drain
 
 

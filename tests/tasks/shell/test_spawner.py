@@ -147,7 +147,19 @@ async def test_a_command_leaves_no_core_dump(commands: Spawner) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_command_starts_without_ignored_or_blocked_signals(commands: Spawner) -> None:
+@pytest.fixture
+def ignored_signals() -> Iterator[None]:
+    """Ignore what a shell ignores in a program that it starts in the background, and SIGUSR1."""
+    numbers = (signal.SIGQUIT, signal.SIGUSR1)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+async def test_a_command_starts_without_ignored_or_blocked_signals(
+    ignored_signals: None, commands: Spawner
+) -> None:
     command = Command(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"], ENV)
 
     status, output = await run(commands, command)
