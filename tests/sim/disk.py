@@ -123,6 +123,8 @@ class Disk:
 class ServerStore:
     """A schedo.store.base.Store of one server; after its death nothing reaches the disk."""
 
+    cluster = None  # the disk has one server at a time; __getattr__ would return a call
+
     def __init__(self, disk: Disk, die: Callable[[], None]) -> None:
         self._disk = disk
         self._die = die
