@@ -153,10 +153,7 @@ class DryRunResponse(Struct, forbid_unknown_fields=True):
     action: BulkAction
     where: Where
     matched: int
-    counted_since: Annotated[
-        Instant | UnsetType,
-        Meta(description="Only the jobs created at this instant or later were counted."),
-    ] = UNSET
+    counted_since: Instant | UnsetType = UNSET
 
 
 class BulkErrorResponse(Struct, forbid_unknown_fields=True):

@@ -105,6 +105,8 @@ WORK_TEXTS = {
     "searched_back_to": "It has come to the jobs that were created at this instant.",
     "requested_by": "The name of the token that began it.",
     "undoes": "The id of the operation whose changes it undoes.",
+    "DryRunResponse.counted_since": "If the count took too long: only jobs created since then were"
+    " counted.",
     "DryRunResponse.matched": "How many jobs match now.",
     # The worker protocol.
     "WorkRequest.worker": "The name of the worker, which stays the same over its restarts.",
