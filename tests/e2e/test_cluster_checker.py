@@ -67,7 +67,7 @@ async def test_a_cut_link_holds_what_is_sent_until_it_is_healed() -> None:
     assert await reader.readexactly(1) == b"1"
 
     for direction in ("there", "back", "both"):
-        link.cut(direction)  # type: ignore[arg-type]
+        link.cut(direction)
         writer.write(b"2")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.05)
