@@ -52,10 +52,12 @@ def check(
     until: float,
     *,
     may_repeat: bool = True,
+    keeps_remote: bool = True,
 ) -> Findings:
     """Return the findings.
 
     until: the Unix second up to which schedules must have fired. may_repeat: a process was killed.
+    keeps_remote: a remote worker keeps its attempts whatever happens to servers.
     """
     findings = Findings()
     for text in log.wrong:
@@ -67,6 +69,9 @@ def check(
     _check_submissions(findings, log.submissions, by_job, stored)
     _check_repeats(findings, by_job, {each.token: each for each in log.submissions})
     _check_tokens(findings, log, lines)
+    lost = sum(findings.counts[f"repeated, {place}"] for place in ("remote", "remote-shell"))
+    if keeps_remote and lost:
+        findings.fault("remote attempt lost", f"{lost} ran again")
     for what, count in list(findings.counts.items()):
         if not may_repeat and what.startswith(("redone", "repeated", "at_most_once, lost")):
             findings.fault("run twice", f"{count} {what}, and no process was killed")
@@ -145,8 +150,6 @@ def _check_repeat(
         findings.counts[f"redone, {after.place}"] += 1
     else:
         findings.counts[f"repeated, {after.place}"] += 1
-        if after.place.startswith("remote"):
-            findings.fault("remote attempt lost", f"{before}, {after}")
 
 
 def _check_tokens(findings: Findings, log: ClientLog, lines: list[Line]) -> None:
