@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from schedo.cli.escapes import escape, truncate
+from schedo.cli.sizes import render_size
 from schedo.cli.tables import render_table
 from schedo.cli.times import render_span, render_time
 from schedo.cli.top_figures import FAILING_MAX, SCHEDULES_MAX, Distribution, Figures, QueueStats
@@ -17,7 +18,6 @@ _QUEUE_HEADERS = (
     *("DELAY P50", "P99", "COMMIT P50", "P99"),
 )
 _LATENESS = {"timer": "lateness    timers  ", "submit": "            at once "}
-_SIZES = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
 
 def render_frame(
@@ -29,8 +29,8 @@ def render_frame(
         f"   rates over {render_span(int(figures.interval_s * SECOND))}",
         _render_readiness(figures),
         f"epoch {figures.epoch}   up {render_span(int(figures.uptime_s) * SECOND)}"
-        f"   memory {_size(figures.rss_bytes)}   cpu {figures.cpu_share:.0%}"
-        f"   files {figures.open_fds}   store {_size(figures.store_bytes)}",
+        f"   memory {render_size(figures.rss_bytes)}   cpu {figures.cpu_share:.0%}"
+        f"   files {figures.open_fds}   store {render_size(figures.store_bytes)}",
         "",
         *_render_rates(figures),
     ]
@@ -151,10 +151,3 @@ def _time(seconds: float | None) -> str:
 
 def _rate(per_s: float) -> str:
     return f"{per_s:,.0f}" if per_s >= 10 or not per_s else f"{per_s:.1f}"
-
-
-def _size(count: int) -> str:
-    for size, unit in _SIZES:
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from schedo.cli.connection import as_json
+from schedo.cli.connection import as_json, server_options
+from schedo.cli.make_client import make_client
 from schedo.cli.serve import config_file, load
 from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_facts, print_json
 from schedo.cli.times import read_now, render_time
+from schedo.config_checks import IN_MEMORY
 from schedo.errors import Exit, Unavailable
+from schedo.store import is_postgres
 
 if TYPE_CHECKING:
     from schedo.handover.link import LinkLost
@@ -32,23 +36,52 @@ _OTHER_WAYS = "--store names another store, and `schedo summary` asks a server b
 @click.option("--store", metavar="FILE", help="The store, instead of the configuration's.")
 @click.option("--check", "is_check", is_flag=True, help="Exit with 1 unless the server is ready.")
 @config_file
+@server_options
 @as_json
 @click.pass_context
 def status(
-    context: click.Context, store: str | None, is_check: bool, path: str | None, is_json: bool
+    context: click.Context,
+    /,
+    store: str | None,
+    is_check: bool,
+    path: str | None,
+    is_json: bool,
+    **server: Any,
 ) -> None:
     """Show the active server of a store, its standbys and its last take-over.
 
     This asks the server on this machine, by the control socket beside the store, as the same user.
     A server that does not answer within 3 s is stuck: the exit code is 1 then, as without a server.
+    Without --store, and with a store in PostgreSQL or in memory in the configuration, or with none
+    here, it asks the server at --url, and shows the state of the tables in PostgreSQL.
     """
-    found = _read(load(path, {"store": store}).store)
+    configured = load(path, {"store": store}).store
+    if store is None and not _is_file_here(configured):
+        if not _ask_server(**server, is_json=is_json) and is_check:
+            context.exit(Exit.REFUSED)
+        return
+    found = _read(configured)
     if is_json:
         print_json(msgspec.to_builtins(found))
     else:
         _print(found)
     if is_check and not found.is_ready:
         context.exit(Exit.REFUSED)
+
+
+def _is_file_here(store: str) -> bool:
+    if store in IN_MEMORY or is_postgres(store):
+        return False
+    return any(os.path.exists(path_of(store) + suffix) for suffix in ("", ".lock"))
+
+
+def _ask_server(url: str, token_file: str | None, *, is_json: bool) -> bool:
+    """Show the server at the URL; return whether it is ready."""
+    from schedo.cli.served_status import show_served
+    from schedo.client.sync import Client
+
+    with make_client(partial(Client, agent="schedo-cli"), url, token_file) as client:
+        return show_served(client, url, is_json=is_json)
 
 
 def _read(store: str) -> Status:

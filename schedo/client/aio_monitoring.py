@@ -26,6 +26,10 @@ class AsyncMonitoring:
         """Return the servers that share the store, with the shards that they own."""
         return await self.send(monitoring_operations.get_cluster())
 
+    async def get_store(self) -> Record:
+        """Return the size of the store and, in PostgreSQL, its tables and old transactions."""
+        return await self.send(monitoring_operations.get_store())
+
     async def get_timeseries(
         self,
         window: str = "15m",

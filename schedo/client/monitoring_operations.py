@@ -29,6 +29,11 @@ def get_cluster() -> Operation[Record]:
     return get("/v1/cluster", read_record)
 
 
+def get_store() -> Operation[Record]:
+    """Return the size of the store and, in PostgreSQL, its tables and old transactions."""
+    return get("/v1/store", read_record)
+
+
 def get_me() -> Operation[Record]:
     """Return who the client is, and the names of the operations that it may call."""
     return get("/v1/me", read_record)

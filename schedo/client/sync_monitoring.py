@@ -26,6 +26,10 @@ class Monitoring:
         """Return the servers that share the store, with the shards that they own."""
         return self.send(monitoring_operations.get_cluster())
 
+    def get_store(self) -> Record:
+        """Return the size of the store and, in PostgreSQL, its tables and old transactions."""
+        return self.send(monitoring_operations.get_store())
+
     def get_timeseries(
         self,
         window: str = "15m",

@@ -35,7 +35,7 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.ANY: """
         list_jobs get_job list_attempts get_history get_output short_status
         list_schedules list_decisions list_schedule_fires list_fires explain_cron
-        get_stats list_log list_names
+        get_stats get_store list_log list_names
         """,
     Home.JOB: """
         update_job cancel_job retry_job run_job delete_job wait_for_job explain_job get_progress

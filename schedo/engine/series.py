@@ -30,6 +30,7 @@ from schedo.core.series import (
     merge_queue,
 )
 from schedo.core.states import State
+from schedo.engine.database_watch import DatabaseWatch
 from schedo.engine.gauges import count_waiting
 from schedo.engine.loop import EngineLoop
 from schedo.engine.metrics import OTHER_QUEUES, QUEUES_NAMED_MAX, Metrics
@@ -70,6 +71,7 @@ class Recorder:
         self._minute: Row | None = None  # the part of the present minute that has passed
         self._is_loaded = False
         self.store_bytes = 0  # as of the last minute
+        self.database = DatabaseWatch()
         self._saving: asyncio.Task[None] | None = None
         self._counting: asyncio.Task[None] | None = None
 
@@ -115,6 +117,7 @@ class Recorder:
         try:
             found = await self._store.load_minutes(now - DAY)
             self.store_bytes = await self._store.size_bytes()
+            await self.database.look(self._store)
         except SchedoError as error:
             log.warning("the series of the last day cannot be read: %s", error)
             return
@@ -142,6 +145,7 @@ class Recorder:
         try:
             await self._store.save_minute(row.number * MINUTE, self._encode(row), DAY)
             self.store_bytes = await self._store.size_bytes()
+            await self.database.look(self._store)
         except SchedoError as error:
             log.debug("a minute of the series was not saved: %s", error)
 

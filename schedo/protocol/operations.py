@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedo.protocol import (
     action_log,
     cluster,
+    database,
     events,
     expectations,
     failures,
@@ -264,6 +265,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     *expectations.OPERATIONS,
     *summary.OPERATIONS,
+    *database.OPERATIONS,
     *events.OPERATIONS,
     *failures.OPERATIONS,
     *fires.OPERATIONS,

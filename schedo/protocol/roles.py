@@ -24,7 +24,7 @@ _OPERATIONS: dict[Role | None, str] = {
         explain_cron list_queues
         list_workers get_worker list_operations get_operation
         get_metrics get_info short_status
-        get_summary get_timeseries get_stats get_events list_failures list_names
+        get_summary get_store get_timeseries get_stats get_events list_failures list_names
         list_schedule_fires list_fires
         create_session_link list_log get_cluster
         """,

@@ -2,8 +2,7 @@
 
 There are two kinds of calls:
 - Those of Store run one after the other, in the order of the calls, on the one connection that
-  writes. A load sees every earlier commit. The scheduler relies on that: its later changes are
-  still in memory, and memory wins over a loaded record.
+  writes. A load sees every earlier commit, and the core's later changes win over what it loads.
 - Those of Reader run concurrently on a read-only connection. They see every commit that returned
   before the call, and never block a writer.
 """
@@ -28,6 +27,7 @@ from schedo.core.states import State
 
 if TYPE_CHECKING:
     from schedo.core.tallies import Dimension, HourTallies, Period
+    from schedo.store.database_health import DatabaseHealth
 
 
 class ClockMark(NamedTuple):
@@ -63,12 +63,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long ended jobs are kept, in microseconds; the defaults are those of River.
+    """How long ended jobs without a `kept_until` are kept; the defaults are those of River."""
 
-    It is for jobs without a `kept_until` of their own.
-    """
-
-    completed_us: int = 86_400_000_000
+    completed_us: int = 86_400_000_000  # 24 hours
     cancelled_us: int = 86_400_000_000  # also expired
     failed_us: int = 7 * 86_400_000_000
     idempotency_us: int = 86_400_000_000  # the records that make a repeated request safe
@@ -266,6 +263,9 @@ class Reader(Protocol):
 
     async def size_bytes(self) -> int:
         """Return the size of the store with its log; 0 if it is in memory."""
+
+    async def database_health(self) -> DatabaseHealth | None:
+        """Return how the database server treats the tables; None for a store in a file."""
 
 
 class Store(Reader, Protocol):

@@ -46,6 +46,7 @@ _OPERATIONS: dict[str, str] = {
     "schedo.web.handlers.failures": "list_failures",
     "schedo.web.handlers.names": "list_names",
     "schedo.web.handlers.summary": "get_summary",
+    "schedo.web.handlers.store": "get_store",
     "schedo.web.handlers.timeseries": "get_timeseries",
     "schedo.web.handlers.stats": "get_stats",
     "schedo.web.handlers.pauses": "pause_server resume_server",

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from schedo.cli.main import cli
 from schedo.handover.messages import Handover, LastTakeover, StandbyStatus, Status
 from schedo.handover.steps import Step
+from tests.cli.conftest import Call
+from tests.client.server import FakeServer
 
 SINCE = "2026-11-20T11:04:05Z"
 STANDBY = StandbyStatus(pid=43, version="1.1", since=SINCE, is_warm=True, warmed_ms=183.4)
@@ -38,7 +40,7 @@ def show(
 ) -> tuple[int, dict[str, list[str]]]:
     """Return the exit code, and the values that the command prints, by name."""
     monkeypatch.setattr("schedo.cli.status._read", lambda store: status)
-    result = CliRunner().invoke(cli, ["status", *options])
+    result = CliRunner().invoke(cli, ["status", "--store", "/jobs.db", *options])
     found: dict[str, list[str]] = {}
     for line in result.stdout.splitlines():
         name, _, value = line.partition(" ")
@@ -115,7 +117,7 @@ def test_the_check_fails_for_a_server_that_is_not_ready(monkeypatch: pytest.Monk
 def test_programs_get_the_status_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedo.cli.status._read", lambda store: make_status(standbys=[STANDBY]))
 
-    found = json.loads(CliRunner().invoke(cli, ["status", "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(cli, ["status", "--store", "/jobs.db", "--json"]).stdout)
 
     assert (found["pid"], found["standbys"][0]["pid"]) == (42, 43)
 
@@ -125,3 +127,67 @@ def test_a_store_in_memory_has_no_status() -> None:
 
     assert result.exit_code == 2
     assert "a store in memory has no file" in result.stderr
+
+
+STORE = {
+    "bytes": 3 << 20,
+    "tables": [
+        {
+            "name": "job",
+            "size_bytes": 2 << 20,
+            "live_rows": 90_000,
+            "dead_rows": 1_234,
+            "vacuumed_at": "2026-11-20T11:00:00.000000Z",
+        },
+        {"name": "meta", "size_bytes": 8192, "live_rows": 9, "dead_rows": 0, "vacuumed_at": None},
+    ],
+    "oldest_snapshot": {
+        "kind": "session",
+        "name": "psql\x1b",
+        "pid": 77,
+        "age_seconds": 421.5,
+        "transactions": 4_000,
+    },
+    "longest_transaction": None,
+}
+
+
+def arrange(server: FakeServer, *, ready: bool = True) -> None:
+    readiness = {"ready": ready, "code": "ready", "reasons": [] if ready else ["it is away"]}
+    server.on("GET", "/readyz", 200 if ready else 503, readiness)
+    summary = {"version": "1.0", "epoch": 7, "started_at": "2026-11-20T11:00:00.000000Z"}
+    server.on("GET", "/v1/summary", 200, summary)
+    server.on("GET", "/v1/store", 200, STORE)
+
+
+def test_a_server_on_postgresql_is_asked_over_its_api(
+    server: FakeServer, schedo: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDO_STORE", "postgresql://ann:pa55@db/jobs")
+    arrange(server)
+
+    done = schedo("status")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+    assert done.exit_code == 0, done.stderr
+    assert lines[0].startswith("active schedo 1.0, since 2026-11-20 11:00")
+    assert lines[1:3] == ["epoch 7", "store 3.0 MB"]
+    assert "ready yes" in lines
+    oldest = "session psql\\x1b (pid 77), for 7m1s, 4,000 transactions behind"
+    assert f"oldest {oldest}" in lines
+    assert "longest no transaction" in lines
+    assert "table job, 2.0 MB, 1,234 dead beside 90,000 rows, vacuumed" in "".join(lines)
+    assert lines[-1] == "table meta, 8.0 kB, 0 dead beside 9 rows, never vacuumed"
+
+
+def test_a_server_is_asked_over_its_api_where_no_store_is(
+    server: FakeServer, schedo: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arrange(server, ready=False)
+
+    assert schedo("status").exit_code == 0
+    assert "NO: it is away" in schedo("status").stdout
+    assert schedo("status", "--check").exit_code == 1
+    found = json.loads(schedo("status", "--json").stdout)
+    assert (found["is_ready"], found["reasons"], found["store"]) == (False, ["it is away"], STORE)

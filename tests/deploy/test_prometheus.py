@@ -31,6 +31,7 @@ METRIC = re.compile(r"\b(?:schedo|process)_[a-z_]+\b")
 SOMETIMES = {
     "schedo_unserved_jobs",
     "schedo_expectation_missed",
+    "schedo_postgres_oldest_snapshot_seconds",
     "schedo_schedule_last_completion_timestamp_seconds",
 }
 

@@ -95,6 +95,9 @@ class ModelRest:
         ]
         return found[::-1][:limit]
 
+    async def database_health(self) -> None:
+        return None
+
     async def session_key(self) -> bytes:
         return self._session_key
 

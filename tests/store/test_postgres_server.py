@@ -11,6 +11,7 @@ import pytest
 
 from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.model import Queue
+from schedo.core.states import State
 from schedo.errors import StoreBroken, StoreError, StoreRefused, StoreUnsuitable
 from schedo.store.postgres import schema
 from schedo.store.postgres.store import PostgresStore
@@ -223,6 +224,34 @@ async def test_a_backup_and_a_standby_are_refused_with_what_to_use(store: Postgr
         await store.backup(lambda: 0)
     with pytest.raises(StoreUnsuitable, match="start another server"):
         await store.prepare()
+
+
+async def test_the_health_names_the_transaction_that_keeps_dead_rows(
+    store: PostgresStore, url: str, server: PostgresServer
+) -> None:
+    await put(store, *(make_job(id=n) for n in range(1, 30)))
+    other = await asyncpg.connect(
+        store._address.url, server_settings={"application_name": "report"}
+    )
+    await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+    await other.fetchval("SELECT count(*) FROM jobs.job")
+    for number in range(1, 30):
+        job = make_job(id=number, state=State.COMPLETED)
+        job.is_new = False
+        await put(store, job)
+    server.sql("ANALYZE jobs.job")
+
+    health = await store.database_health()
+    await other.close()
+
+    table = next(each for each in health.tables if each.name == "job")
+    assert (table.live_rows, table.dead_rows >= 29, table.size_bytes > 0) == (29, True, True)
+    assert health.oldest_snapshot is not None
+    assert str(health.oldest_snapshot) == f"the session 'report' (pid {other.get_server_pid()})"
+    assert health.oldest_snapshot.transactions >= 29
+    assert health.longest_transaction is not None
+    assert health.longest_transaction.name == "report"
+    assert (await store.database_health()).oldest_snapshot is None
 
 
 async def test_an_empty_commit_needs_no_server(store: PostgresStore) -> None:

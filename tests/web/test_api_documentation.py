@@ -26,6 +26,7 @@ from schedo.protocol.retries import RetryRequest
 from schedo.protocol.schedules import ScheduleRequest
 from schedo.protocol.unique import UniqueRequest
 from schedo.protocol.workers import ProgressResponse, WorkerResponse
+from schedo.store.database_health import DatabaseHealth, TableHealth
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
 from tests.web.world import T0, World
@@ -99,6 +100,9 @@ async def test_every_metric_is_documented(world: World) -> None:
     ended = EndedRun((await world.engine.get_schedule("s")).id, 1, State.COMPLETED, T0, 1, None)
     await world.engine.store.commit(Changes(ended_runs=[ended]))
     await world.put("/v1/expectations/e", {"every": "1h", "within": "1m"})
+    world.engine.series.database.last = DatabaseHealth(
+        [TableHealth("job", 1, 0, 0, T0)], None, None
+    )
     page = (await world.get("/metrics")).body.decode()
 
     found = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))

@@ -28,7 +28,7 @@ TABLE = {
         list_workers get_worker list_operations get_operation
         list_schedules get_schedule list_decisions explain_cron list_queues
         list_expectations get_expectation short_status get_metrics get_info
-        get_summary get_timeseries get_stats get_events list_failures list_names
+        get_summary get_store get_timeseries get_stats get_events list_failures list_names
         list_schedule_fires list_fires
         create_session_link list_log get_cluster
         """,

@@ -25,8 +25,10 @@ from schedo.store.base import (
     ScheduleRule,
     StoredNames,
 )
+from schedo.store.database_health import DatabaseHealth
 from schedo.store.postgres import job_search, reads, schedule_search, tallies
 from schedo.store.postgres.address import Address
+from schedo.store.postgres.health import read_health
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import Readers
 
@@ -159,3 +161,7 @@ class ConcurrentReads:
     async def size_bytes(self) -> int:
         async with self._require_readers().session() as session:
             return int(await session.fetchval(reads.SIZE))
+
+    async def database_health(self) -> DatabaseHealth:
+        async with self._require_readers().session() as session:
+            return await read_health(session)

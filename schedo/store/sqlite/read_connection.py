@@ -104,6 +104,9 @@ class ConcurrentReads(StoreCalls):
         """Return whether the write buffer may have a newer row of the job than the table."""
         raise NotImplementedError
 
+    async def database_health(self) -> None:
+        return None
+
     async def get_job(self, job_id: int) -> Job | None:
         read = self._read_jobs if self._is_buffered(job_id) else self._read
         return await read(reads.job, self._offset_us, queries.WHOLE_JOB, job_id)

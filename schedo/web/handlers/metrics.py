@@ -35,6 +35,7 @@ from schedo.web.context import AppContext
 from schedo.web.handlers.expectation_metrics import render_expectations
 from schedo.web.handlers.process_metrics import read_process
 from schedo.web.handlers.schedule_metrics import read_schedules, render_schedules
+from schedo.web.handlers.store import render_database
 from schedo.web.http import Request, Response
 from schedo.web.tenure import Tenure
 
@@ -79,6 +80,7 @@ def _read_all(
     yield
     families += render_schedules(schedules)
     families += render_expectations(context.engine.expectations.all())
+    families += render_database(context.engine.series.database.last)
     families.append(_render_telemetry(context.engine.monitor.observer))
     return families
 
