@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from schedo.core.lazy_heap import LazyHeap
 from schedo.core.limits import SECOND
-from schedo.core.worker_session import Session, SessionTable
+from schedo.core.worker_session import RECONNECT_US, Session, SessionState, SessionTable
 
 LOOK_US = SECOND
 LATE_US = SECOND // 4  # a tick that is later than this shows that the server has stalled
@@ -37,6 +37,18 @@ class Heartbeats:
         else:
             session.deadline_at = now + session.wait_us
         self._file(session)
+
+    def resume(self, session: Session, now: int) -> None:
+        """Expect the next request after a recovery of the server.
+
+        A worker that was awaited before has little more time than it had: in a cluster, a recovery
+        may follow on the other.
+        """
+        before = session.deadline_at
+        self.expect(session, now)
+        if session.state is SessionState.EXPECTED and before is not None:
+            session.deadline_at = max(before, now + RECONNECT_US)
+            self._file(session)
 
     def note_stall(self, now: int) -> None:
         """If this call is late, give the workers the time in which the server has stalled."""

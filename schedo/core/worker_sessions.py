@@ -385,7 +385,7 @@ class WorkerSessions:
             for key in [key for key in session.held if not self._attempts.is_live(key)]:
                 session.revoke(key)
             session.polls, session.waiting = {}, None
-            self._touch(session, now)
+            self._heartbeats.resume(session, now)
 
 
 def _is_complete(session: Session, poll: OpenPoll, now: int) -> bool:

@@ -178,6 +178,21 @@ def test_an_attempt_whose_worker_does_not_reconnect_is_lost_without_blame() -> N
     assert (job.state, job.losses) == (State.QUEUED, 0)
 
 
+def test_recoveries_that_follow_on_each_other_do_not_prolong_the_wait_for_a_worker() -> None:
+    site = silent_site()
+    [lease] = site.scheduler.held_by("a")
+    site.restart(SECOND, lease)
+
+    for second in (10, 20, 30):
+        site.run_until(second * SECOND)
+        site.recover(second * SECOND, lease)
+    site.run_until(34 * SECOND)
+    assert site.state(lease.key.job_id) is State.RUNNING  # the last one gave it five seconds more
+    site.run_until(36 * SECOND)
+
+    assert site.state(lease.key.job_id) is State.QUEUED
+
+
 def test_a_stall_does_not_prolong_the_poll_of_another_worker() -> None:
     site = silent_site()
     site.report_in("left", is_draining=True)
