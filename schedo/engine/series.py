@@ -69,6 +69,7 @@ class Recorder:
         self._commits_before: Sequence[int] = self._metrics.commit_time.counts.copy()
         self._queues_before: dict[str, tuple[int, list[int]]] = {}  # at the end of the last minute
         self._minute: Row | None = None  # the part of the present minute that has passed
+        self._loading = asyncio.Lock()
         self._is_loaded = False
         self.store_bytes = 0  # as of the last minute
         self.database = DatabaseWatch()
@@ -79,11 +80,11 @@ class Recorder:
         """Record a row at the end of each second of the clock, until it is cancelled.
 
         The rows of the last day follow at the end of the first second: to read them takes the loop
-        for tens of milliseconds, and in a take-over these belong to the jobs that became due.
+        for tens of milliseconds, and in a take-over these belong to the jobs that became due. A
+        request for them before that does not wait so long.
         """
         await self._end_of_second()
-        if not self._is_loaded:
-            await self._load()
+        await self.load()
         while True:
             try:
                 self.sample()
@@ -112,6 +113,13 @@ class Recorder:
             return self.minutes.sums
         return [a + b for a, b in zip(self.minutes.sums, self._minute.counts, strict=True)]
 
+    async def load(self) -> None:
+        """Read the rows of the last day, unless that was done or tried before."""
+        async with self._loading:
+            if not self._is_loaded:
+                await self._load()
+                self._is_loaded = True
+
     async def _load(self) -> None:
         now = self._loop.clock.now()
         try:
@@ -126,7 +134,6 @@ class Recorder:
                 self.minutes.add(self._decode(at // MINUTE, text))
             if count % 64 == 0:
                 await asyncio.sleep(0)
-        self._is_loaded = True
 
     def _decode(self, number: int, text: str) -> Row:
         stored = msgspec.json.decode(text, type=StoredMinute)

@@ -395,5 +395,13 @@ def test_without_a_server_the_status_says_so(tmp_path: Path) -> None:
     found = status(tmp_path)
 
     assert found.returncode == 1
+    assert "cannot reach schedo at" in found.stderr
+    assert "Give another address with --url" in found.stderr
+
+
+def test_without_a_server_of_the_store_the_status_says_so(tmp_path: Path) -> None:
+    found = status(tmp_path, "--store", "schedo.db")
+
+    assert found.returncode == 1
     assert "no server answers at" in found.stderr
     assert "`schedo summary` asks a server by its URL" in found.stderr

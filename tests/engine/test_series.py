@@ -155,6 +155,20 @@ async def test_the_minutes_of_the_last_day_are_read_after_the_first_second(
         assert len(world.engine.series.minutes) == 1
 
 
+async def test_the_minutes_of_the_last_day_are_read_once_for_all_requests_before_that(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        await world.submit()
+        pass_second(world)
+
+    async with running(path) as world:
+        series = world.engine.series
+        await asyncio.gather(series.load(), series.load())
+
+        assert len(series.minutes) == 1
+
+
 async def test_a_minute_that_cannot_be_saved_or_read_does_no_harm(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,7 +181,7 @@ async def test_a_minute_that_cannot_be_saved_or_read_does_no_harm(
 
     async with running(path) as world:
         monkeypatch.setattr(world.store, "load_minutes", fail, raising=False)
-        await world.engine.series._load()
+        await world.engine.series.load()
         assert "the series of the last day cannot be read: the disk is full" in caplog.text
 
 
@@ -235,4 +249,4 @@ def test_a_stored_minute_of_another_version_is_readable() -> None:
 
 async def loaded(world: World) -> None:
     """Let the recorder read the minutes of the store now, not after its first second."""
-    await world.engine.series._load()
+    await world.engine.series.load()

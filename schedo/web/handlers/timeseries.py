@@ -15,6 +15,7 @@ from schedo.web.http import Request, Response
 async def get_timeseries(context: AppContext, request: Request) -> Response:
     wanted = TimeseriesRequest.read(request.query)
     series, now = context.engine.series, context.engine.clock.now()
+    await series.load()
     place = None
     if wanted.queue is not None:
         if wanted.queue not in series.queues:
