@@ -392,14 +392,6 @@ def test_another_address_of_the_settings_is_reported(lasting: Server) -> None:
 
 
 def test_without_a_server_the_status_says_so(tmp_path: Path) -> None:
-    found = status(tmp_path)
-
-    assert found.returncode == 1
-    assert "cannot reach schedo at" in found.stderr
-    assert "Give another address with --url" in found.stderr
-
-
-def test_without_a_server_of_the_store_the_status_says_so(tmp_path: Path) -> None:
     found = status(tmp_path, "--store", "schedo.db")
 
     assert found.returncode == 1
