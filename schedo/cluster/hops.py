@@ -31,7 +31,7 @@ _AGE_US_MAX = MINUTE  # by the clocks of two servers
 
 
 class Hop(msgspec.Struct, frozen=True):
-    """For whom a server sends a request to another one, and what it is for."""
+    """What a server signs when it sends a request to another one: the request and its client."""
 
     purpose: Purpose
     at: int  # when it was sent

@@ -74,8 +74,8 @@ class Membership:
         self._stuck_until_s: dict[int, float] = {}  # shards whose running jobs cannot move
         self._seen = asyncio.Event()
         self.is_writing: Callable[[], bool] = lambda: False  # whether the session that writes lives
-        self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_nothing
-        self.tell: Callable[[str], Awaitable[None]] = _tell_nobody
+        self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_no_shard
+        self.tell: Callable[[str], Awaitable[None]] = _notify_no_server
 
     # For the web side: see Cluster.
 
@@ -273,10 +273,10 @@ def _nothing() -> None:
     """Do nothing: no engine uses the store yet."""
 
 
-async def _give_nothing(moves: dict[int, int]) -> set[int]:
-    """Give nothing: the store is not open."""
+async def _give_no_shard(moves: dict[int, int]) -> set[int]:
+    """Give no shard away: while the store is not open, this server owns none."""
     return set()
 
 
-async def _tell_nobody(what: str) -> None:
-    """Tell nobody: the store is not open."""
+async def _notify_no_server(what: str) -> None:
+    """Send no notification: while the store is not open, no other server follows it."""

@@ -173,7 +173,8 @@ async def _new_store(path: str) -> AsyncIterator[SqliteTarget]:
         await store.close()
         connection = sqlite3.connect(unfinished, isolation_level=None, check_same_thread=False)
         with contextlib.closing(SqliteTarget(connection, path)) as target:
-            # The file is synced at the end; until then nobody uses it.
+            # SQLite need not sync while it writes: no server opens the file before it is complete,
+            # and it is synced then.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN")
