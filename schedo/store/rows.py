@@ -37,7 +37,7 @@ from schedo.store.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
 decode_bulk_operation = msgspec.json.Decoder(BulkOperation).decode
-decode_rule = msgspec.json.Decoder(Rule).decode
+_decode_rule = msgspec.json.Decoder(Rule).decode
 _decode_requirements = msgspec.json.Decoder(Requirements).decode
 # Waiting jobs with the same options share one object.
 _decode_options = lru_cache(maxsize=256)(msgspec.json.Decoder(Options).decode)
@@ -171,6 +171,12 @@ def schedule_row(schedule: Schedule, offset_us: int) -> Row:
         schedule = schedule.copy()
         schedule.shift(-offset_us)
     return _schedule_row(schedule)
+
+
+def rule_from(text: str, phase_us: int) -> Rule:
+    """Return the rule in JSON of a schedule, with its phase in microseconds."""
+    rule = _decode_rule(text)
+    return msgspec.structs.replace(rule, phase_us=phase_us) if phase_us else rule
 
 
 def schedule_from_row(row: Row, offset_us: int) -> Schedule:

@@ -82,7 +82,7 @@ FROM unnest($1::bigint[]) AS schedule (id) CROSS JOIN LATERAL (
     ORDER BY job.id LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
 ) AS run ORDER BY run.id"""
 # For a schedule with more runs than that: the latest of its newest ones that is blocked.
-_LATESTBLOCKED = f"""
+_LATEST_BLOCKED = f"""
 SELECT max(id) FROM (
     SELECT id, state FROM job WHERE schedule_id IS NOT NULL AND {UNFINISHED} AND schedule_id = $1
     ORDER BY id DESC LIMIT {limits.ACTIVE_RUNS_KNOWN_MAX}
@@ -229,7 +229,7 @@ async def _with_active(connection: asyncpg.Connection, found: list[Schedule]) ->
             each.blocked = job_id  # the latest
     for each in found:
         if len(each.active) == limits.ACTIVE_RUNS_KNOWN_MAX:
-            each.blocked = await connection.fetchval(_LATESTBLOCKED, each.id)
+            each.blocked = await connection.fetchval(_LATEST_BLOCKED, each.id)
     return found
 
 
@@ -263,10 +263,7 @@ async def rules(
     for ident, name, text, phase_us, elapsed, length in await connection.fetch(
         _RULES, after, limit
     ):
-        phase_us += offset_us if elapsed else 0
-        rule = rows.decode_rule(text)
-        if phase_us:
-            rule = msgspec.structs.replace(rule, phase_us=phase_us)
+        rule = rows.rule_from(text, phase_us + (offset_us if elapsed else 0))
         found.append(ScheduleRule(ident, name, rule))
         size += length
         if size > limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX:

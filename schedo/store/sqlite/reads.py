@@ -294,10 +294,7 @@ def rules(
     size = 0
     with closing(connection.execute(queries.RULES, (after, limit))) as cursor:
         for ident, name, text, phase_us, elapsed, length in cursor:
-            phase_us += offset_us if elapsed else 0
-            rule = rows.decode_rule(text)
-            if phase_us:
-                rule = msgspec.structs.replace(rule, phase_us=phase_us)
+            rule = rows.rule_from(text, phase_us + (offset_us if elapsed else 0))
             found.append(ScheduleRule(ident, name, rule))
             size += length
             if size > limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX:
