@@ -16,23 +16,11 @@ import pytest
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import Exit
 from tests.e2e.server import Server, eventually, serving
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.e2e
 
 COUNTED = {"task": "shell", "payload": {"command": "echo run >> $SCHEDO_JOB_ID"}}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[str]:
-    yield postgres.url(schema="jobs")
-    postgres.sql("DROP SCHEMA IF EXISTS jobs CASCADE")
 
 
 class Cluster:

@@ -15,7 +15,7 @@ import pytest
 
 from schedo.core.shards import SHARDS, shard_of
 from tests.e2e.server import Server, eventually, serving
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.e2e
 
@@ -47,12 +47,6 @@ class Pair:
         own = next(each for each in self.members(self.second) if each["url"] == self.first.url)
         texts = (f"{prefix}{number}" for number in count())
         return next(text for text in texts if shard_of(text) in own["shards"])
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

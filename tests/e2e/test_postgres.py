@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +12,12 @@ import pytest
 
 from schedo.errors import Exit
 from tests.e2e.server import Server, eventually, serving
-from tests.postgres import USER, PostgresServer, running_server
+from tests.postgres import USER, PostgresServer
 
 pytestmark = pytest.mark.e2e
 
 RUNS = "/v1/jobs?schedule=tick"
 COUNTED = {"task": "shell", "payload": {"command": "echo run >> runs"}}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[str]:
-    yield postgres.url(schema="jobs")
-    postgres.sql("DROP SCHEMA IF EXISTS jobs CASCADE")
 
 
 def schedo(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:

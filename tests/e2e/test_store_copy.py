@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,12 @@ from schedo.errors import Exit
 from tests.e2e.remote import Gate, find_port, worker
 from tests.e2e.server import Server, eventually, serving
 from tests.e2e.test_postgres import schedo
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.e2e
 
 LISTS = ("jobs?limit=100", "schedules", "operations", "log", "schedules/tick/decisions")
 LIMITS = ("name", "concurrency", "paused", "weight", "note")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[str]:
-    yield postgres.url(schema="jobs")
-    postgres.sql("DROP SCHEMA IF EXISTS jobs CASCADE")
 
 
 def shell(command: str, **fields: object) -> dict[str, Any]:
