@@ -7,6 +7,8 @@ connections are kept.
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -131,6 +133,25 @@ class _Connection:
             self._writer.transport.abort()
 
 
+async def open_streams(host: str, port: int, tls: ssl.SSLContext | None) -> Streams:
+    """Connect to the first address of the host that accepts; raise OSError if none does.
+
+    The name is looked up here, because a cancelled create_connection() of uvloop 0.22 leaves a
+    failed look-up that nobody awaits, and asyncio then logs an error with a traceback.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    refusal: OSError | None = None
+    for *_, (address, *_) in found:
+        try:
+            return await asyncio.open_connection(
+                str(address), port, ssl=tls, server_hostname=host if tls else None
+            )
+        except OSError as error:
+            refusal = refusal or error
+    raise refusal or OSError(f"{host} has no address")
+
+
 class AsyncTransport:
     """Sends operations to one server from one event loop."""
 
@@ -212,7 +233,7 @@ class AsyncTransport:
         address = self.address
         if address.socket_path is not None:
             return await asyncio.open_unix_connection(address.socket_path)
-        return await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+        return await open_streams(address.host, address.port, self._tls)
 
     async def _exchange(self, connection: _Connection, request: bytes) -> HttpResponse:
         try:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from types import MappingProxyType
 
-from schedo.client.async_transport import AsyncTransport, Streams
+from schedo.client.async_transport import AsyncTransport, Streams, open_streams
 from schedo.client.errors import Unreachable
 from schedo.client.messages import Address, HttpResponse, Operation, parse_address
 from schedo.client.tls import client_context
@@ -103,7 +103,7 @@ class _Connector:
             async with asyncio.timeout(CONNECT_S):
                 if address.socket_path is not None:
                     return await asyncio.open_unix_connection(address.socket_path)
-                return await asyncio.open_connection(address.host, address.port, ssl=tls)
+                return await open_streams(address.host, address.port, tls)
         except OSError as error:
             why = error.strerror or str(error) or "it accepts no connection"
             raise PeerUnreachable(

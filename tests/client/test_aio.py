@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 
 from schedo.client import AsyncClient, AsyncJobHandle, JobFailed, Unreachable
+from schedo.client.async_transport import open_streams
 from schedo.errors import Invalid, NotFound, SchedoError
 from tests.client.server import JOB_ID, FakeServer, Reply, job_record, problem, schedule_record
 
@@ -271,3 +274,21 @@ async def test_a_response_of_another_kind_of_server_is_recognized(
 
     with pytest.raises(SchedoError, match="not a schedo server"):
         await client.get(JOB_ID)
+
+
+def test_a_cancelled_look_up_of_a_name_leaves_no_error_behind() -> None:
+    reported: list[dict[str, object]] = []
+
+    async def look_up() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        connecting = asyncio.create_task(open_streams("no such host", 80, None))
+        loop.call_soon(connecting.cancel)  # after its first step
+        await asyncio.wait((connecting,))
+        with pytest.raises(OSError, match="not known"):  # by then, the first look-up has ended, too
+            await open_streams("no such host", 80, None)
+        gc.collect()
+
+    uvloop.run(look_up())
+
+    assert reported == []

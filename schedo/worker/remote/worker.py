@@ -188,7 +188,8 @@ class Worker:
             poller.leave()
             await asyncio.wait((polling,), timeout=LEAVE_S)
             if not polling.done():
-                lost = f"{count} results" if (count := len(poller.outbox)) else "its end"
+                count = len(poller.outbox)
+                lost = "its end" if not count else "1 result" if count == 1 else f"{count} results"
                 raise Unreachable(f"the worker could not report {lost} to {self._address.url}")
             await polling
         finally:
