@@ -15,7 +15,7 @@ from tests.sources import ROOT
 CHART = ROOT / "deploy" / "helm" / "schedo"
 
 SQLITE: dict[str, Any] = {}
-POSTGRES = {
+POSTGRES: dict[str, Any] = {
     "store": "postgresql://schedo:secret@db/schedo",
     "server": {"replicas": 3, "settings": {"retention.completed": "7d", "concurrency": 10_000}},
 }
@@ -101,4 +101,6 @@ def server_of(objects: Objects) -> dict[str, Any]:
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    """Return the variables of a container with a value in the chart, as in the first pod."""
+    values = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    return {name: text.replace("$(POD_NAME)", "schedo-0") for name, text in values.items()}

@@ -81,6 +81,10 @@ def test_schedo_knows_the_commands_and_the_settings(values: dict[str, Any]) -> N
                 for name, value in variables(container).items()
                 if name.startswith("SCHEDO_") and "TOKEN" not in name
             }
+            if any(
+                each["name"] == "SCHEDO_STORE" and "value" not in each for each in container["env"]
+            ):
+                settings["SCHEDO_STORE"] = POSTGRES["store"]  # from the Secret
             load_config({}, settings, paths=[])
 
 

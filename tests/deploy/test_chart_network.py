@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.deploy.charts import (
     EVERYTHING,
+    POSTGRES,
     SQLITE,
     load,
     pods,
@@ -57,6 +59,36 @@ def test_without_a_certificate_everyone_speaks_http() -> None:
     assert "SCHEDO_TLS_CERT" not in variables(server)
     assert server["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
     assert variables(server)["SCHEDO_URL"] == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(("tls", "scheme"), [("", "http"), ("schedo-tls", "https")])
+def test_servers_of_a_database_reach_each_other_by_the_names_of_their_pods(
+    tls: str, scheme: str
+) -> None:
+    objects = render({**POSTGRES, "tls": {"secret": tls}, "networkPolicy": {"from": []}})
+    server = objects["StatefulSet", "schedo"]["spec"]
+    service = objects["Service", server["serviceName"]]["spec"]
+    container = server_of(objects)
+    [port] = [each for each in container["ports"] if each["name"] == "http"]
+    labels = server["template"]["metadata"]["labels"].items()
+
+    url = urlsplit(variables(container)["SCHEDO_ADVERTISE"])
+    assert (url.scheme, url.port) == (scheme, port["containerPort"])
+    assert url.hostname == f"schedo-0.{server['serviceName']}.ops.svc"
+    [name] = [each for each in container["env"] if each["name"] == "POD_NAME"]
+    assert name["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+    assert container["env"].index(name) < [each["name"] for each in container["env"]].index(
+        "SCHEDO_ADVERTISE"
+    )  # what a variable takes from another one must be above it
+    # The name of a pod is known before it is ready, and it may connect to the others.
+    assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+    assert service["selector"].items() <= labels
+    [rule] = objects["NetworkPolicy", "schedo"]["spec"]["ingress"]
+    assert any(each["podSelector"]["matchLabels"].items() <= labels for each in rule["from"])
+
+
+def test_a_server_with_a_file_has_no_others_to_reach() -> None:
+    assert "SCHEDO_ADVERTISE" not in variables(server_of(render(SQLITE)))
 
 
 def test_grpc_has_a_port_where_it_is_wanted_and_nowhere_else() -> None:

@@ -66,6 +66,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{ include "schedo.scheme" . }}://{{ ternary "localhost" "127.0.0.1" (ne .Values.tls.secret "") }}:8080
 {{- end -}}
 
+{{/* One of several servers; POD_NAME is a variable of its container. */}}
+{{- define "schedo.serverUrl" -}}
+{{ include "schedo.scheme" . }}://$(POD_NAME).{{ include "schedo.name" . }}-servers.{{ .Release.Namespace }}.svc:8080
+{{- end -}}
+
 {{- define "schedo.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
