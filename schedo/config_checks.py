@@ -63,12 +63,18 @@ def check_config(config: Config) -> None:
 
 
 def _check_unix_socket(config: Config) -> None:
-    """Raise Invalid for a port that a Unix socket would leave unused.
+    """Raise Invalid for a port, or the mode of a socket, that the host would leave unused.
 
-    A port in a file is no mistake if the command line or the environment chooses the socket.
+    One in a file is no mistake if the command line or the environment chooses the host.
     """
-    host, port = (config.sources.get(key, "") for key in ("host", "port"))
-    if unix_path(config.host) is not None and port and _strength(port) >= _strength(host):
+    host, port, mode = (config.sources.get(key, "") for key in ("host", "port", "socket_mode"))
+    is_unix = unix_path(config.host) is not None
+    if not is_unix and mode and _strength(mode) >= _strength(host):
+        raise Invalid(
+            f"socket_mode ({mode}): only a Unix socket has a mode, and the host is {config.host};"
+            " give --host unix:/PATH as well, or leave the mode out"
+        )
+    if is_unix and port and _strength(port) >= _strength(host):
         raise Invalid(
             f"port ({port}): a Unix socket ({config.host}) has no port; leave one of the two out"
         )

@@ -52,6 +52,18 @@ def test_a_port_beside_a_unix_socket_is_refused() -> None:
             check_config(load_config(flags, environment, []))
 
 
+def test_the_mode_of_a_socket_beside_a_port_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "schedo.toml"
+    file.write_text('socket_mode = "0660"')
+
+    with pytest.raises(Invalid, match=r"^socket_mode \(flag --socket-mode\): only a Unix socket"):
+        check_config(load_config({"socket_mode": "0660"}, {}, []))
+    with pytest.raises(Invalid, match=rf"^socket_mode \({file}\): .* host is 127\.0\.0\.1; give"):
+        check_config(load_config({}, {}, [file]))
+    check_config(load_config({"host": "127.0.0.1"}, {}, [file]))  # for another start of it
+    check_config(load_config({"host": "unix:/run/api.sock", "socket_mode": "0660"}, {}, []))
+
+
 def test_a_unix_socket_overrides_the_port_of_what_it_overrides(tmp_path: Path) -> None:
     file = tmp_path / "schedo.toml"
     file.write_text("port = 8081")
