@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.hops import Hop, Purpose, find_target
-from schedo.cluster.peers import Peers
+from schedo.cluster.peers import SAFE_METHODS, Peers
 from schedo.core.limits import SECOND
 from schedo.errors import Unavailable
 from schedo.protocol.operation import Operation
@@ -19,6 +19,7 @@ from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, Handler
 from schedo.web.credentials import find_address
 from schedo.web.http import JSON_TYPE, Request, Response
+from schedo.web.idempotency import HEADER
 
 NOT_OWNER = b"schedo-not-owner"  # a header of a response: the shard has another owner
 # These belong to one connection, or to the first server, which has checked who the client is.
@@ -59,6 +60,12 @@ class ClientRequest:
         """Whether another server has carried it out, and this one follows."""
         return self.hop is not None and self.hop.purpose == "confirm"
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be sent again although it may have been carried out."""
+        is_read = self.scope["method"] in SAFE_METHODS
+        return is_read or self.request.find_header(HEADER) is not None
+
     async def here(self) -> Response:
         """Carry the request out in this server."""
         return await self.handle(self.context, self.request)
@@ -66,7 +73,7 @@ class ClientRequest:
     async def forward(self, member: Member) -> Response:
         """Return the response of another server.
 
-        Raise PeerUnreachable or StoreError, or ClientGone if the client leaves meanwhile.
+        Raise PeerUnreachable or ChangeLost, or ClientGone if the client leaves meanwhile.
         """
         sending = self.send(member, "forward")
         if not self._held_s:
@@ -79,7 +86,7 @@ class ClientRequest:
         raise Unavailable("the server is shutting down; another one waits for the end of the job")
 
     async def send(self, member: Member, purpose: Purpose) -> HttpResponse:
-        """Send the request to another server; raise PeerUnreachable or StoreError."""
+        """Send the request to another server; raise PeerUnreachable or ChangeLost."""
         hop = self._make_hop(purpose)
         return await self.peers.send(
             member, hop, self.request.body, self._make_headers(), self._held_s

@@ -12,23 +12,32 @@ from schedo.client.messages import Address, HttpResponse, Operation, parse_addre
 from schedo.client.tls import client_context
 from schedo.cluster.hops import Hop, Signer
 from schedo.errors import PeerUnreachable, StoreError
-from schedo.store.cluster import Member
+from schedo.store.cluster import Cluster, Member
 
 CONNECT_S = 1.0
 RESPONSE_S = 10.0  # beyond the time for which the server may hold the request
 SILENCE_S = 30.0  # of a stream, which brings a comment every 15 s
-_SAFE_METHODS = frozenset({"GET", "HEAD"})
+SAFE_METHODS = frozenset({"GET", "HEAD"})
 _AGENT = "schedo-server"
 _ALL_ERRORS = frozenset(range(400, 600))
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
+class ReadLost(PeerUnreachable):
+    """A server has got a read, and has ended before its response came."""
+
+
+class ChangeLost(StoreError):
+    """A server has got a change, and has ended before its response came."""
+
+
 class Peers:
     """The connections to the other servers."""
 
-    def __init__(self, signer: Signer) -> None:
-        self._signer = signer
+    def __init__(self, signer: Signer, cluster: Cluster) -> None:
+        self._signer, self._cluster = signer, cluster
         self._by_url: dict[str, AsyncTransport] = {}
+        self._waits: dict[asyncio.Timeout, Member] = {}  # of requests, for their responses
 
     async def send(
         self,
@@ -41,7 +50,8 @@ class Peers:
         """Return what a server responds to a request, whatever the status is.
 
         held_s: how long the server may hold the request. Raise PeerUnreachable if the request has
-        certainly had no effect, and StoreError if that is unknown.
+        certainly had no effect, and ChangeLost if that is unknown. A stopped server accepts
+        requests and responds to none, so the wait ends when other servers have its shards.
         """
         operation = Operation(
             hop.method,
@@ -49,19 +59,32 @@ class Peers:
             _whole,
             body,
             {**headers, **self._signer.sign(hop)},
-            is_repeatable=hop.method in _SAFE_METHODS,
+            is_repeatable=hop.method in SAFE_METHODS,
             held_s=held_s,
             handled_statuses=_ALL_ERRORS,
         )
+        if self._cluster.has_lost(member):
+            raise PeerUnreachable(f"the server {member.name} is gone")
+        wait = asyncio.timeout(None)
+        self._waits[wait] = member
         try:
-            return await self._find(member).send(operation)
-        except Unreachable as error:
+            async with wait:
+                return await self._find(member).send(operation)
+        except (Unreachable, TimeoutError) as error:
             if operation.is_repeatable:
-                raise PeerUnreachable(f"the server {member.name} did not respond") from error
-            raise StoreError(
+                raise ReadLost(f"the server {member.name} did not respond") from error
+            raise ChangeLost(
                 f"the server {member.name} has received the request, but did not respond; it may"
                 " or may not have been carried out"
             ) from error
+        finally:
+            del self._waits[wait]
+
+    def end_waits(self) -> None:
+        """Wait no more for the responses of servers that others have replaced."""
+        for wait, member in self._waits.items():
+            if self._cluster.has_lost(member) and not wait.expired():
+                wait.reschedule(0.0)
 
     def stream(self, member: Member, hop: Hop) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as it comes; raise SchedoError if it breaks."""

@@ -23,14 +23,14 @@ from schedo.cluster.finding import find
 from schedo.cluster.gathering import gather
 from schedo.cluster.homes import HOMES, Home
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
-from schedo.cluster.peers import Peers
+from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import shard_of_request
 from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
 from schedo.core.shards import SHARDS, shard_of
-from schedo.errors import NotFound, PeerUnreachable, Unavailable
+from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
 from schedo.protocol.operation import Operation
 from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 # not the owner any more, or that has just died. A move and a take-over take some 20 ms.
 MOVING_S = 1.0
 _PAUSE_S = 0.02
+_MOVES = "the jobs that this is about move to another server; try again soon"
 # Its owner decides the order of the changes that concern no name, such as a pause of all servers.
 _NAMELESS_SHARD = 0
 Act = Callable[[ClientRequest], Awaitable[Response]]
@@ -56,7 +57,7 @@ class Router:
         self._context = context
         self.cluster = cluster
         self._signer = Signer(key)
-        self._peers = Peers(self._signer)
+        self._peers = Peers(self._signer, cluster)
         self._reachability = Reachability(cluster, self._peers, context.engine.clock)
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         cluster.on_change.append(self._note_change)
@@ -145,10 +146,8 @@ class Router:
         missing = []
         for member, found in zip(others, confirmed, strict=True):
             if isinstance(found, BaseException):
-                if any(each.epoch == member.epoch for each in self.others()):
-                    missing.append(
-                        member.name
-                    )  # else it has died, and reads the change at its start
+                if self._lives(member):  # else it reads the change when it is back
+                    missing.append(member.name)
             elif found.status >= 400:
                 missing.append(member.name)
         if missing:
@@ -157,6 +156,11 @@ class Router:
                 f" {', '.join(missing)}; send the request again"
             )
         return response
+
+    def _lives(self, member: Member) -> bool:
+        if self.cluster.has_lost(member):
+            return False
+        return any(each.epoch == member.epoch for each in self.others())
 
     async def at_batch(self, asked: ClientRequest) -> Response:
         """Carry each part of a batch out at the owner of its shard."""
@@ -188,7 +192,7 @@ class Router:
         return await gather(asked, self.cluster.me.name, others)
 
     async def send(self, member: Member, purpose: Purpose, own: OwnRequest) -> HttpResponse:
-        """Send a request of this server itself; raise PeerUnreachable or StoreError."""
+        """Send a request of this server itself; raise PeerUnreachable or ChangeLost."""
         now = self._context.engine.clock.now()
         hop = Hop(purpose, now, own.method, own.target, "cluster", own.id, "", own.permission)
         headers = {"content-type": "application/json"} if own.body else {}
@@ -237,17 +241,20 @@ class Router:
             shard = next((each for each in range(SHARDS) if self.cluster.owner(each)), 0)
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
+        lost: SchedoError | None = None  # what the first owner did not respond to
         while True:
             found = await self._ask_owner(asked, shard, act)
             if isinstance(found, Response):
                 return found
+            if lost is None and isinstance(found, (ChangeLost, ReadLost)):
+                lost, until = found, loop.time() + MOVING_S  # it may have been held for long
             if loop.time() > until:
-                raise found
+                raise lost or found
             await self.wait_for_change(_PAUSE_S)
 
     async def _ask_owner(
         self, asked: ClientRequest, shard: int, act: Act
-    ) -> Response | Unavailable:
+    ) -> Response | SchedoError:
         """Return the response of the owner, or why there is none yet."""
         if self.cluster.is_mine(shard):
             try:
@@ -259,16 +266,24 @@ class Router:
             return _refuse(asked.request)
         owner = self.cluster.owner(shard)
         if owner is not None and owner.url and owner.no != self.cluster.me.no:
-            try:
-                response = await asked.forward(owner)
-            except PeerUnreachable as error:
+            return await self._ask_other(asked, owner)
+        return Unavailable(_MOVES)
+
+    async def _ask_other(self, asked: ClientRequest, owner: Member) -> Response | SchedoError:
+        """Return the response of another server, or why there is none yet."""
+        try:
+            response = await asked.forward(owner)
+        except PeerUnreachable as error:
+            return error
+        except ChangeLost as error:
+            if asked.is_repeatable and self.cluster.has_lost(owner):
                 return error
-            if (NOT_OWNER, b"1") not in response.headers:
-                return response
-        return Unavailable("the jobs that this is about move to another server; try again soon")
+            raise
+        return Unavailable(_MOVES) if (NOT_OWNER, b"1") in response.headers else response
 
     def _note_change(self) -> None:
-        """Wake the requests that wait for the owner of a shard."""
+        """Wake the requests that wait for the owner of a shard, or for its response."""
+        self._peers.end_waits()
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
 

@@ -53,6 +53,13 @@ class Cluster(Protocol):
     def is_mine(self, shard: int) -> bool:
         """Return whether this server owns the shard, and its engine has what is in it."""
 
+    def has_lost(self, member: Member) -> bool:
+        """Return whether the server is gone, and others have its shards.
+
+        It commits nothing any more for the shards that it had. So what it was asked has happened
+        by now, or never will.
+        """
+
     async def shard_of_job(self, job_id: int) -> int | None:
         """Return the shard of a job that is in the store, or None. Raise StoreError."""
 

@@ -62,6 +62,10 @@ class FakeCluster:
     def is_mine(self, shard: int) -> bool:
         return self._map.owners[shard] == self._number
 
+    def has_lost(self, member: Member) -> bool:
+        found = next((each for each in self._map.members if each.no == member.no), None)
+        return found is None or (found.silent_us is None and member.no not in self._map.owners)
+
     async def shard_of_job(self, job_id: int) -> int | None:
         for world in self._map.worlds:
             try:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from schedo.cluster import gathering, peers, router
-from schedo.core.shards import shard_of
+from schedo.core.shards import SHARDS, shard_of
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import Map
-from tests.cluster.test_forwarding import text_of
+from tests.cluster.test_forwarding import has_job, text_of
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -44,6 +44,17 @@ async def standing_in(everything: Map, number: int, talk: Talk) -> AsyncIterator
 async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """End the connection, as the death of a server does."""
     writer.transport.abort()
+
+
+def stopped(everything: Map) -> Talk:
+    """Respond nothing, and let server 2 have all shards of server 1 meanwhile."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        everything.members[0] = everything.members[0]._replace(silent_us=None)
+        everything.give(range(SHARDS), 2)
+        await reader.read()
+
+    return talk
 
 
 async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,6 +115,55 @@ async def test_a_read_whose_server_dies_meanwhile_is_sent_again(
 
     assert (reply.status, reply.code) == (503, "peer-unreachable")
     assert len(heads) > 1
+
+
+async def test_a_change_at_a_stopped_server_has_an_unknown_outcome_once_others_have_its_shards(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    async with standing_in(everything, 1, stopped(everything)) as heads:
+        reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert len(heads) == 1
+
+
+async def test_a_submit_with_a_key_at_a_stopped_server_goes_to_the_one_that_has_its_shards(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    body, key = {"task": "demo", "unique": text_of(first)}, [("Idempotency-Key", "k")]
+    async with standing_in(everything, 1, stopped(everything)):
+        reply = await second.post("/v1/jobs", body, key)
+
+    assert reply.status == 201
+    assert await has_job(second, reply.json()["id"])
+
+
+async def test_a_read_at_a_stopped_server_goes_to_the_one_that_has_its_shards(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    name = text_of(first)
+    everything.give([shard_of(name)], 2)
+    await second.put(f"/v1/schedules/{name}", {"task": "demo", "every": "1h"})
+    everything.give([shard_of(name)], 1)
+    async with standing_in(everything, 1, stopped(everything)):
+        reply = await second.get(f"/v1/schedules/{name}")
+
+    assert (reply.status, reply.json()["name"]) == (200, name)
+
+
+async def test_a_pause_does_not_wait_for_a_stopped_server_that_others_have_replaced(
+    cluster: Cluster,
+) -> None:
+    everything, _, second = cluster
+    queue = text_of(second)
+    async with standing_in(everything, 1, stopped(everything)):
+        reply = await second.post(f"/v1/queues/{queue}:pause")
+
+    assert reply.status == 200
+    assert second.engine.get_queue(queue).paused
 
 
 async def test_a_server_that_does_not_respond_in_time_is_given_up(

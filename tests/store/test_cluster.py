@@ -144,6 +144,25 @@ async def test_a_server_whose_session_was_ended_keeps_its_shards_if_it_lives(
         assert shards(store, other) == ALL
 
 
+async def test_the_control_session_has_one_query_at_a_time_while_it_is_opened_again(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (store,):
+        control = store._control
+        silence(store)
+        control._drop()
+
+        async def tell_of_shards() -> None:  # as a move does
+            while not opening.done():
+                try:
+                    await control._fetch("SELECT pg_notify($1, '')", control._channel)
+                except StoreError:  # it is not open yet
+                    await asyncio.wait([opening], timeout=0.001)
+
+        opening = asyncio.ensure_future(control._connect_again())
+        await asyncio.gather(opening, *(tell_of_shards() for _ in range(8)))
+
+
 async def test_a_server_that_ends_in_order_leaves_its_shards_to_the_others(
     postgres_store_url: str,
 ) -> None:

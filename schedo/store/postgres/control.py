@@ -172,8 +172,7 @@ class Control:
 
     async def _connect_again(self) -> None:
         await self.connect()
-        assert self._connection is not None, "it is connected"
-        await holder.replace_control(self._connection, self._membership.me.no, self.pid)
+        await self._fetch(holder.REPLACE_CONTROL, self._membership.me.no, self.pid)
         self._judges_from_s = since_boot_s() + RETURN_S
 
     def _drop(self) -> None:

@@ -45,7 +45,8 @@ INSERT INTO server ({", ".join(_COLUMNS)})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
     {_BEGAN.format("$10::int")}, {_BEGAN.format("$11::int")}, now())
 ON CONFLICT (no) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)}"""
-_REPLACE_CONTROL = f"""
+# The server with the number has another control session now.
+REPLACE_CONTROL = f"""
 UPDATE server SET control_pid = $2, control_began = {_BEGAN.format("$2::int")} WHERE no = $1"""
 _FOLLOW = "UPDATE server SET settings = $2 WHERE no = $1"
 _RELEASE = "UPDATE shard SET owner = NULL WHERE owner = $1"
@@ -123,11 +124,6 @@ async def sign(connection: asyncpg.Connection, me: Member, signature: Signature)
     """Write which server has the number."""
     who = (me.no, me.name, me.url, me.epoch, me.version, str(me.state.value))
     await connection.execute(_SIGN, *who, read_boot(), *signature)
-
-
-async def replace_control(connection: asyncpg.Connection, no: int, pid: int) -> None:
-    """Write that the server has another control session now."""
-    await connection.execute(_REPLACE_CONTROL, no, pid)
 
 
 async def follow(connection: asyncpg.Connection, no: int, settings: int) -> None:

@@ -96,6 +96,12 @@ class Membership:
     def is_mine(self, shard: int) -> bool:
         return shard in self._owned.shards
 
+    def has_lost(self, member: Member) -> bool:
+        found = self._view.members.get(member.no)
+        if found is None or found.name != member.name:  # another server has its number
+            return True
+        return self._view.is_gone(member.no) and member.no not in self._view.owners.values()
+
     async def shard_of_job(self, job_id: int) -> int | None:
         async with self._readers().session() as session:
             shard: int | None = await session.fetchval(_SHARD_OF_JOB, job_id)

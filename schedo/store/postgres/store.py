@@ -101,7 +101,7 @@ class PostgresStore(ConcurrentReads):
             self._writer = Writer(connection, self._address.shown)
             self._readers = Readers(self._address, f"{self._name} reads")
             snapshot = await self._adopt(no, must_sign=True)
-            await self.inbox.listen(connection)
+            await self._writer.run(self.inbox.listen)
             await self._control.begin()
         except BaseException as error:
             connection.terminate()
