@@ -14,6 +14,7 @@ from schedo.core.model import Queue
 from schedo.core.states import State
 from schedo.errors import StoreBroken, StoreError, StoreRefused, StoreUnsuitable
 from schedo.store.postgres import schema
+from schedo.store.postgres.errors import ends_session, store_error
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, refused, running_server
@@ -252,6 +253,13 @@ async def test_the_health_names_the_transaction_that_keeps_dead_rows(
     assert health.longest_transaction is not None
     assert health.longest_transaction.name == "report"
     assert (await store.database_health()).oldest_snapshot is None
+
+
+def test_a_session_that_the_server_ends_is_reported_as_that() -> None:
+    error = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is …")
+
+    assert str(store_error(error, "db")) == "the store db failed: PostgreSQL ends the session"
+    assert ends_session(error)
 
 
 async def test_an_empty_commit_needs_no_server(store: PostgresStore) -> None:

@@ -85,4 +85,7 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, asyncpg.InternalClientError):
+        # The driver has read why the server ends the session, and has not seen the end yet.
+        return "PostgreSQL ends the session"
     return str(error) or type(error).__name__
