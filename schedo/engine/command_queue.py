@@ -140,7 +140,6 @@ class CommandQueue:
         self._inbox.put_back(kept)
 
     def _refuse_queued(self, error: SchedoError) -> None:
+        """Refuse all queued commands, and keep the results."""
         self._put_back(())
-        for item in self._inbox.drain():
-            if isinstance(item, QueuedCommand):
-                refuse(item.reply, error)
+        self.refuse_queued_if(lambda _: True, error)

@@ -8,12 +8,14 @@ import logging
 from schedo.core.shards import shard_of
 from schedo.engine.homes import texts_of
 from schedo.engine.loop import EngineLoop
+from schedo.engine.standstill import RESTART_S
 from schedo.errors import SchedoError, Unavailable
 from schedo.store.cluster import ShardOwner
 
 log = logging.getLogger("schedo.engine")
 
 _MOVED = Unavailable("the shard of this request has just moved to another server; try again")
+LOOK_S = 0.1  # between two looks whether the server is in doubt
 LEAVE_S = 2.0  # after which a server that leaves goes on although it still has shards
 
 
@@ -23,10 +25,31 @@ class Ownership:
     def __init__(self, loop: EngineLoop, cluster: ShardOwner) -> None:
         self._loop, self._cluster = loop, cluster
         self._task: asyncio.Task[None] | None = None
+        self._doubts_since_s: float | None = None
         loop.is_sure = cluster.is_sure
         cluster.on_due = self._on_due
+        self._look()
+
+    def _look(self) -> None:
+        """Refuse requests when the server has been in doubt for longer than they wait.
+
+        In doubt there are no heartbeats that could say so.
+        """
+        self._timer = self._loop.loop.call_later(LOOK_S, self._look)
+        now = self._loop.loop.time()
+        if self._cluster.is_sure():
+            self._trust()
+        elif self._doubts_since_s is None:
+            self._doubts_since_s = now
+        elif now - self._doubts_since_s >= RESTART_S:
+            self._loop.suspend()
+
+    def _trust(self) -> None:
+        self._doubts_since_s = None
+        self._loop.resume()
 
     def _on_due(self) -> None:
+        self._trust()  # there are heartbeats again
         self._loop.wake()  # the server may be sure of its shards again
         if self._loop.failure is None and self._cluster.is_change_due():
             self._begin()
@@ -59,6 +82,7 @@ class Ownership:
 
     async def stop(self) -> None:
         """Follow no more changes."""
+        self._timer.cancel()
         self._cluster.on_due = _nothing
         if self._task is not None:
             await asyncio.wait([self._task], timeout=LEAVE_S)

@@ -16,7 +16,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.engine.command_queue import CommandQueue, QueuedCommand
 from schedo.engine.committer import Committer
 from schedo.engine.dispatch import Dispatcher
-from schedo.engine.failures import MUST_END
+from schedo.engine.failures import MUST_END, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
@@ -25,6 +25,7 @@ from schedo.store.base import Snapshot, Store
 
 _LAST_ROUNDS_MAX = 10  # what is left then has no reply, as after a crash
 RESTART_S = 1.0  # for so long, requests wait for a change of the shards
+_IN_DOUBT = Unavailable("this server does not know whether it still owns its jobs; try again soon")
 
 
 class Standstill(CommandQueue):
@@ -103,6 +104,21 @@ class Standstill(CommandQueue):
     def _refuse_waiting(self) -> None:
         self.failure = Unavailable("the server still takes over jobs of another one")
         self._refuse_queued(self.failure)
+
+    # Doubt whether another server has the shards of this one.
+
+    def suspend(self) -> None:
+        """Refuse what waits for a reply, and what comes, until `resume`; attempts go on."""
+        if self.failure is None:
+            self.failure = _IN_DOUBT
+            self._refuse_queued(_IN_DOUBT)
+            self._unanswered.fail(interrupted(_IN_DOUBT))
+
+    def resume(self) -> None:
+        """Take requests again after `suspend`."""
+        if self.failure is _IN_DOUBT:
+            self.failure = None
+            self.wake()
 
     # The standstill.
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.changes import Changes
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.model import Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
-from schedo.errors import Unavailable
+from schedo.errors import StoreError, Unavailable
 from tests.engine.world import World, running
 
 DOUBT = "this server does not know whether it still owns its jobs"
@@ -73,6 +74,53 @@ async def test_a_server_in_doubt_starts_nothing_and_goes_on_when_it_is_sure(path
 
         assert [lease.key.job_id for lease in world.worker.leases] == [job.id]
         assert DOUBT not in world.engine.health().reasons
+
+
+async def test_requests_wait_for_a_server_in_doubt_for_a_second_at_most(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.engine.ownership.LOOK_S", 0.001)
+    monkeypatch.setattr("schedo.engine.ownership.RESTART_S", 0.01)
+    async with sharing(path) as (world, shards):
+        committing = asyncio.Event()
+        never, commit = asyncio.Event(), world.engine.store.commit
+
+        async def hang(changes: Changes) -> None:
+            committing.set()
+            await never.wait()
+            await commit(changes)
+
+        monkeypatch.setattr(world.engine.store, "commit", hang)
+        applied = asyncio.ensure_future(world.submit())
+        await committing.wait()
+        shards.is_known = False
+
+        with pytest.raises(StoreError, match="does not know whether it still owns"):
+            await applied
+        with pytest.raises(Unavailable, match="does not know whether it still owns"):
+            await world.submit()
+
+        shards.is_known = True
+        shards.on_due()
+        never.set()
+        await world.submit()
+        assert len(world.worker.leases) == 2
+
+
+async def test_a_result_that_comes_in_doubt_is_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit()
+        shards.is_known = False
+        world.worker.end()
+        world.engine._loop.suspend()
+
+        shards.is_known = True
+        shards.on_due()
+        await world.engine.flush()
+
+        assert (await world.engine.get(job.id)).state is State.COMPLETED
 
 
 async def test_a_change_of_shards_loses_no_job_and_no_attempt(path: Path) -> None:
