@@ -116,7 +116,11 @@ class Router:
             job_id = parse_id(asked.request.params["id"])
         except NotFound:
             return await asked.here()  # its handler says so
-        shard = await self.cluster.shard_of_job(job_id)
+        try:
+            async with asyncio.timeout(MOVING_S):
+                shard = await self.cluster.shard_of_job(job_id)
+        except TimeoutError:
+            raise Unavailable("the database does not say which server owns the job") from None
         return await self.at_owner(asked, shard, self.here)
 
     async def at_text(self, asked: ClientRequest) -> Response:

@@ -166,6 +166,24 @@ async def test_a_pause_does_not_wait_for_a_stopped_server_that_others_have_repla
     assert second.engine.get_queue(queue).paused
 
 
+async def test_a_change_of_a_job_does_not_wait_for_a_database_that_is_silent(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    job = await first.submit(delay="1h")
+
+    async def wait_for_ever(job_id: int) -> int:
+        silence: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        return await silence
+
+    monkeypatch.setattr(router, "MOVING_S", 0.01)
+    monkeypatch.setattr(second.cluster, "shard_of_job", wait_for_ever)
+
+    reply = await second.post(f"/v1/jobs/{job['id']}:cancel")
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+
+
 async def test_a_server_that_does_not_respond_in_time_is_given_up(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,23 @@ def test_a_server_that_was_stopped_starts_nothing_of_what_another_one_has_taken(
     assert [cluster.runs(job["id"]) for job in jobs] == [1] * len(jobs)
 
 
+def test_requests_for_a_stopped_server_are_answered_by_the_one_that_takes_over(
+    cluster: Cluster,
+) -> None:
+    first, second = cluster.join(), cluster.join()
+    name = cluster.name_at(1)
+    assert first.ask("PUT", f"/v1/schedules/{name}", {"every": "1h", **COUNTED})[0] == 201
+
+    os.kill(first.pid, signal.SIGSTOP)
+    submitted, problem = second.ask("POST", "/v1/jobs", {**COUNTED, "unique": name})
+    read, schedule = second.ask("GET", f"/v1/schedules/{name}")
+    os.kill(first.pid, signal.SIGCONT)
+
+    # It depends on the instant whether the server was known to be silent.
+    assert submitted == 201 or problem["code"] == "outcome-unknown"
+    assert (read, schedule["name"]) == (200, name)
+
+
 def test_a_server_that_is_told_to_end_answers_until_the_others_have_its_jobs(
     cluster: Cluster,
 ) -> None:
