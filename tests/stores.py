@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.limits import SECOND
 from schedo.store.base import Store
 from schedo.store.sqlite.store import SqliteStore
 from tests.postgres import VARIABLE, running_server
@@ -23,6 +24,8 @@ IN_POSTGRES = os.environ.get("SCHEDO_TEST_STORE") == "postgres"
 # For tests that copy or sign the files of a store, or replace a part of the one in SQLite.
 needs_sqlite = pytest.mark.skipif(IN_POSTGRES, reason="it is about a store in a file")
 _numbers = count(1)
+# No other server takes part, so a machine that is busy for a moment must not put one in doubt.
+_TIMEOUT_US = 30 * SECOND
 
 
 def make_store(path: Path | str = ":memory:") -> Store:
@@ -34,7 +37,8 @@ def make_store(path: Path | str = ":memory:") -> Store:
     name = f"{os.getpid()} {next(_numbers)}" if path == ":memory:" else str(path)
     url = _database()
     separator = "&" if "?" in url else "?"
-    return PostgresStore(f"{url}{separator}schema=t{sha256(name.encode()).hexdigest()[:30]}")
+    schema = f"t{sha256(name.encode()).hexdigest()[:30]}"
+    return PostgresStore(f"{url}{separator}schema={schema}", _TIMEOUT_US)
 
 
 @cache

@@ -25,7 +25,7 @@ Merge = Callable[[Parts, Sequence[str]], Record]
 _LEVELS = ("ok", "warning", "critical")
 # Of these gauges, the servers have a part each; of the others, the largest value counts.
 _PARTED_GAUGES = frozenset(("due", "later", "running", "slots"))
-_LARGEST = frozenset(GAUGES) - _PARTED_GAUGES | {"delay_p99_us"}
+LARGEST = frozenset(GAUGES) - _PARTED_GAUGES | {"delay_p99_us"}
 
 
 def _merge_workers(parts: Parts, missing: Sequence[str]) -> Record:
@@ -45,7 +45,7 @@ def _add_queues(lists: Iterable[Sequence[Record]]) -> list[Record]:
         if known is queue:
             continue
         known["running"] += queue["running"]
-        known["waiting"] = _add(known["waiting"], queue["waiting"])
+        known["waiting"] = add_counts(known["waiting"], queue["waiting"])
         known["counted_at"] = min(known["counted_at"], queue["counted_at"])
         oldest = [each["oldest_due_at"] for each in (known, queue) if "oldest_due_at" in each]
         if oldest:
@@ -88,17 +88,17 @@ def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
     return (
         own
         | {
-            "verdict": _merge_verdicts(parts, missing),
+            "verdict": merge_verdicts(parts, missing),
             "started_at": min(part["started_at"] for part in found),
             "lateness": {
                 kind: _merge_lateness([part["lateness"][kind] for part in found])
                 for kind in own["lateness"]
             },
-            "recent": _add(*(part["recent"] for part in found)),
+            "recent": add_counts(*(part["recent"] for part in found)),
             "recent_seconds": max(part["recent_seconds"] for part in found),
-            "quarter": _add(*(part["quarter"] for part in found)),
-            "day": _add(*(part["day"] for part in found)),
-            "states": None if None in states else _add(*states),
+            "quarter": add_counts(*(part["quarter"] for part in found)),
+            "day": add_counts(*(part["day"] for part in found)),
+            "states": None if None in states else add_counts(*states),
             "running": sum(part["running"] for part in found),
             "slots": sum(part["slots"] for part in found),
             "store_bytes": max(part["store_bytes"] for part in found),  # all have the same store
@@ -115,7 +115,7 @@ def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
     )
 
 
-def _merge_verdicts(parts: Parts, missing: Sequence[str]) -> Record:
+def merge_verdicts(parts: Parts, missing: Sequence[str]) -> Record:
     """Return the gravest verdict; the sentences of the others follow it."""
     found = [
         (_LEVELS.index(part["verdict"]["level"]), text, name)
@@ -134,7 +134,7 @@ def _merge_verdicts(parts: Parts, missing: Sequence[str]) -> Record:
 def _merge_lateness(found: Sequence[Record]) -> Record:
     """Return the lateness of all; a quantile is that of the server whose jobs were latest."""
     return {
-        **{name: _largest(each[name] for each in found) for name in ("p50_us", "p99_us")},
+        **{name: largest(each[name] for each in found) for name in ("p50_us", "p99_us")},
         **{name: _merge_budgets([each[name] for each in found]) for name in ("recent", "day")},
     }
 
@@ -150,7 +150,7 @@ def _merge_timeseries(parts: Parts, missing: Sequence[str]) -> Record:
     found = [own] + [_shift(part, own["start"]) for part in others if part["step"] == own["step"]]
     figures = {
         name: [
-            (_largest if name in _LARGEST else _sum)(values)
+            (largest if name in LARGEST else add_known)(values)
             for values in zip(*(part["figures"][name] for part in found), strict=True)
         ]
         for name in own["figures"]
@@ -159,7 +159,7 @@ def _merge_timeseries(parts: Parts, missing: Sequence[str]) -> Record:
     if "lateness" in own:
         merged["lateness"] = {
             kind: [
-                _add_rows(rows)
+                _add_known_rows(rows)
                 for rows in zip(*(part["lateness"][kind] for part in found), strict=True)
             ]
             for kind in own["lateness"]
@@ -183,24 +183,31 @@ def _shift(part: Record, start: str) -> Record:
     return part | {"figures": shifted, "lateness": lateness}
 
 
-def _add(*counts: Mapping[str, int]) -> dict[str, int]:
+def add_counts(*counts: Mapping[str, int]) -> dict[str, int]:
     """Return the sums by name."""
     names = dict.fromkeys(name for each in counts for name in each)
     return {name: sum(each.get(name, 0) for each in counts) for name in names}
 
 
-def _largest(values: Iterable[int | None]) -> int | None:
+def largest(values: Iterable[int | None]) -> int | None:
+    """Return the largest of the values that are known; None: none is."""
     return max((value for value in values if value is not None), default=None)
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def add_known(values: Iterable[int | None]) -> int | None:
+    """Return the sum of the values that are known; None: none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
-def _add_rows(rows: Iterable[Sequence[int] | None]) -> list[int] | None:
+def _add_known_rows(rows: Iterable[Sequence[int] | None]) -> list[int] | None:
     known = [row for row in rows if row is not None]
-    return [sum(column) for column in zip(*known, strict=True)] if known else None
+    return add_up(known) if known else None
+
+
+def add_up(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Return the sums by place."""
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
 MERGERS: Mapping[str, Merge] = {

@@ -1,33 +1,54 @@
 """Streams of events with what happens in all servers of a cluster.
 
-Each server has a stream of its own, and the one that was asked joins them. The figures of each
-second are its own. When a server joins or leaves, or its stream breaks, the stream of the client
-ends. The client connects again, and gets a `reset`, because nothing knows which events of the other
-servers it has seen.
+Each server has a stream of its own, and the one that was asked joins them; the figures of each
+second become those of all servers (live.py). When a server joins or leaves, or its stream breaks,
+the stream of the client ends. The client connects again, and gets a `reset`, because nothing knows
+which events of the other servers it has seen.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.hops import OwnRequest
+from schedo.cluster.live import MERGED, LiveFigures
 from schedo.errors import SchedoError
+from schedo.protocol.events import EventsRequest
+from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
 from schedo.web.http import Pieces, Response
+from schedo.web.permissions import TokenPermission
+
+if TYPE_CHECKING:
+    from schedo.cluster.router import Router
+
+log = logging.getLogger("schedo.cluster")
 
 PIECES_MAX = 64  # that wait for the client; the streams wait meanwhile
 _LAST_ID = b"last-event-id"
 _UNKNOWN_ID = b"0-0"
 # The events of other servers that say the same wherever they come from.
-_PASSED = (b"job", b"jobs", b"progress", b"schedule", b"schedules", b"reset", b"gap")
+_PASSED = frozenset(("job", "jobs", "progress", "schedule", "schedules", "reset", "gap"))
 _END = b"\n\n"
+_ID, _EVENT, _DATA = b"id: ", b"event: ", b"data: "
+_COUNT = OwnRequest("GET", "/v1/queues", "events", TokenPermission(Role.VIEWER, "events"))
 
 
-async def merge_streams(
-    asked: ClientRequest, find_others: Callable[[], Sequence[Member]]
-) -> Response:
+class _Piece(NamedTuple):
+    """What a server has sent; None: its stream has ended."""
+
+    server: str
+    text: bytes | None
+
+
+async def merge_streams(router: Router, asked: ClientRequest) -> Response:
     """Return a response whose body has the events of this server and of the others."""
     request = asked.request
     if _LAST_ID in request.headers:
@@ -35,59 +56,108 @@ async def merge_streams(
         asked = replace(asked, request=request._replace(headers=headers))
     response = await asked.here()
     assert response.pieces is not None, "a stream comes in pieces"
-    streams: list[Pieces] = [response.pieces]
-    streams += [_read_events(asked.stream(member)) for member in find_others()]
-    return response._replace(pieces=_join(streams, find_others))
+    return response._replace(pieces=_Joined(router, asked).join(response.pieces))
 
 
-async def _join(
-    streams: Sequence[Pieces], find_others: Callable[[], Sequence[Member]]
-) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of all streams until one of them ends, or the members change."""
-    members = _epochs(find_others())
-    pieces: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES_MAX)
-    reading = [asyncio.create_task(_read(each, pieces), name="schedo events") for each in streams]
-    try:
-        while (piece := await pieces.get()) is not None and _epochs(find_others()) == members:
-            yield piece
-    finally:
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-        for stream in streams:
-            await stream.aclose()
+class _Joined:
+    """The streams of all servers for one client."""
 
+    def __init__(self, router: Router, asked: ClientRequest) -> None:
+        self._router, self._asked = router, asked
+        self._own = router.cluster.me.name
+        self._live = LiveFigures(self._own)
+        self._counts_queues = "queues" in EventsRequest.read(asked.request.query).topics
+        self._pieces: asyncio.Queue[_Piece] = asyncio.Queue(PIECES_MAX)
 
-async def _read(stream: Pieces, pieces: asyncio.Queue[bytes | None]) -> None:
-    try:
+    async def join(self, own: Pieces) -> AsyncGenerator[bytes, None]:
+        """Yield the pieces of all streams until one of them ends, or the members change."""
+        others = self._router.others()
+        bodies = [self._asked.stream(member) for member in others]
+        reading = {self._own: self._read_own(own)}
+        reading |= {
+            member.name: self._read_other(member, body)
+            for member, body in zip(others, bodies, strict=True)
+        }
+        tasks = [
+            asyncio.create_task(self._read_to_end(server, each), name="schedo events")
+            for server, each in reading.items()
+        ]
+        members = _epochs(others)
+        try:
+            while True:
+                server, text = await self._pieces.get()
+                if text is None or _epochs(self._router.others()) != members:
+                    return
+                passed = b"".join(self._pass(server, each) for each in text.split(_END) if each)
+                if passed:
+                    yield passed
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for stream in (own, *bodies):
+                await stream.aclose()
+
+    async def _read_to_end(self, server: str, reading: Coroutine[Any, Any, None]) -> None:
+        try:
+            await reading
+        except SchedoError:
+            pass  # the server is gone, or does not respond
+        except Exception:
+            log.exception("a bug in schedo: a stream of events ends")
+        await self._pieces.put(_Piece(server, None))
+
+    async def _read_own(self, stream: Pieces) -> None:
+        if self._counts_queues:
+            found = await self._asked.context.engine.list_queues()
+            counts = [
+                {"name": each.queue.name, "running": each.running, "waiting": each.waiting}
+                for each in found
+            ]
+            self._live.note_queues(self._own, counts)
         async for piece in stream:
-            await pieces.put(bytes(piece))
-    finally:
-        await pieces.put(None)
+            await self._pieces.put(_Piece(self._own, bytes(piece)))
 
-
-async def _read_events(body: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the events of another server that concern all, without their ids."""
-    rest = b""
-    try:
+    async def _read_other(self, member: Member, body: AsyncGenerator[bytes, None]) -> None:
+        """Read whole events; the first part of the body shows that the stream has begun."""
+        rest, has_begun = b"", False
         async for part in body:
-            *events, rest = (rest + part).split(_END)
-            found = b"".join(map(_without_id, events))
-            if found:
-                yield found
-    except SchedoError:
-        return  # the server is gone, or does not respond
-    finally:
-        await body.aclose()
+            if not has_begun and self._counts_queues:
+                await self._note_queues(member)
+            has_begun = True
+            whole, end, rest = (rest + part).rpartition(_END)
+            if end:
+                await self._pieces.put(_Piece(member.name, whole + end))
+
+    async def _note_queues(self, member: Member) -> None:
+        """Read how many jobs the queues of another server have: its events tell only changes."""
+        response = await self._router.send(member, "forward", _COUNT)
+        if response.status == 200:
+            self._live.note_queues(member.name, orjson.loads(response.body)["items"])
+
+    def _pass(self, server: str, event: bytes) -> bytes:
+        """Return the event as it is sent on; empty if it is not."""
+        lines = event.split(b"\n")
+        name = _find(lines, _EVENT).decode()
+        if name in MERGED:
+            data = self._live.merge(server, name, orjson.loads(_find(lines, _DATA)))
+            if data is None:
+                return b""
+            lines = [_DATA + orjson.dumps(data) if _is(each, _DATA) else each for each in lines]
+        if server == self._own:
+            return b"\n".join(lines) + _END
+        if name not in _PASSED and name not in MERGED:
+            return b""
+        return b"\n".join(line for line in lines if not _is(line, _ID)) + _END
 
 
-def _without_id(event: bytes) -> bytes:
-    """Return the event as it is sent on; empty if it is one of the other server alone."""
-    lines = event.split(b"\n")
-    names = [line.removeprefix(b"event: ") for line in lines if line.startswith(b"event: ")]
-    if not names or names[0] not in _PASSED:
-        return b""
-    return b"\n".join(line for line in lines if not line.startswith(b"id: ")) + _END
+def _is(line: bytes, field: bytes) -> bool:
+    return line.startswith(field)
+
+
+def _find(lines: Sequence[bytes], field: bytes) -> bytes:
+    """Return the value of a field of an event; empty if it has none."""
+    return next((line.removeprefix(field) for line in lines if _is(line, field)), b"")
 
 
 def _epochs(members: Sequence[Member]) -> set[int]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
 
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
+from tests.cluster.test_gathering import register
 from tests.web.connecting import turn
 
 
@@ -76,18 +80,50 @@ async def test_a_stream_has_the_jobs_of_both_servers(cluster: Cluster) -> None:
     assert b"id: " not in events[0]
 
 
-async def test_the_figures_of_a_stream_are_those_of_the_server_that_was_asked(
-    cluster: Cluster,
-) -> None:
+def find_data(text: bytes, name: str) -> list[Any]:
+    """Return the data of the events of this name, oldest first."""
+    events = [event.partition(b"event: " + name.encode()) for event in text.split(b"\n\n")]
+    return [orjson.loads(rest.partition(b"data: ")[2]) for _, found, rest in events if found]
+
+
+async def test_the_figures_of_a_stream_are_those_of_all_servers(cluster: Cluster) -> None:
     _, first, second = cluster
     first.attach_worker(slots=7)
     second.attach_worker(slots=3)
     async with listening(second, "?topics=tick") as listener:
-        await has_streams(first, 1)
-        text = await listener.until(b"event: tick")
+        text = await listener.until(b'"slots":10')
 
-    assert b'"slots":3' in text
-    assert b'"slots":7' not in text
+    assert all(each["running"] == 0 for each in find_data(text, "tick"))
+
+
+async def test_an_event_about_a_queue_has_the_jobs_of_all_servers(cluster: Cluster) -> None:
+    _, first, second = cluster
+    for _ in range(2):
+        await first.submit(queue="mail")
+    async with listening(second, "?topics=queues") as listener:
+        await has_streams(first, 1)
+        for _ in range(3):
+            await second.submit(queue="mail")
+
+        text = await listener.until(b'"waiting":{"queued":5}')
+
+    found = find_data(text, "queues")[-1]["queues"]
+    assert [(each["name"], each["running"]) for each in found] == [("mail", 0)]
+
+
+async def test_an_event_about_a_worker_names_its_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    async with listening(second, "?topics=workers") as listener:
+        await has_streams(first, 1)
+        await register(first, "far")
+        await register(second, "near")
+
+        await listener.until(b'"near"')
+        text = await listener.until(b'"far"')
+
+    found = [each for data in find_data(text, "workers") for each in data["workers"]]
+    servers = {each["name"]: each["server"] for each in found}
+    assert servers == {"far": "host 1", "near": "host 2"}
 
 
 async def test_a_stream_ends_when_another_server_dies(cluster: Cluster) -> None:

@@ -1,0 +1,108 @@
+"""The live figures of all servers as one: the events of each second that a stream brings.
+
+The figures of one second come from each server on its own timer. Those of the others wait for the
+next `tick` of the server that was asked, and none is counted twice. Their counts of queues are
+kept, so that an event about a queue of one server has the jobs of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schedo.cluster.merging import (
+    LARGEST,
+    Record,
+    add_counts,
+    add_known,
+    add_up,
+    largest,
+    merge_verdicts,
+)
+from schedo.core.series import COUNTS, GAUGES
+
+Counts = tuple[int, Mapping[str, int]]  # how many jobs of a queue run, and wait, by their state
+
+
+class LiveFigures:
+    """What one stream knows of all servers."""
+
+    def __init__(self, own: str) -> None:
+        """own: the name of the server that was asked; its ticks are those of the stream."""
+        self._own = own
+        self._ticks: dict[str, Record] = {}  # the last one of each server
+        self._gauges: dict[str, Record] = {}  # the last figures of each server
+        self._new: list[Record] = []  # ticks whose figures no tick of the stream has yet
+        self._queues: dict[str, dict[str, Counts]] = {}  # by server, and by queue
+        self._servers: dict[str, str] = {}  # of each worker, the last one that it connected to
+
+    def note_queues(self, server: str, queues: Sequence[Record]) -> None:
+        """Note the counts of a server's queues, as it lists them when the stream begins."""
+        known = self._queues.setdefault(server, {})
+        for queue in queues:  # what an event has told meanwhile is newer
+            known.setdefault(queue["name"], (queue["running"], queue["waiting"]))
+
+    def merge(self, server: str, name: str, data: Record) -> Record | None:
+        """Return the data of an event with what the other servers have told; None: it waits."""
+        merged: Record | None = _MERGERS[name](self, server, data)
+        return merged
+
+    def _tick(self, server: str, data: Record) -> Record | None:
+        self._ticks[server] = data
+        if "figures" in data:
+            self._gauges[server] = data["figures"]
+            self._new.append(data)
+        if server != self._own:
+            return None
+        ticks = self._ticks
+        merged = data | {
+            "verdict": merge_verdicts({self._own: data, **ticks}, ()),
+            "running": sum(each["running"] for each in ticks.values()),
+            "slots": sum(each["slots"] for each in ticks.values()),
+        }
+        new, self._new = self._new, []
+        if new:
+            merged["figures"] = self._add_figures(new)
+            merged["lateness"] = {
+                kind: add_up([each["lateness"][kind] for each in new])
+                for kind in new[0]["lateness"]
+            }
+        return merged
+
+    def _add_figures(self, new: Sequence[Record]) -> Record:
+        known = self._gauges.values()
+        counted = [each["figures"] for each in new]
+        names = [name for name in COUNTS if name in counted[0]]
+        counts = {name: sum(each[name] for each in counted) for name in names}
+        gauges = {
+            name: (largest if name in LARGEST else add_known)(each[name] for each in known)
+            for name in GAUGES
+        }
+        return counts | gauges
+
+    def _count_queues(self, server: str, data: Record) -> Record:
+        if any("waiting" in each for each in data.get("queues", ())):
+            data["queues"] = [self._count_queue(server, each) for each in data["queues"]]
+        return data
+
+    def _count_queue(self, server: str, queue: Record) -> Record:
+        name = queue["name"]
+        self._queues.setdefault(server, {})[name] = queue["running"], queue["waiting"]
+        found = [known[name] for known in self._queues.values() if name in known]
+        running = sum(each for each, _ in found)
+        return queue | {"running": running, "waiting": add_counts(*(each for _, each in found))}
+
+    def _name_workers(self, server: str, data: Record) -> Record:
+        """Name the server of each worker; one that has connected to another one is not gone."""
+        for each in data["workers"]:
+            each["server"] = self._servers[each["name"]] = server
+        gone = [name for name in data["gone"] if self._servers.get(name, server) == server]
+        return data | {"gone": gone}
+
+
+_MERGERS: Mapping[str, Any] = {
+    "tick": LiveFigures._tick,
+    "queues": LiveFigures._count_queues,
+    "workers": LiveFigures._name_workers,
+}
+MERGED = frozenset(_MERGERS)  # the events that are not passed on as they are

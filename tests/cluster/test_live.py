@@ -1,0 +1,131 @@
+"""Figures that several servers tell each second, as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schedo.cluster.live import LiveFigures
+from schedo.core.series import COUNTS, GAUGES
+
+OK = {"level": "ok", "text": "Jobs start on time.", "others": []}
+
+
+def tick(figures: dict[str, int | None] | None = None, **fields: Any) -> dict[str, Any]:
+    """Return the data of a tick; figures: those that are not 0."""
+    data = {"now": "2026-01-01T00:00:00Z", "verdict": OK, "running": 0, "slots": 0} | fields
+    if figures is not None:
+        names = [name for name in (*COUNTS, *GAUGES) if name != "commit_us"]
+        data["figures"] = dict.fromkeys(names, 0) | figures
+        data["lateness"] = {"timer": [1, 2], "submit": [0, 3]}
+    return data
+
+
+@pytest.fixture
+def live() -> LiveFigures:
+    return LiveFigures("own")
+
+
+def test_counts_of_another_server_wait_for_the_next_tick_and_are_told_once(
+    live: LiveFigures,
+) -> None:
+    assert live.merge("other", "tick", tick({"started": 5})) is None
+    assert live.merge("other", "tick", tick({"started": 7})) is None
+
+    merged = live.merge("own", "tick", tick({"started": 1}))
+    then = live.merge("own", "tick", tick({"started": 1}))
+
+    assert merged is not None
+    assert then is not None
+    assert [each["figures"]["started"] for each in (merged, then)] == [13, 1]
+    assert merged["lateness"] == {"timer": [3, 6], "submit": [0, 9]}
+
+
+def test_gauges_are_added_or_the_largest_of_the_last_ones_that_each_server_told(
+    live: LiveFigures,
+) -> None:
+    live.merge("other", "tick", tick({"due": 4, "loop_lag_us": 9, "slots": None}))
+    live.merge("own", "tick", tick({"due": 1, "loop_lag_us": 2, "slots": None}))
+
+    merged = live.merge("own", "tick", tick({"due": 2, "loop_lag_us": 3, "slots": 8}))
+
+    assert merged is not None
+    assert [merged["figures"][name] for name in ("due", "loop_lag_us", "slots")] == [6, 9, 8]
+
+
+def test_a_tick_without_figures_has_those_of_the_others(live: LiveFigures) -> None:
+    live.merge("other", "tick", tick({"failed": 2}))
+
+    merged, then = live.merge("own", "tick", tick()), live.merge("own", "tick", tick())
+
+    assert merged is not None
+    assert merged["figures"]["failed"] == 2
+    assert then is not None
+    assert "figures" not in then
+
+
+def test_what_another_server_complains_about_is_the_verdict(live: LiveFigures) -> None:
+    late = {"level": "critical", "text": "Jobs start late.", "others": []}
+    live.merge("other", "tick", tick(verdict=late, running=2, slots=2))
+
+    merged = live.merge("own", "tick", tick(running=1, slots=4))
+
+    assert merged is not None
+    assert merged["verdict"] == {
+        "level": "critical",
+        "text": "other: Jobs start late.",
+        "others": [],
+    }
+    assert (merged["running"], merged["slots"]) == (3, 6)
+
+
+def test_a_change_of_a_queue_adds_what_the_others_listed_or_told_last(live: LiveFigures) -> None:
+    live.note_queues("other", [{"name": "mail", "running": 1, "waiting": {"queued": 2}}])
+    event = {"count": 1, "queues": [{"name": "mail", "running": 1, "waiting": {"retrying": 1}}]}
+    merged = live.merge("own", "queues", event)
+    live.merge(
+        "other", "queues", {"count": 1, "queues": [{"name": "mail", "running": 0, "waiting": {}}]}
+    )
+    event = {"count": 1, "queues": [{"name": "mail", "running": 3, "waiting": {}}]}
+
+    then = live.merge("own", "queues", event)
+
+    assert merged is not None
+    assert merged["queues"] == [
+        {"name": "mail", "running": 2, "waiting": {"queued": 2, "retrying": 1}}
+    ]
+    assert then is not None
+    assert then["queues"] == [{"name": "mail", "running": 3, "waiting": {}}]
+
+
+def test_what_an_event_told_is_newer_than_the_list(live: LiveFigures) -> None:
+    live.merge("other", "queues", {"queues": [{"name": "mail", "running": 7, "waiting": {}}]})
+    live.note_queues("other", [{"name": "mail", "running": 1, "waiting": {"queued": 2}}])
+
+    merged = live.merge(
+        "own", "queues", {"queues": [{"name": "mail", "running": 1, "waiting": {}}]}
+    )
+
+    assert merged is not None
+    assert merged["queues"] == [{"name": "mail", "running": 8, "waiting": {}}]
+
+
+def test_a_change_of_limits_is_passed_on_as_it_is(live: LiveFigures) -> None:
+    for event in (
+        {"count": 900},
+        {"count": 1, "queues": [{"name": "mail", "paused": True, "concurrency": 2}]},
+    ):
+        assert live.merge("other", "queues", dict(event)) == event
+
+
+def test_a_worker_that_has_moved_to_another_server_is_not_gone(live: LiveFigures) -> None:
+    live.merge("other", "workers", {"workers": [{"name": "w"}, {"name": "v"}], "gone": []})
+    moved = live.merge("own", "workers", {"workers": [{"name": "w"}], "gone": []})
+
+    left = live.merge("other", "workers", {"workers": [], "gone": ["w", "v"]})
+    gone = live.merge("own", "workers", {"workers": [], "gone": ["w"]})
+
+    assert moved == {"workers": [{"name": "w", "server": "own"}], "gone": []}
+    assert left == {"workers": [], "gone": ["v"]}
+    assert gone == {"workers": [], "gone": ["w"]}
