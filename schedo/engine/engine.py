@@ -87,7 +87,7 @@ class Engine:
         self._payload_bytes, self.was_killed = 0, False  # was_killed: see Snapshot
         self._invocations = invocations = Invocations(self._loop, self.wait, self.cancel)
         self.sessions, self.settling = Workers(self._loop), partial(Settling, self._loop)
-        self.expectations, self.inbox = Expectations(self._loop), Inbox(self._loop)
+        self.expectations, self.inbox = Expectations(self._loop, store), Inbox(self._loop)
         self.declarations = Declarations(self._loop, store)
         self.tasks, self.read_tallies = self._loop.notes.tasks, partial(monitor.ends.read, store)
         self.series, self.bulk = self._maintenance.recorder, BulkRunner(self._loop, store)
@@ -321,13 +321,13 @@ class Engine:
         self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
     ) -> SchedulePage:
         """Return the next schedules of the filter by name, those after the given one."""
-        which = which._replace(overdue=self.expectations.overdue())
+        which = which._replace(overdue=await self.expectations.overdue())
         page = await self.store.list_schedules(after, limit, which)
         return page._replace(schedules=[self._freshest(each) for each in page.schedules])
 
     async def count_schedules(self) -> ScheduleCounts:
         """Return how many schedules there are in each health."""
-        return await self.store.count_schedules(self.expectations.overdue())
+        return await self.store.count_schedules(await self.expectations.overdue())
 
     def _freshest(self, schedule: Schedule) -> Schedule:
         known = self._loop.scheduler.find_schedule(schedule.id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
 from schedo.core.commands import PutEffect
 from schedo.core.expectation_table import (
     Beat,
@@ -11,16 +14,23 @@ from schedo.core.expectation_table import (
     PutExpectation,
 )
 from schedo.core.expectations import Expectation, ExpectationSpec, ExpectationState
+from schedo.core.model import Schedule
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.errors import NotFound
 
+if TYPE_CHECKING:
+    from schedo.store.base import Store
+    from schedo.store.cluster import ClusterStore
+
 
 class Expectations:
-    """The expectations of one engine. All of them are in memory."""
+    """The expectations of one engine. All of them are in memory; those of other servers are not."""
 
-    def __init__(self, loop: EngineLoop) -> None:
+    def __init__(self, loop: EngineLoop, store: Store) -> None:
         self._loop = loop
+        # The store, if other servers share it.
+        self._shared = cast("ClusterStore", store) if hasattr(store, "cluster") else None
 
     async def put(self, spec: ExpectationSpec) -> tuple[Expectation, PutEffect]:
         """Create the named expectation or change it to the spec; return it and what that did."""
@@ -74,16 +84,26 @@ class Expectations:
             (each for each in self.all() if not each.of_schedule), key=lambda each: each.name
         )
 
-    def of_schedule(self, schedule_id: int) -> Expectation | None:
-        """Return the expectation of the schedule, if it has one."""
+    async def of_schedules(self, schedules: Iterable[Schedule]) -> Mapping[int, Expectation]:
+        """Return the expectations of those of the schedules that have one, by id."""
         if self._loop.failure is not None:
-            return None
-        return self._loop.scheduler.expectations.find(schedule_id)
+            return {}
+        find = self._loop.scheduler.expectations.find
+        found = {each.id: find(each.id) for each in schedules}
+        known = {ident: each for ident, each in found.items() if each is not None}
+        if self._shared is not None and len(known) < len(found):
+            missing = [*(found.keys() - known.keys())]
+            known |= {each.id: each for each in await self._shared.list_expectations(missing)}
+        return known
 
-    def overdue(self) -> tuple[int, ...]:
+    async def overdue(self) -> tuple[int, ...]:
         """Return the schedules whose expectation is missed, by id."""
-        missed = (each for each in self.all() if each.state is ExpectationState.MISSED)
-        return tuple(each.id for each in missed if each.of_schedule)
+        own = [each for each in self.all() if each.of_schedule]
+        missed = [each.id for each in own if each.state is ExpectationState.MISSED]
+        if self._shared is not None:
+            known = {each.id for each in own}
+            missed += [each for each in await self._shared.list_overdue() if each not in known]
+        return tuple(missed)
 
     def all(self) -> list[Expectation]:
         """Return all expectations; none while the engine has failed."""

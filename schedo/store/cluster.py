@@ -6,10 +6,11 @@ changes what belongs to its shards. A store in a file has one server, and so no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from schedo.core.expectations import Expectation
 from schedo.store.base import Store
 
 
@@ -98,3 +99,9 @@ class ClusterStore(Store, Protocol):
     """A store that several servers share."""
 
     cluster: ShardOwner
+
+    async def list_overdue(self) -> list[int]:
+        """Return the schedules of all servers whose expectation is missed, by id."""
+
+    async def list_expectations(self, schedule_ids: Sequence[int]) -> list[Expectation]:
+        """Return the expectations of those of the schedules that have one."""

@@ -249,3 +249,24 @@ def test_the_schedules_of_an_application_are_put_when_its_servers_start_together
         for server in servers:
             if server.is_running:
                 server.kill()
+
+
+def test_a_missed_expectation_is_shown_by_the_server_that_does_not_own_the_schedule(
+    pair: Pair,
+) -> None:
+    name = pair.text_of_first("late")
+    body = {"every": "1s", "paused": True, "expect": {"within": "0.1s"}, **COMMAND}
+    assert pair.first.ask("PUT", f"/v1/schedules/{name}", body)[0] == 201
+    for server in (pair.first, pair.second):
+        eventually(partial(is_overdue, server, name), "an overdue schedule")
+
+        page = server.ask("GET", "/v1/schedules?health=overdue")[1]
+        assert [each["name"] for each in page["items"]] == [name]
+        assert page["items"][0]["expectation"]["state"] == "missed"
+        assert page["counts"]["overdue"] == 1
+    assert pair.second.ask("DELETE", f"/v1/schedules/{name}")[0] == 204
+
+
+def is_overdue(server: Server, name: str) -> bool:
+    found = server.ask("GET", "/v1/schedules")[1]["items"]
+    return any(each["name"] == name and each["health"] == "overdue" for each in found)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
+from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.limits import INTEGER_MAX
 from schedo.core.model import Job, Schedule
@@ -91,6 +92,15 @@ class ConcurrentReads:
     async def count_schedules(self, overdue: Sequence[int]) -> ScheduleCounts:
         async with self._require_readers().session() as session:
             return await schedule_search.count(session, overdue)
+
+    async def list_overdue(self) -> list[int]:
+        async with self._require_readers().session() as session:
+            return [ident for (ident,) in await session.fetch(reads.OVERDUE)]
+
+    async def list_expectations(self, schedule_ids: Sequence[int]) -> list[Expectation]:
+        async with self._require_readers().session() as session:
+            found = await session.fetch(reads.EXPECTATIONS_OF, schedule_ids)
+        return [rows.expectation_from_row(row, self._offset_us) for row in found]
 
     async def get_histories(self, schedule_ids: Sequence[int]) -> dict[int, RunHistory]:
         async with self._require_readers().session() as session:

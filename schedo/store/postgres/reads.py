@@ -112,6 +112,9 @@ WHERE schedule.id > $1 ORDER BY schedule.id LIMIT $2"""
 _RULES = """
 SELECT id, name, (spec::json -> 'rule')::text, phase_us, elapsed, length(spec) FROM schedule
 WHERE id > $1 AND paused = 0 ORDER BY id LIMIT $2"""
+OVERDUE = "SELECT id FROM expectation WHERE of_schedule = 1 AND state = 'missed'"
+EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation"
+EXPECTATIONS_OF = f"{EXPECTATIONS} WHERE of_schedule = 1 AND id = ANY($1::bigint[])"
 DECISIONS = f"""
 SELECT number, {", ".join(rows.DECISION.names)} FROM decision
 WHERE schedule_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3"""

@@ -11,7 +11,7 @@ from schedo.core.states import State
 from schedo.store import rows
 from schedo.store.base import ClockMark, Snapshot, Waiting
 from schedo.store.conditions import LISTED_STATE, TIMED
-from schedo.store.postgres.reads import BLOCKED
+from schedo.store.postgres.reads import BLOCKED, EXPECTATIONS
 from schedo.store.postgres.writes import SETTINGS
 
 _SHARDS = "SELECT no FROM shard WHERE owner = $1 ORDER BY no"
@@ -47,8 +47,7 @@ WITH RECURSIVE found AS (
 SELECT DISTINCT queue, task, requirements FROM found"""
 _QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
 _PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
-_EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation"
-_EXPECTATIONS += " WHERE shard = ANY($1::smallint[]) ORDER BY id"
+_EXPECTATIONS = f"{EXPECTATIONS} WHERE shard = ANY($1::smallint[]) ORDER BY id"
 _OPERATIONS = "SELECT record FROM bulk_operation WHERE shard = ANY($1::smallint[]) ORDER BY id"
 _COUNTS = " UNION ALL ".join(
     f"SELECT queue, state, count(*) FROM job WHERE {condition}"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
 from msgspec import UNSET
 
 from schedo.core.commands import DeclareSchedules, PutEffect
-from schedo.core.expectations import ExpectationState
+from schedo.core.expectations import Expectation, ExpectationState
 from schedo.core.ids import render_id
 from schedo.core.limits import FIRES_SHOWN
 from schedo.core.model import Rule, Schedule
@@ -80,7 +80,7 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
         [(effect, schedule, before)] = await context.engine.declarations.put(command)
         takeover = describe_takeover(before, owner)
     location = request.location(f"/v1/schedules/{schedule.name}")
-    response = _describe(context, await _load_histories(context, [schedule]), schedule)
+    response = _describe(context, await _load_facts(context, [schedule]), schedule)
     response.effect = effect
     response.warnings += context.warn_of_schedule(spec)
     if takeover is not None:
@@ -108,23 +108,23 @@ async def list_schedules(context: AppContext, request: Request) -> Response:
     shown = read_fields(request.query, "a schedule", ScheduleResponse.__struct_fields__)
     await request.claim.take(_PAGE_BYTES)
     page = await _load_page(context, after, limit, which)
-    facts: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if after is None:
         counts = ScheduleCountsResponse.of(await context.engine.count_schedules())
-        facts["counts"] = msgspec.to_builtins(counts)
-    histories = await _load_histories(context, page.schedules)
+        more["counts"] = msgspec.to_builtins(counts)
+    facts = await _load_facts(context, page.schedules)
 
     def describe(schedule: Schedule) -> ScheduleResponse | bytes:
-        found = _describe(context, histories, schedule)
+        found = _describe(context, facts, schedule)
         return found if shown is None else _select(found, shown)
 
     if page.after is None:
-        return await page_response(describe, page.schedules, facts=facts)
+        return await page_response(describe, page.schedules, facts=more)
     if len(page.schedules) < limit and page.looked_at:
-        facts["looked_at"] = page.looked_at
+        more["looked_at"] = page.looked_at
     cursor = render_cursor("schedules", request.query, page.after)
     headers = (request.next_link(cursor),)
-    return await page_response(describe, page.schedules, cursor, headers, facts)
+    return await page_response(describe, page.schedules, cursor, headers, more)
 
 
 async def _load_page(
@@ -148,7 +148,7 @@ async def _load_page(
 async def reset_schedule(context: AppContext, request: Request) -> Response:
     await request.claim.take(_SCHEDULE_BYTES)
     schedule, effect = await context.engine.declarations.reset(_name(request))
-    response = _describe(context, await _load_histories(context, [schedule]), schedule)
+    response = _describe(context, await _load_facts(context, [schedule]), schedule)
     response.effect = effect
     return Response(200, msgspec.json.encode(response))
 
@@ -212,14 +212,21 @@ async def _check_schedule(context: AppContext, request: Request) -> str:
 
 
 async def _respond(context: AppContext, schedule: Schedule, status: int = 200) -> Response:
-    histories = await _load_histories(context, [schedule])
-    return Response(status, msgspec.json.encode(_describe(context, histories, schedule)))
+    facts = await _load_facts(context, [schedule])
+    return Response(status, msgspec.json.encode(_describe(context, facts, schedule)))
 
 
-async def _load_histories(
-    context: AppContext, schedules: Iterable[Schedule]
-) -> Mapping[int, RunHistory]:
-    return await context.engine.store.get_histories([schedule.id for schedule in schedules])
+class _Facts(NamedTuple):
+    """What is known of some schedules beside their records, by id."""
+
+    histories: Mapping[int, RunHistory]
+    expectations: Mapping[int, Expectation]
+
+
+async def _load_facts(context: AppContext, schedules: Sequence[Schedule]) -> _Facts:
+    engine = context.engine
+    histories = await engine.store.get_histories([schedule.id for schedule in schedules])
+    return _Facts(histories, await engine.expectations.of_schedules(schedules))
 
 
 def _select(response: ScheduleResponse, shown: Iterable[str]) -> bytes:
@@ -230,9 +237,7 @@ def _select(response: ScheduleResponse, shown: Iterable[str]) -> bytes:
     )
 
 
-def _describe(
-    context: AppContext, histories: Mapping[int, RunHistory], schedule: Schedule
-) -> ScheduleResponse:
+def _describe(context: AppContext, facts: _Facts, schedule: Schedule) -> ScheduleResponse:
     rule, source = schedule.spec.rule, schedule.spec.cron_source
     now = context.engine.clock.now()
     # If the clock was set back, it passes instants again that have a decision already.
@@ -244,11 +249,11 @@ def _describe(
     if edited:
         warnings.append(describe_edit(schedule))
     shown = [] if schedule.paused else fires
-    history = histories.get(schedule.id, NO_RUNS)
+    history = facts.histories.get(schedule.id, NO_RUNS)
     response = ScheduleResponse.of(schedule, shown, describe_rule(rule), warnings, history)
     response.edited = edited or UNSET
     response.median_run = duration_or_unset(history.median_run_us)
-    expectation = context.engine.expectations.of_schedule(schedule.id)
+    expectation = facts.expectations.get(schedule.id)
     is_overdue = expectation is not None and expectation.state is ExpectationState.MISSED
     response.health = health_of(schedule, history, is_overdue=is_overdue)
     if expectation is not None:
