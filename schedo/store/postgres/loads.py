@@ -14,7 +14,7 @@ from schedo.core.model import Job
 from schedo.store import rows
 from schedo.store.conditions import TIMED, WAITING
 from schedo.store.postgres import reads
-from schedo.store.postgres.reads import JOB_COLUMNS
+from schedo.store.postgres.reads import JOB_COLUMNS, REQUIREMENTS_KEY
 from schedo.store.postgres.shard_pages import OWN, Request, Source, first_of_shards
 
 # The jobs of both timelines by their instants of the wall clock.
@@ -27,7 +27,8 @@ SELECT {JOB_COLUMNS}, page.at, EXISTS (SELECT 1 FROM cut) AS is_cut
 FROM page JOIN job ON job.id = page.id ORDER BY page.at, page.id"""
 _OF_KEY = f"""
 state = 'queued' AND queue = ${OWN} AND task = ${OWN + 1}
-AND md5(requirements) = md5(${OWN + 2}) AND requirements = ${OWN + 2}"""
+AND {REQUIREMENTS_KEY.format("requirements")} = {REQUIREMENTS_KEY.format(f"${OWN + 2}::text")}
+AND requirements = ${OWN + 2}"""
 _READY = f"""
 WITH {first_of_shards(Source("rank", f"${OWN + 3}::bigint", _OF_KEY))}
 SELECT {JOB_COLUMNS}, page.at, EXISTS (SELECT 1 FROM cut) AS is_cut

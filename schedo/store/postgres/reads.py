@@ -28,6 +28,8 @@ from schedo.store.conditions import LISTED_STATE, UNFINISHED
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 JOB_COLUMNS = ", ".join(f"job.{name}" for name in rows.JOB.names)
 _SCHEDULE = ", ".join(rows.SCHEDULE.names)
+# As the index of ready keys has it (see migrations/0007_job_rows.sql); {}: the requirements.
+REQUIREMENTS_KEY = "(CASE WHEN {0} = '' THEN '' ELSE md5({0}) END)"
 _WHOLE_PAYLOAD = "coalesce(payload, (SELECT payload FROM job_payload WHERE job_id = job.id))"
 _decode_before = msgspec.json.Decoder(tuple[JobBefore, ...]).decode
 

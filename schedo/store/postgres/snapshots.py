@@ -11,7 +11,7 @@ from schedo.core.states import State
 from schedo.store import rows
 from schedo.store.base import ClockMark, Snapshot, Waiting
 from schedo.store.conditions import LISTED_STATE, TIMED
-from schedo.store.postgres.reads import BLOCKED, EXPECTATIONS
+from schedo.store.postgres.reads import BLOCKED, EXPECTATIONS, REQUIREMENTS_KEY
 from schedo.store.postgres.writes import SETTINGS
 
 _SHARDS = "SELECT no FROM shard WHERE owner = $1 ORDER BY no"
@@ -28,20 +28,19 @@ SELECT greatest(
 )"""
 _DECIDED_AT = "SELECT max(value) FROM meta WHERE name LIKE 'decided\\_at%'"
 # Skips from key to key through the index, so its cost is the number of ready keys, not of jobs.
-_KEY = "queue, task, md5(requirements)"
+_KEY = f"{{0}}.queue, {{0}}.task, {REQUIREMENTS_KEY.format('{0}.requirements')}"
 _READY_KEYS = f"""
 WITH RECURSIVE found AS (
     SELECT first.* FROM unnest($1::smallint[]) AS owned (shard) CROSS JOIN LATERAL (
         SELECT shard, queue, task, requirements FROM job
-        WHERE state = 'queued' AND job.shard = owned.shard ORDER BY {_KEY} LIMIT 1
+        WHERE state = 'queued' AND job.shard = owned.shard ORDER BY {_KEY.format("job")} LIMIT 1
     ) AS first
     UNION ALL
     SELECT following.* FROM found CROSS JOIN LATERAL (
         SELECT job.shard, job.queue, job.task, job.requirements FROM job
         WHERE state = 'queued' AND job.shard = found.shard
-        AND (job.queue, job.task, md5(job.requirements))
-            > (found.queue, found.task, md5(found.requirements))
-        ORDER BY job.queue, job.task, md5(job.requirements) LIMIT 1
+        AND ({_KEY.format("job")}) > ({_KEY.format("found")})
+        ORDER BY {_KEY.format("job")} LIMIT 1
     ) AS following
 )
 SELECT DISTINCT queue, task, requirements FROM found"""

@@ -75,6 +75,7 @@ def columns_of(rows_: Sequence[Row], width: int) -> tuple[Any, ...]:
 
 JOB_TYPES = types_of(Job, requirements=TEXT, shard="smallint")
 JOB = Table("job", JOB_TYPES, (*rows.JOB.inserted, "shard"))
+CHANGED_JOB = (*rows.JOB.mutable, "id")
 SCHEDULE = Table("schedule", types_of(Schedule, name=TEXT, elapsed=INTEGER), rows.SCHEDULE.inserted)
 QUEUE = Table("queue", types_of(Queue), rows.QUEUE.names)
 PAUSE = Table("pause", types_of(Pause), rows.PAUSE.names)

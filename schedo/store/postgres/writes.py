@@ -32,29 +32,21 @@ from schedo.store.postgres.tables import Statement, columns_of
 
 _encode = msgspec.json.Encoder().encode
 
-_UPDATED = (*rows.JOB.mutable, "id")
-_KEY = _UPDATED.index("unique_key")
-_SET = ", ".join(f"{name} = changed.{name}" for name in rows.JOB.mutable if name != "id")
-_UPDATE = f"""
+_KEY = tables.CHANGED_JOB.index("unique_key")
+_SET = ", ".join(f"{name} = changed.{name}" for name in tables.CHANGED_JOB if name != "id")
+# Each parameter is an array of the rows of all jobs (see migrations/0007_job_rows.sql).
+_UPDATES = f"""
 WITH updated AS (
-    UPDATE job SET {_SET} FROM {{source}} AS changed ({", ".join(_UPDATED[:-1])}, known_id)
-    WHERE job.id = changed.known_id RETURNING 1
+    UPDATE job SET {_SET} FROM unnest($1::changed_job[]) AS changed
+    WHERE job.id = changed.id RETURNING 1
 )"""
-_INSERT = tables.JOB.insert
+_NEW_JOB = ", ".join(tables.JOB.names)
+_INSERT = f"INSERT INTO job ({_NEW_JOB}) SELECT * FROM unnest(${{at}}::new_job[])"
 # PostgreSQL runs the inserts after all updates, because they ask for their number.
-_ALL_UPDATED = "(SELECT require_all(count(*), {wanted}) FROM updated)"
-
-
-def _updates(first: int) -> str:
-    names = [*rows.JOB.mutable, "id"]
-    return _UPDATE.format(source=tables.JOB.arrays(names, first))
-
-
-_WIDTH = len(tables.JOB.names)
-_UPDATE_JOBS = f"""{_updates(2)}
-SELECT {_ALL_UPDATED.format(wanted="$1::bigint")}"""
-_WRITE_JOBS = f"""{_updates(_WIDTH + 2)}
-{_INSERT} WHERE {_ALL_UPDATED.format(wanted=f"${_WIDTH + 1}::bigint")}"""
+_ALL_UPDATED = "(SELECT require_all(count(*), $2::bigint) FROM updated)"
+_INSERT_JOBS = _INSERT.format(at=1)
+_UPDATE_JOBS = f"{_UPDATES} SELECT {_ALL_UPDATED}"
+_WRITE_JOBS = f"{_UPDATES} {_INSERT.format(at=3)} WHERE {_ALL_UPDATED}"
 
 _INSERT_PAYLOADS = (
     "INSERT INTO job_payload (job_id, payload) SELECT * FROM unnest($1::bigint[], $2::bytea[])"
@@ -144,12 +136,11 @@ class JobRows:
 
 def _write_jobs(new: Sequence[Row], known: Sequence[Row]) -> Iterator[Statement]:
     if known and new:
-        parameters = (*columns_of(new, _WIDTH), len(known), *columns_of(known, len(_UPDATED)))
-        yield Statement(_WRITE_JOBS, parameters)
+        yield Statement(_WRITE_JOBS, (known, len(known), new))
     elif known:
-        yield Statement(_UPDATE_JOBS, (len(known), *columns_of(known, len(_UPDATED))))
+        yield Statement(_UPDATE_JOBS, (known, len(known)))
     elif new:
-        yield Statement(_INSERT, columns_of(new, _WIDTH))
+        yield Statement(_INSERT_JOBS, (new,))
 
 
 class Commit(NamedTuple):
