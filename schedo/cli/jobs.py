@@ -32,6 +32,7 @@ from schedo.client.records import is_final
 from schedo.client.sync import Client
 from schedo.core.job_filter import Order
 from schedo.core.states import State
+from schedo.protocol.job_filters import ORDERS
 from schedo.protocol.times import render_instant
 
 _LOOKED_AT_MAX = 50_000
@@ -51,8 +52,8 @@ for _command in CHANGES:
 @takes_filters
 @click.option(
     "--order",
-    type=click.Choice([each.value for each in Order]),
-    help="Which jobs come first.  [default: newest]",
+    type=click.Choice(ORDERS),
+    help="Which jobs come first; due: only those that wait for their time.  [default: newest]",
 )
 @click.option(
     "--limit",
@@ -96,7 +97,7 @@ def find_jobs(
             return found
         if looked_at >= _LOOKED_AT_MAX and not is_whole:
             to = render_time(page.get("searched_to"), read_now())
-            way = "up" if filters.get("order") == Order.OLDEST else "back"
+            way = "back" if filters.get("order") in (None, Order.NEWEST) else "up"
             text = f"looked through {looked_at:,} jobs {way} to {to}; --all looks further"
             click.echo(f"schedo: {text}", err=True)
             return found

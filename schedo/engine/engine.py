@@ -50,7 +50,8 @@ from schedo.engine.summary import Summary, read_summary
 from schedo.engine.waiters import wait_for_end
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound, Overloaded, SchedoError
-from schedo.store.base import Retention, SchedulePage, Snapshot, Store
+from schedo.store.base import Retention, Snapshot, Store
+from schedo.store.pages import SchedulePage
 
 if TYPE_CHECKING:
     from schedo.engine.ownership import Ownership
@@ -108,11 +109,10 @@ class Engine:
     def _make_scheduler(self, snapshot: Snapshot) -> Scheduler:
         # The newest job may be pruned, and the clock set back: its id must not be reused.
         old = self._scheduler
-        last_id = old.last_id if old is not None else 0
         self.was_killed = self.was_killed or snapshot.was_killed
         self._scheduler = Scheduler(
             epoch=snapshot.epoch,
-            last_id=max(snapshot.last_id, last_id),
+            last_id=max(snapshot.last_id, old.last_id if old is not None else 0),
             random=self._draw,
             window=self._window,
             ended=self.metrics.ended,

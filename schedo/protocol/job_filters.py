@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from schedo.core.job_filter import JobFilter, Order, PayloadCondition
-from schedo.core.states import State
+from schedo.core.states import TIMED, State
 from schedo.protocol.query import (
     Values,
     bad_parameter,
@@ -26,6 +26,10 @@ PAYLOAD_PARAMETER = "payload.PATH"
 _PAYLOAD = "payload."
 _PART = re.compile(r'[^"\\\x00-\x1f]+')
 _DIGITS = re.compile(r"[0-9]{1,9}")
+
+# An order of lists that only the jobs that wait for their due instant have.
+DUE = "due"
+ORDERS = (*(each.value for each in Order), DUE)
 
 # Filters that have no index: a search looks at the jobs one by one.
 JOB_FILTERS = (
@@ -71,9 +75,18 @@ def read_filter(values: Values, schedule_id: int | None, now: int) -> JobFilter:
     )
 
 
-def read_order(values: Values) -> Order:
-    """Return the order of the list; raise BadRequest."""
-    return Order(read_choice(values, "order", [each.value for each in Order]) or Order.NEWEST)
+def read_order(values: Values) -> Order | None:
+    """Return the order of the list by creation, or None if it is by due instant.
+
+    Raise BadRequest, also if no job in a state of the filter waits for its due instant.
+    """
+    order = read_choice(values, "order", ORDERS) or Order.NEWEST
+    if order != DUE:
+        return Order(order)
+    if not TIMED.issuperset(_read_states(values)):
+        detail = f"with order={DUE}, this must be scheduled, retrying, or both with a comma"
+        raise bad_parameter("state", detail)
+    return None
 
 
 def _read_states(values: Values) -> tuple[State, ...]:

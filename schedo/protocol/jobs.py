@@ -14,7 +14,7 @@ import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core.changes import AttemptRecord
-from schedo.core.ids import newest_at, render_id
+from schedo.core.ids import render_id
 from schedo.core.leases import StreamName
 from schedo.core.model import Failure, Job, JobSpec, Trigger
 from schedo.core.states import State
@@ -188,7 +188,8 @@ class JobPage(Struct, forbid_unknown_fields=True):
     """A page of jobs; without next_cursor it is the last.
 
     partial: the search has ended early, after it has looked at `looked_at` jobs, and has come to
-    those that were created at `searched_to`; it continues with the cursor.
+    those that were created at `searched_to`, or with order=due, are due then; it continues with the
+    cursor.
     """
 
     items: list[JobResponse]
@@ -198,10 +199,9 @@ class JobPage(Struct, forbid_unknown_fields=True):
     searched_to: Instant | UnsetType = UNSET
 
 
-def search_fields(before: int, looked_at: int) -> dict[str, Any]:
-    """Return the fields of a page whose search ended early, below an id."""
-    instant = render_instant(newest_at(before))
-    return {"partial": True, "looked_at": looked_at, "searched_to": instant}
+def search_fields(searched_to: int, looked_at: int) -> dict[str, Any]:
+    """Return the fields of a page whose search ended early, with the instant that it came to."""
+    return {"partial": True, "looked_at": looked_at, "searched_to": render_instant(searched_to)}
 
 
 class AttemptResponse(Struct, forbid_unknown_fields=True, kw_only=True):

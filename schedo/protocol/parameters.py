@@ -13,7 +13,7 @@ from schedo.core.tallies import Dimension, Period
 from schedo.protocol.declarations import OWNER_CHARACTERS_MAX, OWNER_PATTERN
 from schedo.protocol.fields import INSTANT_SCHEMA
 from schedo.protocol.fires import HOURS_DEFAULT, HOURS_MAX
-from schedo.protocol.job_filters import PAYLOAD_PARAMETER, TEXT_CHARACTERS_MAX
+from schedo.protocol.job_filters import ORDERS, PAYLOAD_PARAMETER, TEXT_CHARACTERS_MAX
 from schedo.protocol.query import (
     ATTEMPT_MAX,
     CURSOR_CHARACTERS_MAX,
@@ -129,8 +129,9 @@ PARAMETERS = _by_name(
     _query("late_over", "Only jobs that started later than this, or are due for longer.", **_WAIT),
     _query(
         "order",
-        "By creation: the newest or the oldest job first.",
-        enum=[each.value for each in Order],
+        "By creation, the newest or the oldest job first; or `due`: only jobs that wait for their "
+        "due instant (scheduled and retrying), the soonest first.",
+        enum=list(ORDERS),
         default=Order.NEWEST.value,
     ),
     _query("fields", "The fields of each item, with commas between them; default all."),

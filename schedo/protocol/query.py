@@ -29,7 +29,7 @@ WAIT_US_DEFAULT = 30 * limits.SECOND
 _HASH_BYTES = 8
 CURSOR_CHARACTERS_MIN = 4 * (_HASH_BYTES + 1) // 3
 CURSOR_CHARACTERS_MAX = 512
-_ID_DIGITS_MAX = len(str(ID_MAX))
+_NUMBER_DIGITS_MAX = len(str(ID_MAX))
 _NOT_THE_FILTER = frozenset({"cursor", "limit", "fields"})
 
 Values = Mapping[str, str]
@@ -173,11 +173,22 @@ def parse_name_cursor(order: str, values: Values) -> str | None:
 def parse_number_cursor(order: str, values: Values) -> int | None:
     """Return the id that the cursor among the parameters stands for, or None if there is none."""
     last = _parse_cursor(order, values)
+    return None if last is None else _parse_number(last)
+
+
+def parse_pair_cursor(order: str, values: Values) -> tuple[int, int] | None:
+    """Return the instant and the id that the cursor stands for, or None if there is none."""
+    last = _parse_cursor(order, values)
     if last is None:
         return None
-    if not (last.isascii() and last.isdigit() and len(last) <= _ID_DIGITS_MAX):
+    at, _, job_id = last.partition("-")
+    return _parse_number(at), _parse_number(job_id)
+
+
+def _parse_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX):
         raise _forged()
-    number = int(last)
+    number = int(text)
     if number > ID_MAX:
         raise _forged()
     return number

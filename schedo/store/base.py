@@ -20,10 +20,12 @@ from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.loads import Load
-from schedo.core.model import DecisionRecord, Job, Pause, Queue, ReadyKey, Rule, Schedule
+from schedo.core.model import Job, Pause, Queue, ReadyKey, Rule, Schedule
+from schedo.core.paged_index import Pair
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import State
+from schedo.store.pages import DecisionPage, IdPage, JobPage, SchedulePage
 
 if TYPE_CHECKING:
     from schedo.core.tallies import Dimension, HourTallies, Period
@@ -70,42 +72,6 @@ class Retention:
     failed_us: int = 7 * 86_400_000_000
     idempotency_us: int = 86_400_000_000  # the records that make a repeated request safe
     schedule_runs: int = 100  # the last ended runs of each schedule are kept for longer
-
-
-class JobPage(NamedTuple):
-    """The next jobs of a list; `after`: the list continues after this id, if at all.
-
-    looked_at: how many jobs the search has looked at, up to `after`; 0 if it was not limited.
-    """
-
-    jobs: list[Job]
-    after: int | None
-    looked_at: int = 0
-
-
-class SchedulePage(NamedTuple):
-    """The next schedules of a list, by name; `after`: the list continues after this name, if so.
-
-    looked_at: how many schedules the search has passed that may have met no condition.
-    """
-
-    schedules: list[Schedule]
-    after: str | None
-    looked_at: int = 0
-
-
-class DecisionPage(NamedTuple):
-    """The next decisions of a schedule; `before`: the list continues below this number, if any."""
-
-    decisions: list[DecisionRecord]
-    before: int | None
-
-
-class IdPage(NamedTuple):
-    """The ids of the next jobs that were found; `before`: as for JobPage."""
-
-    ids: list[int]
-    before: int | None
 
 
 class OutputSize(NamedTuple):
@@ -155,12 +121,19 @@ class Reader(Protocol):
 
     async def list_jobs(
         self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
-    ) -> JobPage:
+    ) -> JobPage[int]:
         """Return up to `limit` jobs that come after the id in this order.
 
         The page may have fewer jobs, or none, although the list continues: a store looks at a
         bounded number of jobs. Payloads and results above PAYLOAD_INLINE_BYTES_MAX are None.
         Creation times are compared by id.
+        """
+
+    async def list_due(self, which: JobFilter, after: Pair | None, limit: int) -> JobPage[Pair]:
+        """Return up to `limit` jobs that wait for an instant and come after the pair.
+
+        Of all jobs that are scheduled or retrying, those of the filter, the soonest first. A page
+        may be short or empty, as one of list_jobs.
         """
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:

@@ -19,7 +19,8 @@ from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job, LeaseKey
 from schedo.core.states import State
 from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull
-from schedo.store.base import ClockMark, JobPage, Retention, Snapshot
+from schedo.store.base import ClockMark, Retention, Snapshot
+from schedo.store.pages import JobPage
 from schedo.testing.loop import VirtualLoop
 from tests.sim.trace import Broke, Marked, Pruned, Stored, StoreFailed
 from tests.store.model import ModelStore
@@ -55,7 +56,7 @@ class Rows(ModelStore):
 
     async def list_jobs(
         self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
-    ) -> JobPage:
+    ) -> JobPage[int]:
         unfinished, self._unfinished = self._unfinished, self._jobs
         try:
             return await super().list_jobs(which, after, limit, order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.store.contract_bulk import BulkClaims
 from tests.store.contract_clock import ClockClaims
+from tests.store.contract_due import DueClaims
 from tests.store.contract_histories import HistoryClaims
 from tests.store.contract_jobs import JobClaims
 from tests.store.contract_keep import KeepClaims
@@ -23,6 +24,7 @@ from tests.store.contract_search import SearchClaims
 class StoreContract(
     BulkClaims,
     ClockClaims,
+    DueClaims,
     HistoryClaims,
     JobClaims,
     KeepClaims,

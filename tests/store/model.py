@@ -20,22 +20,13 @@ from schedo.core.job_filter import JobFilter, Order
 from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import CapturedOutput
 from schedo.core.model import Job, Location, Pause, PauseScope, Queue, Schedule
+from schedo.core.paged_index import Pair
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.states import TIMED, State
 from schedo.errors import NotFound, StoreError
-from schedo.store.base import (
-    ClockMark,
-    DecisionPage,
-    IdPage,
-    JobPage,
-    OutputPiece,
-    OutputSize,
-    Retention,
-    SchedulePage,
-    Snapshot,
-    Waiting,
-)
+from schedo.store.base import ClockMark, OutputPiece, OutputSize, Retention, Snapshot, Waiting
+from schedo.store.pages import DecisionPage, IdPage, JobPage, SchedulePage
 from tests.store import model_schedules
 from tests.store.model_checks import check_jobs, check_schedules
 from tests.store.model_records import (
@@ -264,7 +255,7 @@ class ModelStore(ModelRest):
 
     async def list_jobs(
         self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
-    ) -> JobPage:
+    ) -> JobPage[int]:
         sign = -1 if order is Order.NEWEST else 1
 
         def fits(job: Job) -> bool:
@@ -275,6 +266,13 @@ class ModelStore(ModelRest):
             if job.result is not None and len(job.result) > limits.PAYLOAD_INLINE_BYTES_MAX:
                 job.result = None
         return JobPage(jobs, jobs[-1].id if len(jobs) == limit else None)
+
+    async def list_due(self, which: JobFilter, after: Pair | None, limit: int) -> JobPage[Pair]:
+        def fits(job: Job) -> bool:
+            return job.state in TIMED and which.matches(job)
+
+        jobs = self._page(fits, lambda job: (job.due_at, job.id), after, limit)
+        return JobPage(jobs, (jobs[-1].due_at, jobs[-1].id) if len(jobs) == limit else None)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         jobs, before, _ = await self.list_jobs(which, before, limit)

@@ -11,7 +11,7 @@ from schedo.core.job_filter import lower
 from schedo.core.model import DecisionRecord, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter, health_of
-from schedo.store.base import DecisionPage, SchedulePage
+from schedo.store.pages import DecisionPage, SchedulePage
 
 Schedules = Mapping[int, Schedule]
 Histories = Mapping[int, RunHistory]

@@ -11,23 +11,16 @@ from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.limits import INTEGER_MAX
 from schedo.core.model import Job, Schedule
+from schedo.core.paged_index import Pair
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.core.tallies import Dimension, Period
 from schedo.errors import StoreError
 from schedo.store import rows
-from schedo.store.base import (
-    DecisionPage,
-    IdPage,
-    JobPage,
-    OutputPiece,
-    OutputSize,
-    SchedulePage,
-    ScheduleRule,
-    StoredNames,
-)
+from schedo.store.base import OutputPiece, OutputSize, ScheduleRule, StoredNames
 from schedo.store.database_health import DatabaseHealth
-from schedo.store.postgres import job_search, reads, schedule_search, tallies
+from schedo.store.pages import DecisionPage, IdPage, JobPage, SchedulePage
+from schedo.store.postgres import due_search, job_search, reads, schedule_search, tallies
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.health import read_health
 from schedo.store.postgres.owned import Owned
@@ -54,9 +47,13 @@ class ConcurrentReads:
 
     async def list_jobs(
         self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
-    ) -> JobPage:
+    ) -> JobPage[int]:
         async with self._require_readers().search() as session:
             return await job_search.search(session, self._offset_us, which, (after, order), limit)
+
+    async def list_due(self, which: JobFilter, after: Pair | None, limit: int) -> JobPage[Pair]:
+        async with self._require_readers().search() as session:
+            return await due_search.search(session, self._offset_us, which, after, limit)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         async with self._require_readers().search() as session:

@@ -21,9 +21,9 @@ from schedo.core.job_filter import JobFilter, Order, PayloadCondition, lower
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.store import rows
-from schedo.store.base import IdPage, JobPage
 from schedo.store.conditions import LISTED_STATE, TIMED
 from schedo.store.job_indexes import By, usable_indexes
+from schedo.store.pages import IdPage, JobPage
 from schedo.store.postgres.reads import JOB_COLUMNS
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
@@ -34,7 +34,7 @@ SEARCH_S = 0.025
 _WAYS = {Order.NEWEST: "DESC", Order.OLDEST: "ASC"}
 
 # A list omits large results too: a page of them could be a gigabyte.
-_LISTED_JOB = JOB_COLUMNS.replace(
+LISTED_JOB = JOB_COLUMNS.replace(
     "job.result",
     f"CASE WHEN octet_length(job.result) <= {limits.PAYLOAD_INLINE_BYTES_MAX}"
     " THEN job.result END AS result",
@@ -109,7 +109,7 @@ async def search(
     which: JobFilter,
     position: tuple[int | None, Order],
     limit: int,
-) -> JobPage:
+) -> JobPage[int]:
     """Return the next jobs of the filter, after one part at least."""
     until = time.perf_counter() + SEARCH_S
     after, order = position
@@ -121,7 +121,7 @@ async def search(
         )
         query = f"""
 WITH found AS MATERIALIZED ({ids})
-SELECT {_LISTED_JOB} FROM found JOIN job ON job.id = found.id ORDER BY job.id {_WAYS[order]}"""
+SELECT {LISTED_JOB} FROM found JOIN job ON job.id = found.id ORDER BY job.id {_WAYS[order]}"""
         jobs += rows.jobs_from_rows(await connection.fetch(query, *given), offset_us)
         if len(jobs) == limit:
             return JobPage(jobs, jobs[-1].id)
@@ -259,6 +259,14 @@ def _one_of(states: tuple[State, ...]) -> str:
 
 _EQUAL = ("state", "unique_key", "schedule_id", "task", "queue", "worker")
 _FAILURE = "parse_json(failure)"
+
+
+def conditions(which: JobFilter, offset_us: int, given: Parameters) -> str:
+    """Return the condition on a row of the table `job`; add its parameters."""
+    every = _INDEXES[By.ALL]
+    return " AND ".join(
+        [_between(every, _range(which), given), *_terms(which, every, offset_us, given)]
+    )
 
 
 def _terms(which: JobFilter, index: Index, offset_us: int, given: Parameters) -> Iterator[str]:

@@ -21,8 +21,9 @@ from schedo.store.postgres.shard_pages import OWN, Request, Source, first_of_sha
 _VALUE, _OFFSET, _MOVED_AFTER = f"${OWN}::bigint", f"${OWN + 1}::bigint", f"${OWN + 2}::bigint"
 _WALL = Source("job.due_at", _VALUE, f"{TIMED} AND due_elapsed = 0")
 _ELAPSED = Source("job.due_at", _MOVED_AFTER, f"{TIMED} AND due_elapsed = 1", _OFFSET)
+TIMELINES = (_WALL, _ELAPSED)
 _TIMERS = f"""
-WITH {first_of_shards(_WALL, _ELAPSED)}
+WITH {first_of_shards(*TIMELINES)}
 SELECT {JOB_COLUMNS}, page.at, EXISTS (SELECT 1 FROM cut) AS is_cut
 FROM page JOIN job ON job.id = page.id ORDER BY page.at, page.id"""
 _OF_KEY = f"""
@@ -68,7 +69,7 @@ async def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
             requirements = rows.requirements_text(key.requirements)
             own = (key.queue, key.task, requirements)
             request = Request(after, limit, shards)
-            found = await _pages(connection, _READY, request, lambda value: (*own, value))
+            found = await read_pages(connection, _READY, request, lambda value: (*own, value))
             return [rows.job_from_row(row[:-2], offset_us) for row in found]
         case loads.LoadExpired(now, limit):
             found = await connection.fetch(_EXPIRED, 0, now, limit, shards)
@@ -92,7 +93,7 @@ async def carry_out(  # noqa: C901, PLR0912  # one arm for each kind of load
             return await reads.schedule(connection, offset_us, load.which, shards)
 
 
-async def _pages(
+async def read_pages(
     connection: asyncpg.Connection,
     query: str,
     request: Request | None,
@@ -116,11 +117,11 @@ async def _timers(
 ) -> list[Job]:
     """Return a page of both timelines, the wall clock's and the elapsed one, in one order."""
     request = Request(load.after, load.limit, shards)
-    found = await _pages(connection, _TIMERS, request, partial(_of_timelines, offset_us))
+    found = await read_pages(connection, _TIMERS, request, partial(of_timelines, offset_us))
     return [rows.job_from_row(row[:-2], offset_us) for row in found]
 
 
-def _of_timelines(offset_us: int, value: int) -> tuple[int, int, int]:
+def of_timelines(offset_us: int, value: int) -> tuple[int, int, int]:
     """Return an instant of the wall clock, the offset, and the instant of the elapsed timeline."""
     return value, offset_us, max(value - offset_us, reads.INTEGER_MIN)
 
@@ -131,8 +132,8 @@ async def _promote_due(
     """Queue the jobs, with one statement for each part of the page."""
     until = load.until, min(load.until - offset_us, reads.INTEGER_MAX)
     request = Request(load.after, load.limit, shards)
-    page = await _pages(
-        connection, _PROMOTE, request, lambda value: (*_of_timelines(offset_us, value), *until)
+    page = await read_pages(
+        connection, _PROMOTE, request, lambda value: (*of_timelines(offset_us, value), *until)
     )
     last = (page[-1]["at"], page[-1]["id"]) if len(page) == load.limit else None
     return loads.Promoted(

@@ -17,7 +17,7 @@ from schedo.core.job_filter import lower
 from schedo.core.model import Schedule
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter
 from schedo.store import rows
-from schedo.store.base import SchedulePage
+from schedo.store.pages import SchedulePage
 from schedo.store.postgres.reads import bounded
 from schedo.store.schedule_health import (
     FAILS,

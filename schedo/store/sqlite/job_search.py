@@ -20,9 +20,9 @@ from schedo.core.job_filter import JobFilter, Order
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.store import rows
-from schedo.store.base import JobPage
 from schedo.store.conditions import LISTED_STATE, TIMED
 from schedo.store.job_indexes import By, usable_indexes
+from schedo.store.pages import JobPage
 from schedo.store.sqlite import queries
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
@@ -122,15 +122,27 @@ def ids_query(which: JobFilter, index: Index, order: Order = Order.NEWEST) -> st
     tables = index.tables
     if index is _BY_TAG:
         tables += " CROSS JOIN job ON job.id = job_id"
-    terms = [term for field, term in _TERMS.items() if getattr(which, field) is not None]
+    terms = [*_conditions(which)]
     terms += [_TAG] if which.tag is not None and index is not _BY_TAG else []
-    terms += [_STATE_TERMS.get(which.state, _STATE)] if which.state is not None else []
-    terms += _payload_terms(which)
-    if which.states:
-        terms.append(_one_of(which.states))
     terms += [index.condition, f"{index.key} BETWEEN :oldest AND :newest"]
     where, way = " AND ".join(dict.fromkeys(terms)), f"{index.key} {_WAYS[order]}"
     return f"SELECT {index.key} FROM {tables} WHERE {where} ORDER BY {way} LIMIT :limit"
+
+
+def conditions(which: JobFilter) -> str:
+    """Return the condition on a row of the table `job`; parameters_of has its values."""
+    terms = [*_conditions(which), *([_TAG] if which.tag is not None else [])]
+    return " AND ".join([*terms, "job.id BETWEEN :oldest AND :newest"])
+
+
+def _conditions(which: JobFilter) -> Iterator[str]:
+    """Yield the conditions on the columns of the table."""
+    yield from (term for field, term in _TERMS.items() if getattr(which, field) is not None)
+    if which.state is not None:
+        yield _STATE_TERMS.get(which.state, _STATE)
+    yield from _payload_terms(which)
+    if which.states:
+        yield _one_of(which.states)
 
 
 _PAYLOAD = "CAST(payload AS TEXT)"
@@ -207,7 +219,7 @@ def search(
     position: Position,
     limit: int,
     looked_max: int = LOOKED_AT_ONCE,
-) -> JobPage:
+) -> JobPage[int]:
     """Look at the next jobs; return up to `limit` of the filter.
 
     Look at one part at least, and at others for STEP_S, up to `looked_max` jobs.
@@ -250,7 +262,7 @@ def _next_part(
     looked: int,
 ) -> tuple[Index, dict[str, Any], int | None]:
     """Return the index of the next part, the parameters of its query, and where the part ends."""
-    parameters, (after, order) = _parameters(which), position
+    parameters, (after, order) = parameters_of(which), position
     if after is not None and order is Order.NEWEST:
         parameters["newest"] = min(parameters["newest"], after - 1)
     elif after is not None:
@@ -262,7 +274,8 @@ def _next_part(
     return index, {**parameters, "limit": limit}, reached
 
 
-def _parameters(which: JobFilter) -> dict[str, Any]:
+def parameters_of(which: JobFilter) -> dict[str, Any]:
+    """Return the values that the conditions of a filter name, and its range of ids."""
     newest, oldest = ID_MAX, 0
     if which.created_before is not None:
         newest = min(newest, first_id(which.created_before) - 1)

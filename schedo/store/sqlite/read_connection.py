@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.action_log import LogFilter, NumberedEntry
@@ -17,20 +17,13 @@ from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.limits import INTEGER_MAX
 from schedo.core.model import Job, Schedule
+from schedo.core.paged_index import Pair
 from schedo.core.run_history import RunHistory, ScheduleStatus
 from schedo.core.schedule_filter import ANY_SCHEDULE, ScheduleCounts, ScheduleFilter
 from schedo.store import rows
-from schedo.store.base import (
-    DecisionPage,
-    IdPage,
-    JobPage,
-    OutputPiece,
-    OutputSize,
-    SchedulePage,
-    ScheduleRule,
-    StoredNames,
-)
-from schedo.store.sqlite import action_log, bulk_steps, queries, reads, schedule_search
+from schedo.store.base import OutputPiece, OutputSize, ScheduleRule, StoredNames
+from schedo.store.pages import DecisionPage, IdPage, JobPage, Place, SchedulePage
+from schedo.store.sqlite import action_log, bulk_steps, due_search, queries, reads, schedule_search
 from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import Position, search, search_ids
@@ -45,6 +38,28 @@ T = TypeVar("T")
 # When its search has looked at this number of jobs, or for this time, a page ends and says where.
 LOOKED_AT_MAX = 50_000
 SEARCH_S = 0.025
+
+
+async def _take_steps(
+    step: Callable[[Place | None, int, int], Awaitable[JobPage[Place]]],
+    after: Place | None,
+    limit: int,
+) -> JobPage[Place]:
+    """Return a page of a search; other searches run between two of its steps.
+
+    step: searches on after a place, for a number of jobs, and looks at a number of them at most.
+    """
+    until = time.perf_counter() + SEARCH_S
+    jobs: list[Job] = []
+    looked_at = 0
+    while True:
+        page = await step(after, limit - len(jobs), LOOKED_AT_MAX - looked_at)
+        jobs += page.jobs
+        after, looked_at = page.after, looked_at + page.looked_at
+        if after is None or len(jobs) == limit:
+            return JobPage(jobs, after, looked_at)
+        if looked_at >= LOOKED_AT_MAX or time.perf_counter() > until:
+            return JobPage(jobs, after, looked_at)
 
 
 class ConcurrentReads(StoreCalls):
@@ -113,22 +128,22 @@ class ConcurrentReads(StoreCalls):
 
     async def list_jobs(
         self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
-    ) -> JobPage:
-        until = time.perf_counter() + SEARCH_S
-        jobs: list[Job] = []
-        looked_at = 0
+    ) -> JobPage[int]:
         read = self._search if await self._flush_all() else self._read_unflushed
-        while True:  # other searches run between two steps
-            left, looked_max = limit - len(jobs), LOOKED_AT_MAX - looked_at
-            page = await read(
-                search, self._offset_us, which, Position(after, order), left, looked_max
-            )
-            jobs += page.jobs
-            after, looked_at = page.after, looked_at + page.looked_at
-            if after is None or len(jobs) == limit:
-                return JobPage(jobs, after, looked_at)
-            if looked_at >= LOOKED_AT_MAX or time.perf_counter() > until:
-                return JobPage(jobs, after, looked_at)
+
+        def step(place: int | None, left: int, looked_max: int) -> Awaitable[JobPage[int]]:
+            position = Position(place, order)
+            return read(search, self._offset_us, which, position, left, looked_max)
+
+        return await _take_steps(step, after, limit)
+
+    async def list_due(self, which: JobFilter, after: Pair | None, limit: int) -> JobPage[Pair]:
+        read = self._search if await self._flush_all() else self._read_unflushed
+
+        def step(place: Pair | None, left: int, looked_max: int) -> Awaitable[JobPage[Pair]]:
+            return read(due_search.search, self._offset_us, which, place, left, looked_max)
+
+        return await _take_steps(step, after, limit)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         return IdPage(*await self._search(search_ids, self._offset_us, which, before, limit))

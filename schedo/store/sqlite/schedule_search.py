@@ -18,7 +18,7 @@ from schedo.core import limits
 from schedo.core.model import Schedule
 from schedo.core.schedule_filter import Health, ScheduleCounts, ScheduleFilter
 from schedo.store import rows
-from schedo.store.base import SchedulePage
+from schedo.store.pages import SchedulePage
 from schedo.store.schedule_health import (
     FAILS,
     HAS_ENDED,

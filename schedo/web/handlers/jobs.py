@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
-from schedo.core.ids import parse_id, render_id
-from schedo.core.job_filter import JobFilter
+from schedo.core.ids import newest_at, parse_id, render_id
+from schedo.core.job_filter import JobFilter, Order
 from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
@@ -33,6 +34,7 @@ from schedo.protocol.query import (
     Values,
     bad_parameter,
     parse_number_cursor,
+    parse_pair_cursor,
     read_choice,
     read_fields,
     read_limit,
@@ -42,6 +44,7 @@ from schedo.protocol.query import (
     render_cursor,
 )
 from schedo.protocol.why import WhyResponse
+from schedo.store.base import Reader
 from schedo.web.context import AppContext
 from schedo.web.handlers.outputs import OutputSource, read_output, render_outputs
 from schedo.web.holding import Found
@@ -62,23 +65,54 @@ async def list_jobs(context: AppContext, request: Request) -> Response:
     query = request.query
     limit = read_limit(query)
     shown = read_fields(query, "a job", JobResponse.__struct_fields__)
-    after, order = parse_number_cursor("jobs", query), read_order(query)
+    order = read_order(query)
+    read = _read_due if order is None else partial(_read_created, order)
     which = await _read_filter(context, query)
     if which is None:
         return await page_response(job_fields, ())
     await request.claim.take(limit * _LISTED_JOB_BYTES)
-    page = await context.engine.store.list_jobs(which, after, limit, order)
-    names = await context.load_schedule_names(page.jobs)
+    found = await read(context.engine.store, query, which, limit)
+    names = await context.load_schedule_names(found.jobs)
 
     def describe(job: Job) -> dict[str, Any]:
-        found = job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
-        return found if shown is None else {name: found[name] for name in shown if name in found}
+        fields = job_fields(job, names, PAYLOAD_INLINE_BYTES_MAX)
+        return fields if shown is None else {name: fields[name] for name in shown if name in fields}
 
-    if page.after is None:
-        return await page_response(describe, page.jobs)
-    cursor = render_cursor("jobs", query, str(page.after))
-    facts = {} if len(page.jobs) == limit else search_fields(page.after, page.looked_at)
-    return await page_response(describe, page.jobs, cursor, (request.next_link(cursor),), facts)
+    if found.last is None:
+        return await page_response(describe, found.jobs)
+    cursor = render_cursor("jobs", query, found.last)
+    facts = {} if len(found.jobs) == limit else search_fields(found.searched_to, found.looked_at)
+    return await page_response(describe, found.jobs, cursor, (request.next_link(cursor),), facts)
+
+
+class _Page(NamedTuple):
+    """Jobs of a list; last: what the cursor of the next page stands for, if there is one."""
+
+    jobs: list[Job]
+    looked_at: int
+    last: str | None = None
+    searched_to: int = 0
+
+
+async def _read_created(
+    order: Order, store: Reader, query: Values, which: JobFilter, limit: int
+) -> _Page:
+    """Return a page in the order of creation."""
+    after = parse_number_cursor("jobs", query)
+    jobs, reached, looked_at = await store.list_jobs(which, after, limit, order)
+    if reached is None:
+        return _Page(jobs, looked_at)
+    return _Page(jobs, looked_at, str(reached), newest_at(reached))
+
+
+async def _read_due(store: Reader, query: Values, which: JobFilter, limit: int) -> _Page:
+    """Return a page of jobs that wait for an instant, the soonest first."""
+    after = parse_pair_cursor("jobs", query)
+    jobs, reached, looked_at = await store.list_due(which, after, limit)
+    if reached is None:
+        return _Page(jobs, looked_at)
+    at, job_id = reached
+    return _Page(jobs, looked_at, f"{at}-{job_id}", at)
 
 
 async def _read_filter(context: AppContext, query: Values) -> JobFilter | None:

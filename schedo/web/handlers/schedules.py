@@ -50,7 +50,7 @@ from schedo.protocol.schedules import (
     TriggerResponse,
 )
 from schedo.protocol.times import render_instant
-from schedo.store.base import SchedulePage
+from schedo.store.pages import SchedulePage
 from schedo.web.context import AppContext
 from schedo.web.http import Request, Response
 from schedo.web.idempotency import HEADER

@@ -14,6 +14,7 @@ from schedo.core.states import State
 from schedo.store.sqlite import (
     bulk_steps,
     decisions,
+    due_search,
     evidence,
     queries,
     schedule_search,
@@ -228,6 +229,21 @@ def test_a_list_searches_a_range_of_an_index_and_does_not_sort(
             assert use in found
             assert "SCAN" not in found
             assert "TEMP B-TREE" not in found
+
+
+def test_what_comes_next_is_read_from_the_index_of_timers_alone(
+    connection: sqlite3.Connection,
+) -> None:
+    entries = plan(connection, due_search.ENTRIES)
+    jobs = plan(connection, due_search.ids_query(JobFilter(state="scheduled", task="a")))
+
+    steps = [line for line in entries.splitlines() if " job " in line]
+    index = "SEARCH job USING COVERING INDEX job_timers"
+    assert steps == 2 * [
+        f"{index} (due_elapsed=? AND due_at=? AND id>?)",
+        f"{index} (due_elapsed=? AND due_at>?)",
+    ]
+    assert f"SEARCH job {KEY} (rowid=?)" in jobs
 
 
 @pytest.mark.parametrize(("which", "use"), UNSORTED.values(), ids=UNSORTED)

@@ -156,9 +156,72 @@ async def test_a_list_may_begin_with_the_oldest_job(world: World) -> None:
     cursor = first["next_cursor"]
     second = (await world.get(f"/v1/jobs?order=oldest&limit=2&cursor={cursor}")).json()
     refused = await world.get(f"/v1/jobs?limit=2&cursor={cursor}")
-    unknown = await world.get("/v1/jobs?order=due")
+    unknown = await world.get("/v1/jobs?order=soonest")
 
     assert [job["id"] for job in (*first["items"], *second["items"])] == made
     assert "next_cursor" not in second
     assert (refused.status, unknown.status) == (400, 400)
-    assert unknown.json()["detail"] == "order: this must be one of newest, oldest"
+    assert unknown.json()["detail"] == "order: this must be one of newest, oldest, due"
+
+
+async def test_a_list_of_what_comes_next_has_only_jobs_that_wait_for_their_instant(
+    world: World,
+) -> None:
+    late, soon, latest = [(await world.submit(delay=delay))["id"] for delay in ("2h", "1m", "1d")]
+    await world.submit()
+
+    whole = (await world.get("/v1/jobs?order=due&fields=id,state")).json()
+    first = (await world.get("/v1/jobs?order=due&limit=2")).json()
+    second = (await world.get(f"/v1/jobs?order=due&limit=2&cursor={first['next_cursor']}")).json()
+
+    assert whole == {"items": [{"id": each, "state": "scheduled"} for each in (soon, late, latest)]}
+    assert [job["id"] for job in (*first["items"], *second["items"])] == [soon, late, latest]
+    assert "partial" not in first
+    assert "next_cursor" not in second
+    assert (await world.get("/v1/jobs?order=due&state=retrying")).json() == {"items": []}
+    assert (
+        len((await world.get("/v1/jobs?order=due&state=scheduled,retrying")).json()["items"]) == 3
+    )
+
+
+@pytest.mark.parametrize("state", ["queued", "failed,scheduled"])
+async def test_a_job_that_does_not_wait_for_an_instant_cannot_come_next(
+    world: World, state: str
+) -> None:
+    reply = await world.get(f"/v1/jobs?order=due&state={state}")
+
+    assert reply.status == 400
+    assert reply.json()["detail"] == (
+        "state: with order=due, this must be scheduled, retrying, or both with a comma"
+    )
+
+
+async def test_a_cursor_of_another_order_is_refused(world: World) -> None:
+    for _ in range(2):
+        await world.submit(delay="1h")
+    by_id = (await world.get("/v1/jobs?limit=1")).json()["next_cursor"]
+    by_due = (await world.get("/v1/jobs?order=due&limit=1")).json()["next_cursor"]
+
+    for query in (f"cursor={by_due}", f"order=oldest&cursor={by_due}", f"order=due&cursor={by_id}"):
+        assert (await world.get(f"/v1/jobs?limit=1&{query}")).status == 400
+
+
+@needs_sqlite
+async def test_a_search_for_what_comes_next_ends_early_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 2)
+    for n in range(5):
+        await world.submit(payload={"n": n}, delay=f"{n + 1}h")
+
+    page = (await world.get("/v1/jobs?order=due&payload.n=4")).json()
+
+    assert (page["items"], page["partial"], page["looked_at"]) == ([], True, 2)
+    assert page["searched_to"].startswith("2026-11-20T13:04:05")
+    items = []
+    while "next_cursor" in page:
+        cursor = page["next_cursor"]
+        page = (await world.get(f"/v1/jobs?order=due&payload.n=4&cursor={cursor}")).json()
+        items += page["items"]
+    assert [job["payload"] for job in items] == [{"n": 4}]
