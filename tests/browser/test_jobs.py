@@ -129,6 +129,48 @@ async def test_of_many_new_jobs_the_page_counts_the_first_only(open_page: Open, 
     await expect(page.locator("tbody tr")).to_have_count(50)
 
 
+async def test_what_comes_next_is_one_click_away_and_counts_down(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    late = await shop.submit(task="later", delay="2h")
+    soon = await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs?task=later", bypass_csp=True)
+    rows = page.locator("tbody a")
+    await expect(rows).to_have_text([soon["id"], late["id"]])
+    latest = await shop.submit(task="later", delay="3h")
+
+    await page.get_by_role("button", name="next first").click()
+
+    await expect(page).to_have_url(re.compile(r"state=scheduled%2Cretrying&order=due"))
+    await expect(rows).to_have_text([soon["id"], late["id"], latest["id"]])
+    await expect(page.locator("tbody tr").first).to_contain_text(re.compile("in 59 m|in 1 h"))
+    await axe(page)
+    await page.get_by_role("group", name="States").get_by_text("failed").click()
+    await expect(page.get_by_role("button", name="newest first")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+
+
+async def test_what_comes_next_says_when_it_has_changed_and_moves_no_row(
+    open_page: Open, shop: Shop
+) -> None:
+    first = await shop.submit(task="later", delay="1h")
+    second = await shop.submit(task="later", delay="2h")
+    page = await open_page("/jobs?state=scheduled&order=due")
+    rows, news = page.locator("tbody a"), page.locator(".news button")
+    await expect(rows).to_have_text([first["id"], second["id"]])
+    await expect(page.locator(".connection")).to_have_text("live")
+
+    await shop.post(f"/v1/jobs/{first['id']}:cancel")
+    await expect(page.locator("tbody .state")).to_have_text(["cancelled", "scheduled"])
+    soonest = await shop.submit(task="later", delay="1m")
+    await expect(news).to_have_text("What comes next has changed: show")
+    await news.click()
+
+    await expect(rows).to_have_text([soonest["id"], second["id"]])
+    await expect(news).to_have_count(0)
+
+
 async def test_a_search_that_ended_early_goes_on_where_it_stopped(
     open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 // The filters of the list of jobs: in the address, in requests, as typed text and as chips.
 import { instant } from './format.js';
+import { TIMED } from './words.js';
 
 // The filters by their names in the API; `within` is the page's own, so that an address means the same tomorrow.
 const NAMES = ['state', 'queue', 'task', 'tag', 'worker', 'schedule', 'unique_key', 'q', 'error', 'late_over', 'within',
@@ -39,10 +40,15 @@ export function toWhere(query, action, at) {
 // The states that each operation changes.
 export const CHANGES = {
   retry: ['failed', 'cancelled', 'expired'],
-  run: ['scheduled', 'retrying'],
+  run: TIMED,
   cancel: ['scheduled', 'blocked', 'queued', 'running', 'retrying'],
   delete: ['completed', 'failed', 'cancelled', 'expired'],
 };
+
+// The order of the list: 'due' begins with what comes next, and only jobs that wait for their time have it.
+const statesOf = ({ state }) => state?.split(',').filter(Boolean) ?? [];
+export const canBeDue = (query) => statesOf(query).length > 0 && statesOf(query).every((state) => TIMED.includes(state));
+export const orderOf = (query) => (query.order === 'due' && canBeDue(query) ? 'due' : undefined);
 
 // Read typed text: task:charge_card payload.order:9781 error~"502", and words to search for.
 const TOKEN = /(?:(payload(?:\.[^\s:~="]+)+|[a-z_]+)[:~=])?("(?:[^"\\]|\\.)*"|\S+)/g;

@@ -13,6 +13,9 @@ export const STATES = {
   expired: 'was not started in time',
 };
 export const WAITING = ['scheduled', 'blocked', 'queued', 'retrying'];
+export const TIMED = ['scheduled', 'retrying'];
+// The query of the list of jobs that has what comes next.
+export const NEXT = { state: TIMED.join(','), order: 'due' };
 export const ENDED = ['completed', 'failed', 'cancelled', 'expired'];
 
 export const CONNECTION = {

@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from '../lib/base.js';
 import { may } from '../lib/me.js';
 import { recent } from '../lib/prefs.js';
 import { go, link } from '../lib/router.js';
+import { NEXT } from '../lib/words.js';
 import { SCREENS } from '../screens.js';
 import { perform } from './action.js';
 import { Dialog } from './dialog.js';
@@ -39,7 +40,7 @@ const KINDS = {
 function listAll(names) {
   const screens = SCREENS.filter((each) => each.nav).map((each) => ({ text: each.title, kind: 'screen', to: link(each.path) }));
   const found = Object.entries(KINDS).flatMap(([kind, make]) => (names[kind] ?? []).flatMap(make));
-  return [...screens, { text: 'API documentation', kind: 'page', to: link('/docs') }, ...found.filter(Boolean)];
+  return [...screens, { text: 'what comes next', kind: 'jobs', to: link('/jobs', NEXT) }, { text: 'API documentation', kind: 'page', to: link('/docs') }, ...found.filter(Boolean)];
 }
 
 // How well a text matches: all words must occur; earlier and shorter is better. Infinity: not at all.

@@ -4,19 +4,21 @@ import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { readEnded } from '../lib/ends.js';
 import { count, now, plural } from '../lib/format.js';
 import { listJobs } from '../lib/job_list.js';
-import { filtersOf, matches, toParameters } from '../lib/job_query.js';
+import { filtersOf, matches, orderOf, toParameters } from '../lib/job_query.js';
 import { loadSummary, summary, useEvent, useLive } from '../lib/live.js';
 import { link, setQuery } from '../lib/router.js';
+import { TIMED } from '../lib/words.js';
 import { CopyAs } from '../parts/action.js';
 import { Card, Empty, Failure, Loading, Time, useData, useEvery } from '../parts/basics.js';
 import { Pager, Table } from '../parts/table.js';
 import { Selection } from './jobs/bulk.js';
 import { Filters } from './jobs/filters.js';
 import { OperationOf } from './jobs/operation.js';
-import { COLUMNS, FIELDS, update } from './jobs/rows.js';
+import { COLUMNS, DUE_COLUMNS, FIELDS, update } from './jobs/rows.js';
 
 const PAGE = 50;
 const AGAIN_MS = 60_000; // what ended is added up once a minute
+const ABOUT = { newest: ['the newest first', 'an earlier page'], due: ['what comes next first', 'a later page'] };
 const NEWS_MAX = 200; // new jobs that are counted: a busy server would fill the memory with their ids
 
 export default function Jobs({ query }) {
@@ -25,14 +27,15 @@ export default function Jobs({ query }) {
   const [ended,, reload] = useData(readEnded, []); // without it, the rest stays true
   useEvent('missed', reload);
   useEvery(AGAIN_MS, reload);
-  return html`<div class="head"><h1>Jobs</h1><div class="acts"><${CopyAs} request=${{ method: 'GET', path: '/v1/jobs', query: toParameters(query, now()) }} others=${{ link: location.href }}/></div></div>
+  return html`<div class="head"><h1>Jobs</h1><div class="acts"><${CopyAs} request=${{ method: 'GET', path: '/v1/jobs', query: { ...toParameters(query, now()), order: orderOf(query) } }} others=${{ link: location.href }}/></div></div>
     <${Filters} query=${query} counts=${summary.value?.states} ended=${ended}/>
     ${query.operation && html`<${OperationOf} id=${query.operation} key=${query.operation}/>`}
-    <${List} query=${query} key=${filters + (query.cursor ?? '')}/>`;
+    <${List} query=${query} key=${[filters, orderOf(query), query.cursor].join()}/>`;
 }
 
 function List({ query }) {
-  const parameters = (cursor) => ({ ...toParameters(query, now()), fields: FIELDS, limit: PAGE, cursor });
+  const order = orderOf(query);
+  const parameters = (cursor) => ({ ...toParameters(query, now()), order, fields: FIELDS, limit: PAGE, cursor });
   const read = (cursor) => listJobs(parameters(cursor));
   const [page, error, reload] = useData(() => read(query.cursor), []);
   const [more, setMore] = useState(null); // what "Go on" has found after a search that ended early
@@ -56,18 +59,19 @@ function List({ query }) {
     if (next) setMore({ ...next, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
     setBusy(false);
   };
-  return html`<${Card} title="Matching jobs" id="list" about=${query.cursor ? 'an earlier page' : 'the newest first'}
-    actions=${html`<div class="news" role="status">${changed.news > 0 && html`<button class="btn small" onClick=${show}>${sayNews(changed)}</button>`}</div>`}>
-    <div class="stacked"><${Table} caption="Jobs" columns=${COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
+  return html`<${Card} title="Matching jobs" id="list" about=${ABOUT[order ?? 'newest'][query.cursor ? 1 : 0]}
+    actions=${html`<div class="news" role="status">${(changed.news > 0 || changed.gone > 0) && html`<button class="btn small" onClick=${show}>${sayNews(changed)}</button>`}</div>`}>
+    <div class="stacked"><${Table} caption="Jobs" columns=${order ? DUE_COLUMNS : COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
       empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/></div>
-    ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, back to <${Time} at=${last.searched_to}/>.
+    ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, ${order ? 'up to those due at' : 'back to'} <${Time} at=${last.searched_to}/>.
       <button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${goOn}>Go on</button></p>`}
     <${Selection} query=${query} rows=${rows} selected=${selected} select=${select} reload=${show} hasMore=${Boolean(last.next_cursor)}/>
     <${Pager} shown=${plural(rows.length, 'job')} isFirst=${!query.cursor} next=${last.partial ? '' : last.next_cursor}
       onFirst=${() => setQuery({ cursor: '' }, { push: true })} onNext=${() => setQuery({ cursor: last.next_cursor }, { push: true })}/></${Card}>`;
 }
 
-function sayNews({ news, isExact, hasMore }) {
+function sayNews({ news, isExact, hasMore, isNext }) {
+  if (isNext) return 'What comes next has changed: show';
   if (!isExact) return 'Other jobs have changed: show';
   if (hasMore || news >= NEWS_MAX) return `${count(news)} new jobs or more match: show`;
   return `${plural(news, 'new job matches', 'new jobs match')}: show`;
@@ -88,8 +92,10 @@ function useChanges(query, page, readNow) {
   const redraw = () => again((turn) => turn + 1);
   const items = page?.items ?? [];
   const shown = new Map(items.map((job) => [job.id, job]));
-  const oldest = items.length < PAGE ? '' : items.at(-1).id;
-  const isWanted = (id) => !shown.has(id) && id > oldest && (!query.cursor || (items.length && id < items[0].id));
+  const isNext = orderOf(query) === 'due';
+  const placeOf = (job) => (isNext ? job.scheduled_at + job.id : job.id);
+  const isBefore = (one, other) => (isNext ? placeOf(one) < placeOf(other) : placeOf(one) > placeOf(other));
+  const isWanted = (job) => !shown.has(job.id) && (items.length < PAGE || isBefore(job, items.at(-1))) && (!query.cursor || (items.length && isBefore(items[0], job)));
   useEvent('jobs', (data) => {
     if (!page) {
       found.isOld = true;
@@ -102,7 +108,7 @@ function useChanges(query, page, readNow) {
     for (const job of data.jobs ?? []) {
       const row = found.rows.get(job.id) ?? shown.get(job.id);
       if (row) found.rows.set(job.id, update(row, job));
-      else if (found.news.size < NEWS_MAX && isWanted(job.id) && matches(query, job) !== false) {
+      else if (found.news.size < NEWS_MAX && isWanted(job) && matches(query, job) !== false) {
         found.isExact &&= matches(query, job) === true;
         found.news.add(job.id);
       }
@@ -133,5 +139,7 @@ function useChanges(query, page, readNow) {
     found.isExact = true;
     found.hasMore = false;
   };
-  return { rows: found.rows, news: found.news.size, isExact: found.isExact, hasMore: found.hasMore, clear };
+  // Jobs of what comes next that no longer wait: others have come up after the last row.
+  const gone = isNext ? [...found.rows.values()].filter((job) => !TIMED.includes(job.state)).length : 0;
+  return { rows: found.rows, news: found.news.size, gone, isNext, isExact: found.isExact, hasMore: found.hasMore, clear };
 }

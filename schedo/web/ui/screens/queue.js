@@ -11,6 +11,7 @@ import { Card, Crumbs, Empty, Failure, Gauge, Loading, Since, State, Time, useDa
 import { useFollowed } from '../parts/followed.js';
 import { Limit, QueueActions, number, pathOf } from '../parts/queue_actions.js';
 import { Table } from '../parts/table.js';
+import { Later } from '../parts/later_jobs.js';
 import { TableToggle } from '../parts/table_toggle.js';
 import { Pause } from './queues.js';
 
@@ -28,7 +29,7 @@ async function read(name) {
 function Facts({ queue, rate, reload }) {
   const clear = timeToClear(queue, rate);
   return html`<dl class="facts big"><div><dt>Running</dt><dd>${count(queue.running)} <small>of <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/></small><${Gauge} queue=${queue}/></dd></div>
-    <div><dt>Due, waiting</dt><dd>${count(due(queue))} <small>+ ${count(later(queue))} later</small></dd></div>
+    <div><dt>Due, waiting</dt><dd>${count(due(queue))} <small><${Later} queue=${queue} text=${`+ ${count(later(queue))} later`}/></small></dd></div>
     <div><dt>Oldest waits</dt><dd>${queue.oldest_due_at ? html`<${Since} at=${queue.oldest_due_at}/>` : '–'}</dd></div>
     <div><dt>Started, 15 min</dt><dd>${rate === null || rate === undefined ? '–' : rate.toFixed(rate < 10 ? 2 : 0)} <small>a second</small></dd></div>
     <div><dt>Clear in</dt><dd>${clear === 0 ? '–' : clear === null ? html`<small>not known</small>` : duration(clear)}</dd></div>

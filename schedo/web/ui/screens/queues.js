@@ -2,10 +2,11 @@
 import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
 import { compact, count, duration, plural } from '../lib/format.js';
-import { due, later, readRates, timeToClear } from '../lib/queues.js';
+import { due, readRates, timeToClear } from '../lib/queues.js';
 import { link, setQuery } from '../lib/router.js';
 import { Empty, Failure, Gauge, Loading, Since } from '../parts/basics.js';
 import { useFollowed } from '../parts/followed.js';
+import { Later } from '../parts/later_jobs.js';
 import { Limit, QueueActions, number } from '../parts/queue_actions.js';
 import { Table } from '../parts/table.js';
 
@@ -40,7 +41,7 @@ const columns = (rates, reload) => [
   { title: 'Concurrency', className: 'gauge', cell: (queue) => html`<${Gauge} queue=${queue}/>` },
   { title: 'Running', number: true, cell: (queue) => html`${count(queue.running)} / <${Limit} queue=${queue} field="concurrency" label="concurrency" shown=${queue.concurrency ?? '∞'} read=${number} reload=${reload}/>` },
   { title: 'Due', number: true, cell: (queue) => html`<span class=${due(queue) ? 'mark warn' : 'muted'}>${compact(due(queue))}</span>` },
-  { title: 'Later', number: true, className: 'wide', cell: (queue) => html`<span class="muted">${compact(later(queue))}</span>` },
+  { title: 'Later', number: true, className: 'wide', cell: (queue) => html`<span class="muted"><${Later} queue=${queue}/></span>` },
   { title: 'Oldest waits', label: 'Oldest', number: true, cell: (queue) => (queue.oldest_due_at ? html`<${Since} at=${queue.oldest_due_at}/>` : html`<span class="muted">–</span>`) },
   { title: 'Clear in', number: true, className: 'wide', cell: (queue) => html`<${Clear} queue=${queue} rate=${rates[queue.name]}/>` },
   { title: 'Weight', number: true, className: 'wide', cell: (queue) => html`<${Limit} queue=${queue} field="weight" label="weight" shown=${queue.weight} read=${(text) => number(text) ?? undefined} reload=${reload}/>` },

@@ -2,10 +2,10 @@
 import { get } from '../../lib/api.js';
 import { html, useEffect, useRef, useState } from '../../lib/base.js';
 import { compact } from '../../lib/format.js';
-import { chipsOf, filtersOf, parseTyped, WITHIN } from '../../lib/job_query.js';
+import { canBeDue, chipsOf, filtersOf, orderOf, parseTyped, WITHIN } from '../../lib/job_query.js';
 import { useKeys } from '../../lib/keys.js';
 import { link, setQuery } from '../../lib/router.js';
-import { ENDED, STATES } from '../../lib/words.js';
+import { ENDED, NEXT, STATES } from '../../lib/words.js';
 import { Glyph } from '../../parts/basics.js';
 
 // A change of filters goes back to the first page.
@@ -27,7 +27,7 @@ export function Filters({ query, counts, ended }) {
       <button class="chip" aria-pressed=${states.has(state)} title=${meaningOf(state, meaning)} onClick=${() => toggle(state)}>
         <${Glyph} state=${state}/>${state}${known?.[state] !== undefined && html` <span class="muted">${compact(known[state])}</span>`}</button>`)}
       ${ended && html`<a class="small" href=${link('/stats')}>ended: in the last 24 hours</a>`}</div>
-    <div class="search"><${Search}/><${Within} query=${query}/></div>
+    <div class="search"><${Search}/><${Within} query=${query}/><${Order} query=${query}/></div>
     ${chips.length > 0 && html`<div class="chips" role="group" aria-label="Filters">${chips.map(({ name, text }) => html`
       <button class="chip set" onClick=${() => change({ [name]: '' })} aria-label=${`${text}, remove this filter`}>${text}<span aria-hidden="true">✕</span></button>`)}
       <button class="btn small quiet" onClick=${clear}>Clear all</button></div>`}</div>`;
@@ -57,3 +57,10 @@ function Search() {
 const Within = ({ query }) => html`<select aria-label="Created within" value=${query.within ?? ''} onChange=${(event) => change({ within: event.target.value })}>
   <option value="" selected=${!query.within}>created at any time</option>
   ${Object.keys(WITHIN).map((each) => html`<option value=${each} selected=${query.within === each}>created in the last ${each}</option>`)}</select>`;
+
+function Order({ query }) {
+  const isDue = orderOf(query) === 'due';
+  const next = () => change(canBeDue(query) ? { order: 'due' } : NEXT);
+  return html`<div class="seg" role="group" aria-label="Order"><button aria-pressed=${!isDue} onClick=${() => change({ order: '' })}>newest first</button>
+    <button aria-pressed=${isDue} title="The jobs that wait for their time, the soonest first" onClick=${next}>next first</button></div>`;
+}

@@ -1,10 +1,10 @@
 // The columns of the list of jobs.
 import { withoutAnsi } from '../../lib/ansi.js';
 import { html } from '../../lib/base.js';
-import { duration, instant } from '../../lib/format.js';
+import { duration, instant, now } from '../../lib/format.js';
 import { endOf } from '../../lib/life.js';
 import { link } from '../../lib/router.js';
-import { State, Time } from '../../parts/basics.js';
+import { Since, State, Time } from '../../parts/basics.js';
 
 const END = { completed: 'completed_at', failed: 'failed_at', cancelled: 'cancelled_at', expired: 'expired_at' };
 
@@ -33,16 +33,24 @@ function Content({ job }) {
   return html`<span class="mono muted" title=${text.slice(0, 1000)}>${text.slice(0, 200)}</span>`;
 }
 
+// When a job is due, counted down.
+function Due({ job }) {
+  const isFuture = job.state !== 'queued' && instant(job.scheduled_at) > now();
+  return html`<${Time} at=${endOf(job) ?? job.scheduled_at}/>${isFuture && !endOf(job) && html` <span class="muted small">in <${Since} at=${job.scheduled_at}/></span>`}`;
+}
+
 export const FIELDS = 'id,state,task,queue,attempt,max_attempts,scheduled_at,started_at,completed_at,failed_at,cancelled_at,expired_at,worker,payload,error';
 export const COLUMNS = [
   { title: 'Id', cell: (job) => html`<a class="mono" href=${link(`/jobs/${job.id}`)}>${job.id}</a>` },
   { title: 'State', className: 'health', cell: (job) => html`<${State} state=${job.state}/>` },
   { title: 'Task', cell: (job) => job.task },
   { title: 'Queue', className: 'wide', cell: (job) => job.queue },
-  { title: 'Due, or ended', cell: (job) => html`<${Time} at=${endOf(job) ?? job.scheduled_at}/>` },
+  { title: 'Due, or ended', cell: (job) => html`<${Time} at=${endOf(job) ?? job.scheduled_at}/>`, due: (job) => html`<${Due} job=${job}/>` },
   { title: 'Late', number: true, cell: (job) => span(late(job)) },
   { title: 'Ran', number: true, cell: (job) => span(ran(job)) },
   { title: 'Attempt', number: true, className: 'wide', cell: (job) => `${job.attempt}${job.max_attempts ? `/${job.max_attempts}` : ''}` },
   { title: 'Worker', className: 'wide', cell: (job) => job.worker ?? '' },
   { title: 'Error, or payload', className: 'cut text', cell: (job) => html`<${Content} job=${job}/>` },
 ];
+// For what comes next: with the time that is left.
+export const DUE_COLUMNS = COLUMNS.map((column) => ({ ...column, cell: column.due ?? column.cell }));

@@ -2,8 +2,10 @@
 import { computed, html, signal } from '../../lib/base.js';
 import { compact } from '../../lib/format.js';
 import { on, summary } from '../../lib/live.js';
+import { due } from '../../lib/queues.js';
 import { link } from '../../lib/router.js';
 import { Card, Empty, Gauge, Tag } from '../../parts/basics.js';
+import { Later } from '../../parts/later_jobs.js';
 
 const SHOWN = 8;
 const changed = signal(new Map()); // what the stream has told since the summary
@@ -14,9 +16,6 @@ on('queues', ({ queues }) => {
   for (const queue of queues) next.set(queue.name, { ...next.get(queue.name), ...queue });
   changed.value = next;
 });
-
-const due = (queue) => queue.waiting.queued ?? 0;
-const later = (queue) => (queue.waiting.scheduled ?? 0) + (queue.waiting.retrying ?? 0) + (queue.waiting.blocked ?? 0);
 
 // The order follows the summary and not each tick, so that rows do not move under the pointer; new queues come last.
 const all = computed(() => {
@@ -34,7 +33,7 @@ function Row({ queue }) {
   return html`<tr><td class="name"><a href=${link(`/queues/${encodeURIComponent(known.name)}`)}>${known.name}</a>${known.paused && html` <${Tag}>paused</${Tag}>`}</td>
     <td class="gauge"><${Gauge} queue=${known}/></td>
     <td class="num">${compact(known.running)} / ${known.concurrency ?? '∞'}</td>
-    <td class=${'num' + (due(known) ? ' due' : '')}>${compact(due(known))}</td><td class="num muted">${compact(later(known))}</td></tr>`;
+    <td class=${'num' + (due(known) ? ' due' : '')}>${compact(due(known))}</td><td class="num muted"><${Later} queue=${known}/></td></tr>`;
 }
 
 export function Queues() {

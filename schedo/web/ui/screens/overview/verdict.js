@@ -3,6 +3,8 @@ import { computed, html } from '../../lib/base.js';
 import { bytes, compact, duration, percent, round } from '../../lib/format.js';
 import { summary, tick } from '../../lib/live.js';
 import { countBuckets, drawn, gauge, quantile, series, sum } from '../../lib/series.js';
+import { link } from '../../lib/router.js';
+import { NEXT } from '../../lib/words.js';
 import { Spark } from '../../charts/spark.js';
 
 const WORDS = { ok: 'Well', warning: 'Warning', critical: 'Critical' };
@@ -69,7 +71,7 @@ const FIGURES = [
   [() => `Late, p99 of ${KINDS[kind.value]}`, () => lateText(p99.value), () => '', () => lateTail(0.99), 'var(--accent)'],
   [() => 'Started', () => rate(startRate()), () => '/s', () => tail('started').slice(0, -1), 'var(--st-completed)'],
   [() => 'Failed', () => compact(all('failed')), () => 'in 15 min', () => series.peek().figures.failed.slice(-100), 'var(--st-failed)'],
-  [() => 'Due, waiting', () => compact(due.value), () => (later.value ? `+ ${compact(later.value)} later` : ''), () => tail('due'), 'var(--st-queued)'],
+  [() => 'Due, waiting', () => compact(due.value), () => (later.value ? html`<a href=${link('/jobs', NEXT)} title="What comes next">+ ${compact(later.value)} later</a>` : ''), () => tail('due'), 'var(--st-queued)'],
   [() => 'Busy slots', () => compact(running.value), () => `of ${compact(slots.value)}`, () => tail('running'), 'var(--st-running)'],
 ];
 
