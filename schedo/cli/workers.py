@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -15,7 +15,10 @@ from schedo.client.messages import Record
 from schedo.client.sync import Client
 
 _ANY = "any"
-_HEADERS = ("NAME", "STATE", "BUSY", "TASKS", "QUEUES", "LABELS", "RESOURCES USED", "LAST SEEN")
+_HEADERS = (
+    *("NAME", "STATE", "BUSY", "TASKS", "QUEUES", "LABELS", "RESOURCES USED", "LAST SEEN"),
+    "SERVER",  # in a cluster
+)
 
 
 @click.group()
@@ -23,7 +26,7 @@ def workers() -> None:
     """List, cordon and drain workers."""
 
 
-def _print(found: Iterable[Record]) -> None:
+def _print(found: Sequence[Record]) -> None:
     now = read_now()
     rows = [
         (
@@ -35,11 +38,14 @@ def _print(found: Iterable[Record]) -> None:
             _pairs(worker.get("labels")),
             _resources(worker),
             render_time(worker.get("last_seen_at"), now),
+            worker.get("server", ""),
         )
         for worker in found
     ]
+    shown = len(_HEADERS) - (not any("server" in worker for worker in found))
     optional = ("QUEUES", "RESOURCES USED", "LABELS")
-    print_table(_HEADERS, rows, {"LAST SEEN": keep_distance}, optional=optional)
+    compact = {"LAST SEEN": keep_distance}
+    print_table(_HEADERS[:shown], [row[:shown] for row in rows], compact, optional=optional)
 
 
 def _join(names: list[str] | None) -> str:

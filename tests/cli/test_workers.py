@@ -34,11 +34,24 @@ def test_workers_are_printed_as_a_table(server: FakeServer, schedo: Call) -> Non
 
     result = schedo("workers", "ls")
 
-    _, first, second = result.stdout.splitlines()
+    headers, first, second = result.stdout.splitlines()
+    assert "SERVER" not in headers
     assert first.split()[:8] == [
         *("gpu-1", "active", "1/4", "http,resize", "any", "region=eu", "cpu=3/4", "disk=0/10")
     ]
     assert second.split() == ["local", "active", "0/16", "any", "any", "-", "-", "-"]
+
+
+def test_in_a_cluster_the_table_has_the_server_of_each_worker(
+    server: FakeServer, schedo: Call
+) -> None:
+    items = [worker_record(name="local", server=name) for name in ("a", "b")]
+    server.on("GET", "/v1/workers", 200, {"items": items})
+
+    headers, *rows = schedo("workers", "ls").stdout.splitlines()
+
+    assert headers.endswith("  SERVER")
+    assert [row.split()[-1] for row in rows] == ["a", "b"]
 
 
 def test_show_prints_all_fields_of_a_worker(server: FakeServer, schedo: Call) -> None:

@@ -29,7 +29,7 @@ export const Resources = ({ worker }) => Object.entries(worker.resources).map(([
 const Labels = ({ labels }) => Object.entries(labels).map(([name, value]) => html`<${Tag}>${name}=${String(value)}</${Tag}> `);
 
 const columns = (reload) => [
-  { title: 'Worker', className: 'name', cell: (row) => html`<a href=${hrefOf(row.name)}>${row.name}</a> <span class="muted small">${row.kind}</span>` },
+  { title: 'Worker', className: 'name', cell: (row) => html`<a href=${hrefOf(row.name)}>${row.name}</a> <span class="muted small">${row.kind}${row.server && ` on ${row.server}`}</span>` },
   { title: 'State', className: 'health', cell: (row) => html`<${WorkerState} worker=${row}/>${row.state !== 'disconnected' && silence(row) ? html` <span class="mark warn small">${silence(row)}</span>` : ''}` },
   { title: 'Slots', className: 'slots-cell', cell: (row) => html`<${Slots} worker=${row}/>` },
   { title: 'Busy', number: true, cell: (row) => html`${count(row.running)} / ${count(row.slots)}` },
@@ -39,7 +39,7 @@ const columns = (reload) => [
   { title: 'Actions', className: 'acts', cell: (row) => html`<${WorkerActions} worker=${row} small reload=${reload}/>` },
 ];
 
-const textOf = (row) => [row.name, row.kind, row.version ?? '', ...Object.entries(row.labels).map(([name, value]) => `${name}=${value}`), ...(row.tasks ?? []), ...(row.runs ?? []).map((run) => run.task)].join(' ').toLowerCase();
+const textOf = (row) => [row.name, row.kind, row.server ?? '', row.version ?? '', ...Object.entries(row.labels).map(([name, value]) => `${name}=${value}`), ...(row.tasks ?? []), ...(row.runs ?? []).map((run) => run.task)].join(' ').toLowerCase();
 const matches = (row, { q = '', state = '' }) => (!state || row.state === state) && q.toLowerCase().split(/\s+/).every((word) => textOf(row).includes(word));
 
 function Sentence({ items }) {
@@ -71,6 +71,6 @@ export default function Workers({ query }) {
   const nothing = items.length ? html`<${Empty}>No worker matches. <button class="btn small" onClick=${() => setQuery({ q: '', state: '' })}>Show all</button></${Empty}>`
     : html`<${Empty}>No worker is connected, so nothing can run. <code>schedo worker shop:app</code> starts one.</${Empty}>`;
   return html`<div class="head"><h1>Workers</h1><${Sentence} items=${items}/></div>${items.length > 0 && html`<${Filters} query=${query} items=${items}/>`}
-    <div class="card stacked"><div class="body"><${Table} caption="Workers" columns=${columns(reload)} rows=${rows.slice(page * PAGE, (page + 1) * PAGE)} keyOf=${(row) => row.name} empty=${nothing}/>
+    <div class="card stacked"><div class="body"><${Table} caption="Workers" columns=${columns(reload)} rows=${rows.slice(page * PAGE, (page + 1) * PAGE)} keyOf=${(row) => `${row.server ?? ''} ${row.name}`} empty=${nothing}/>
       <${Pages} page=${page} rows=${rows.length}/><${TaskLegend} workers=${rows}/></div></div>`;
 }
