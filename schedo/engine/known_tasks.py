@@ -8,6 +8,7 @@ from schedo.core.built_in import BUILT_IN
 from schedo.suggestions import suggest
 
 _NAMES_MAX = 20_000  # beyond that, every task counts as known
+_HINTS_MAX = 256  # remembered: to compare a name with all others costs more than a submit
 
 
 class KnownTasks:
@@ -20,10 +21,12 @@ class KnownTasks:
         self._names = set(BUILT_IN)
         self._is_any = False  # a worker runs every task
         self.built_in: set[str] = set()  # those of the built-in tasks that a worker has offered
+        self._hints: dict[str, str] = {}  # by unknown task
 
     def note(self, tasks: Collection[str] | None) -> None:
         """Note the tasks of a worker; None: it runs every task."""
         self.built_in |= BUILT_IN.keys() & (tasks or ())
+        self._hints.clear()
         if tasks is None or len(self._names) > _NAMES_MAX:
             self._is_any = True
         else:
@@ -43,4 +46,11 @@ class KnownTasks:
 
     def suggest(self, task: str) -> str:
         """Return the hint at a similar task, or nothing if the task is known."""
-        return "" if task in self else suggest(task, self._names)
+        if task in self:
+            return ""
+        hint = self._hints.get(task)
+        if hint is None:
+            if len(self._hints) >= _HINTS_MAX:
+                self._hints.clear()
+            hint = self._hints[task] = suggest(task, self._names)
+        return hint
