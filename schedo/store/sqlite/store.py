@@ -344,7 +344,8 @@ class SqliteStore(PassedLocks, SessionKeys):
     def _flush_old(self) -> None:
         """Flush old entries; most jobs of a fast stream end within a period."""
         self._flush_timer = None
-        self._post(self._buffer.flush_old)
+        if self._buffer.end_period():
+            self._post(self._buffer.flush_old)
         if self._has_left_log and not self._is_copied:
             self._has_left_log = False
             self._post(self._checkpoint)

@@ -31,7 +31,7 @@ from schedo.core.loads import LoadReady
 from schedo.core.states import State
 from schedo.store.columns import Row
 from schedo.store.sqlite import writes
-from schedo.store.sqlite.buffer_bounds import ALONE, Bounds
+from schedo.store.sqlite.buffer_bounds import ALONE, Bounds, Periods
 from schedo.store.sqlite.buffer_entries import (
     LAYOUT,
     BufferableJobs,
@@ -99,8 +99,7 @@ class WriteBuffer:
         self._size = 0
         self._waiting = 0
         self._has_requeued = False  # a job that was in the tables before may be queued again
-        # The newest entries at the last calls of flush_old, one a period.
-        self._marks: deque[int] = deque(maxlen=ALONE.periods)
+        self._periods = Periods()
         self._is_consistent = True  # memory agrees with the entries
 
     def __bool__(self) -> bool:
@@ -216,23 +215,26 @@ class WriteBuffer:
         finally:
             connection.execute("PRAGMA cache_spill = ON")
 
+    def end_period(self) -> bool:
+        """Note the end of a period; return whether flush_old should run. Any thread may call."""
+        return self._periods.is_flush_due(self.bounds, self._count, self.newest)
+
     def flush_old(self, connection: sqlite3.Connection) -> None:
         """Write some of the oldest entries, as far as their jobs have ended or they are old."""
         with self._guarded(connection):
             most = self._oldest(max(FLUSH_ROWS, self._count // 8))
             self._flush(connection, self._count_old(most))
-            self._marks.append(self.newest)
+            self._periods.end(self.newest)
 
     def _count_old(self, most: int) -> int:
         """Return how many of the oldest entries, at most `most`, should wait no longer.
 
         A job that has not ended would be written again at its end.
         """
-        marks, periods = self._marks, self.bounds.periods
+        periods = self.bounds.periods
         if not periods:
             return most
-        last = marks[-1] if marks else 0
-        overdue = marks[-periods] if len(marks) >= periods else 0
+        last, overdue = self._periods.newest_before(1), self._periods.newest_before(periods)
         new, known = iter(self._new.values()), iter(self._known.values())
         for number, entry in enumerate(islice(self._entries, most)):
             if entry.id > last:
@@ -381,7 +383,7 @@ class WriteBuffer:
         self._queued.clear()
         self._keys.clear()
         self._entries.clear()
-        self._marks.clear()  # the ids of the entries begin again
+        self._periods.clear()
         self._size = self._waiting = 0
         self._has_requeued = False
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from schedo.core.states import State
 from schedo.store.sqlite import write_buffer
-from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY
+from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY, FEW_PERIODS
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import in_table, raw
@@ -43,6 +43,36 @@ async def test_few_jobs_are_buffered_while_another_server_waits_to_take_over(
     store.bound_replay(False)
     await put(store, *(make_job(id=n) for n in range(9_501, 12_500)))
     assert store._buffer._count > 2 * BESIDE_STANDBY.rows
+
+
+async def test_few_rows_wait_for_more_before_they_are_flushed(store: SqliteStore) -> None:
+    def end_period() -> None:
+        assert store._flush_timer is not None
+        store._flush_timer.cancel()
+        store._flush_old()
+
+    await put(store, ended(make_job(id=1)))
+    for _ in range(FEW_PERIODS - 1):
+        end_period()
+    assert await in_table(store) == {}
+    end_period()
+    assert await in_table(store) == {1: "completed"}
+
+    await put(store, *(ended(make_job(id=n)) for n in range(2, 2 + ALONE.few)))
+    end_period()  # all entries are younger than it
+    end_period()
+    assert len(await in_table(store)) == 1 + ALONE.few, "many rows wait for one period"
+
+
+async def test_beside_another_server_no_row_waits_for_others(store: SqliteStore) -> None:
+    store.bound_replay(True)
+    await put(store, make_job(id=1))
+    assert store._flush_timer is not None
+
+    store._flush_timer.cancel()
+    store._flush_old()
+
+    assert await in_table(store) == {1: "queued"}
 
 
 async def test_beside_another_server_all_jobs_are_flushed_each_period(
