@@ -17,22 +17,18 @@ _AGES = (1 << 62, MINUTE, 10 * SECOND, SECOND, 5 * BACKLOG_AGE_US, BACKLOG_AGE_U
 
 
 class Backlog:
-    """The entries after the pair `after` up to the instant `_through`; None: no entries."""
+    """The entries after the pair `after` up to the instant `through`; None: no entries."""
 
-    __slots__ = ("_reach", "_skipped", "_skipped_at", "_step", "_through", "after", "is_loading")
+    __slots__ = ("_reach", "_skipped", "_skipped_at", "_step", "after", "is_loading", "through")
 
     def __init__(self) -> None:
         self.after: Pair = START  # all entries up to this pair are moved or in memory
-        self._through: int | None = None
-        self._reach = 0  # `_through`, but not after now: the clock may have been set back
+        self.through: int | None = None  # only this class sets it
+        self._reach = 0  # `through`, but not after now: the clock may have been set back
         self._skipped: Pair | None = None  # the pair to which the index skipped last, and when
         self._skipped_at = START[0]
         self._step = 0
         self.is_loading = False
-
-    def __bool__(self) -> bool:
-        """Return whether entries may be left to move."""
-        return self._through is not None
 
     def take_over(self, index: PagedIndex, now: int) -> None:
         """Take over unloaded entries of the index if its horizon is overdue for BACKLOG_AGE_US.
@@ -50,12 +46,12 @@ class Backlog:
         ):
             edge = max(horizon[0], now - self._next_age(now))
             # A trimmed index can have its horizon before entries that were moved already.
-            self.after = horizon if self._through is None else min(self.after, horizon)
-            self._through = edge if self._through is None else max(self._through, edge)
+            self.after = horizon if self.through is None else min(self.after, horizon)
+            self.through = edge if self.through is None else max(self.through, edge)
             self._skipped = (edge, ID_MAX)
             index.skip_to(self._skipped)
-        if self._through is not None:
-            self._reach = min(self._through, now)
+        if self.through is not None:
+            self._reach = min(self.through, now)
 
     def _next_age(self, now: int) -> int:
         """Return the minimum age of the entries that the index skips now."""
@@ -71,12 +67,12 @@ class Backlog:
     def needs_page(self) -> bool:
         """Return whether a page can be moved now. Only one page is moved at a time."""
         return (
-            self._through is not None and not self.is_loading and self.after < (self._reach, ID_MAX)
+            self.through is not None and not self.is_loading and self.after < (self._reach, ID_MAX)
         )
 
     def next_at(self) -> int | None:
         """Return when the next entry becomes due; after a clock step back it may be later."""
-        if self._through is None or self.is_loading or self.needs_page():
+        if self.through is None or self.is_loading or self.needs_page():
             return None
         return self.after[0] + 1
 
@@ -86,11 +82,11 @@ class Backlog:
         if self.after != after:
             return  # the backlog has grown since, and begins earlier now
         self.after = (until, ID_MAX) if last is None else last
-        if self._through is not None and self.after >= (self._through, ID_MAX):
-            self._through = None
+        if self.through is not None and self.after >= (self.through, ID_MAX):
+            self.through = None
 
     def age_us(self, now: int) -> int:
         """Return for how long the oldest entry that may be left has been due."""
-        if self._through is None or self.after == START:
+        if self.through is None or self.after == START:
             return 0
         return max(0, now - self.after[0])

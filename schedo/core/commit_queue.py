@@ -12,25 +12,20 @@ T = TypeVar("T")
 class CommitQueue(Generic[T]):
     """Items in order: new ones, those that are being committed, and durable ones."""
 
-    __slots__ = ("_committing", "_durable", "_new")
+    __slots__ = ("_committing", "_durable", "new")
 
     def __init__(self) -> None:
-        self._new: list[T] = []
+        self.new: list[T] = []  # they wait for the next commit, even if that changes nothing
         self._committing: list[T] = []
         self._durable: list[T] = []
 
-    @property
-    def needs_commit(self) -> bool:
-        """Whether an item waits for the next commit, even if that changes nothing."""
-        return bool(self._new)
-
     def add(self, item: T) -> None:
         """Add an item that belongs to the next commit."""
-        self._new.append(item)
+        self.new.append(item)
 
     def begin_commit(self) -> None:
         """Note that the changes so far are being committed."""
-        self._committing, self._new = self._new, []
+        self._committing, self.new = self.new, []
 
     def committed(self) -> None:
         """Note that the changes that were being committed are durable."""
@@ -39,7 +34,7 @@ class CommitQueue(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the items that were not taken yet."""
-        return chain(self._durable, self._committing, self._new)
+        return chain(self._durable, self._committing, self.new)
 
     def take(self) -> list[T]:
         """Return the items that have become durable since the last call."""

@@ -48,8 +48,11 @@ class FireOrder:
     @property
     def is_exhausted(self) -> bool:
         """Whether no schedule fires: neither memory nor the store has one."""
-        index = self.index
-        return index.is_exhausted and not (self._frequent.live or self.overdue or self.backlog)
+        return (
+            self.index.is_exhausted
+            and self.backlog.through is None
+            and not (self._frequent.live or self.overdue)
+        )
 
     def arm(self, ident: int, at: int) -> bool:
         """Set the next fire; return False if it is after the horizon of the index."""
@@ -119,6 +122,8 @@ class FireOrder:
 
     def needs_page(self) -> bool:
         """Whether a page must be loaded."""
+        if self.index.horizon is None and self.backlog.through is None:
+            return False  # as in each turn of a server with few schedules
         return self._needs_soonest() or self._needs_overdue()
 
     def _needs_soonest(self) -> bool:

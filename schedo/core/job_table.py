@@ -297,8 +297,11 @@ class JobTable:
 
     def needs_loads(self) -> bool:
         """Whether an index needs a page, or a part of the backlog can be moved."""
+        timers, backlog = self.timers, self.backlog
         return (
-            self.timers.needs_page() or self.backlog.needs_page() or self.ready_queues.needs_pages()
+            (timers.horizon is not None and timers.needs_page())
+            or (backlog.through is not None and backlog.needs_page())
+            or self.ready_queues.needs_pages()
         )
 
     def loads(self) -> list[Load]:

@@ -66,6 +66,8 @@ class Pauses:
 
     def next_at(self) -> int | None:
         """Return the next end of a pause."""
+        if not (self._by_scope or self._ends):
+            return None
         return earliest(*(pause.until for pause in self._by_scope.values()), *self._ends.values())
 
     def _pause_queue(self, command: PauseQueue, now: int, loaded: Loaded) -> Queue:

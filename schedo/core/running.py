@@ -179,7 +179,7 @@ class RunningAttempts:
     @property
     def needs_commit(self) -> bool:
         """Whether a lease or a stop request waits for the next commit."""
-        return self.deferred.needs_commit or self.stops.needs_commit
+        return bool(self.deferred.new or self.stops.new)
 
     # Leases, from their start to the worker.
 

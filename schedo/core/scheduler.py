@@ -387,7 +387,7 @@ class Scheduler:
         return (
             self._jobs.awaits_commit
             or self._attempts.needs_commit
-            or self._sessions.uncommitted.needs_commit
+            or bool(self._sessions.uncommitted.new)
         )
 
     @property

@@ -63,6 +63,7 @@ class Committer:
         self._deliver = deliver
         self._clock_changes = clock_changes
         self._monitor = clock_changes.monitor
+        self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self.pause = asyncio.Lock()  # `run` begins no round while another task holds it
         self._timer: asyncio.TimerHandle | None = None
@@ -80,10 +81,9 @@ class Committer:
         So the start and the end of a short attempt share one commit, and so do their neighbours.
         has_ended: attempts have just ended, and none has begun.
         """
-        loop = asyncio.get_running_loop()
         if self._timer is None:
-            self._timer = loop.call_later(COMMIT_DELAY_S, self.wake)
-        elif has_ended and self._timer.when() - loop.time() < COMMIT_SLACK_S:
+            self._timer = self._loop.call_later(COMMIT_DELAY_S, self.wake)
+        elif has_ended and self._timer.when() - self._loop.time() < COMMIT_SLACK_S:
             self.wake()
 
     async def prune(self, retention: Retention) -> int:
@@ -91,7 +91,7 @@ class Committer:
 
         Return how many, and how many pages went back to the file system.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         pruning = Pruning(retention, loop.create_future())
         self._prunings.append(pruning)
         try:
@@ -123,7 +123,8 @@ class Committer:
                 self._timer = None
             batch = self._take_batch()
             is_pruning = bool(self._prunings)
-            ended = {job.id for job in batch.changes.jobs.values() if is_pruning and job.is_final}
+            changed = batch.changes.jobs.values() if is_pruning else ()
+            ended = {job.id for job in changed if job.is_final}
             if batch.changes:
                 observer = self._monitor.observer
                 notes = observer and observer.note(batch.changes, batch.ended)
@@ -131,7 +132,7 @@ class Committer:
                 self._monitor.committed(batch.changes, batch.last_id)
                 if observer is not None and notes:
                     observer.durable(notes, self._monitor.clock.now())
-                self._pace.committed(len(ended), asyncio.get_running_loop().time())
+                self._pace.committed(len(ended), self._loop.time())
             self._release(batch)
             # If a job of this batch has ended and then changed again, the next commit needs its
             # row: pruning waits.
@@ -144,7 +145,7 @@ class Committer:
 
     async def _prune(self) -> None:
         """Take a step; an error goes to the caller of `prune` and does not fail the round."""
-        clock, loop = self._monitor.clock, asyncio.get_running_loop()
+        clock, loop = self._monitor.clock, self._loop
         pruning = next((each for each in self._prunings if not each.done.done()), None)
         if pruning is None or not self._pace.is_due(loop.time()):
             return

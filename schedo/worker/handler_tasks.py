@@ -49,14 +49,16 @@ class HandlerTasks:
 
         So a burst of handlers that wait has as many asyncio tasks after a few passes.
         """
+        self._pass += 1
+        if not self._unbegun:
+            self._tasks = []
+            return
         waiting = sum(not task.done() for task in self._tasks)
         count = min(max(1, 2 * waiting), BEGINS_MAX, len(self._unbegun))
-        self._pass += 1
         self._began_ns = perf_counter_ns()
         self._begins_left = BEGINS_MAX
         self._tasks = [self._loop.create_task(self._run(self._pass)) for _ in range(count)]
-        if self._tasks:
-            self._loop.call_soon(self._begin_pass)  # after the first steps of these tasks
+        self._loop.call_soon(self._begin_pass)  # after the first steps of these tasks
 
     async def _run(self, number: int) -> None:
         """Run attempts in this asyncio task, until one of them has left something behind in it.

@@ -76,7 +76,7 @@ def undelivered(server: Server) -> set[int]:
 
 def is_left(backlog: Backlog, pair: Pair) -> bool:
     """Return whether the entry will be moved with the backlog."""
-    through = backlog._through
+    through = backlog.through
     return through is not None and backlog.after < pair <= (through, ID_MAX)
 
 

@@ -28,7 +28,7 @@ def taken_over(horizon: Pair, now: int = NOW) -> tuple[Backlog, PagedIndex]:
         assert index.horizon is not None
         index.skip_to((index.horizon[0], ID_MAX - 1))  # the next page is overdue as well
     index.skip_to((now - BACKLOG_AGE_US, ID_MAX))
-    assert backlog
+    assert backlog.through is not None
     return backlog, index
 
 
@@ -38,7 +38,7 @@ def test_a_paged_index_that_reaches_the_present_has_no_backlog(horizon: Pair | N
 
     backlog.take_over(index, NOW)
 
-    assert not backlog
+    assert backlog.through is None
     assert not backlog.needs_page()
     assert index.horizon == horizon
 
@@ -115,7 +115,7 @@ def test_a_short_page_ends_the_backlog() -> None:
 
     backlog.advance((SECOND, 7), backlog.until, None)
 
-    assert not backlog
+    assert backlog.through is None
     assert backlog.age_us(NOW) == 0
 
 

@@ -8,13 +8,13 @@ from schedo.core.commit_queue import CommitQueue
 def test_an_item_is_released_by_its_own_commit() -> None:
     queue: CommitQueue[str] = CommitQueue()
     queue.add("a")
-    assert (queue.take(), queue.needs_commit) == ([], True)
+    assert (queue.take(), queue.new) == ([], ["a"])
 
     queue.begin_commit()
     queue.add("b")
     queue.committed()
 
-    assert (queue.take(), queue.take(), queue.needs_commit) == (["a"], [], True)
+    assert (queue.take(), queue.take(), queue.new) == (["a"], [], ["b"])
 
 
 def test_items_of_two_commits_are_taken_in_order() -> None:
@@ -25,4 +25,4 @@ def test_items_of_two_commits_are_taken_in_order() -> None:
         queue.committed()
 
     assert queue.take() == ["a", "b"]
-    assert not queue.needs_commit
+    assert queue.new == []

@@ -66,7 +66,7 @@ def test_overdue_jobs_run_in_the_order_in_which_they_were_due() -> None:
             server.complete(job_id, RESTART)
 
     assert started == made
-    assert not server.scheduler._jobs.backlog
+    assert server.scheduler._jobs.backlog.through is None
 
 
 def test_a_backlog_is_queued_by_the_store_and_not_row_by_row() -> None:

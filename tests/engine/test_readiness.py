@@ -114,7 +114,7 @@ def overdue(due_at: int, *, count: int = 30) -> Server:
         server.tick(now)
         server.round(now)
     server.tick(now)
-    assert server.scheduler._jobs.backlog
+    assert server.scheduler._jobs.backlog.through is not None
     return server
 
 

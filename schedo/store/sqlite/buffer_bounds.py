@@ -58,7 +58,7 @@ class Periods:
         self._newest.append(newest)
 
     def newest_before(self, count: int) -> int:
-        """Return the entry that was the newest one before so many ends of periods, or 0."""
+        """Return the newest entry at the end of a period, `count` periods ago, or 0."""
         return self._newest[-count] if len(self._newest) >= count else 0
 
     def clear(self) -> None:
