@@ -16,7 +16,7 @@ RECOVERY = {
 EFFECTS = {
     "take_changes", "take_leases", "take_stops", "take_ready", "take_loads", "take_notes",
     "take_replies", "has_changes", "awaits_commit", "awaits_load", "next_wake_at",
-    "next_timeout_at", "awaits_slots",
+    "next_timeout_at", "awaits_slots", "may_go_on",
 }
 QUERIES = {
     "find_job", "find_schedule", "queue", "queue_names", "explain",

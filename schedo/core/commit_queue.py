@@ -12,12 +12,12 @@ T = TypeVar("T")
 class CommitQueue(Generic[T]):
     """Items in order: new ones, those that are being committed, and durable ones."""
 
-    __slots__ = ("_committing", "_durable", "new")
+    __slots__ = ("_committing", "durable", "new")
 
     def __init__(self) -> None:
         self.new: list[T] = []  # they wait for the next commit, even if that changes nothing
         self._committing: list[T] = []
-        self._durable: list[T] = []
+        self.durable: list[T] = []  # and not taken yet
 
     def add(self, item: T) -> None:
         """Add an item that belongs to the next commit."""
@@ -29,16 +29,16 @@ class CommitQueue(Generic[T]):
 
     def committed(self) -> None:
         """Note that the changes that were being committed are durable."""
-        self._durable += self._committing
+        self.durable += self._committing
         self._committing = []
 
     def __iter__(self) -> Iterator[T]:
         """Yield the items that were not taken yet."""
-        return chain(self._durable, self._committing, self.new)
+        return chain(self.durable, self._committing, self.new)
 
     def take(self) -> list[T]:
         """Return the items that have become durable since the last call."""
-        if not self._durable:
+        if not self.durable:
             return []
-        durable, self._durable = self._durable, []
+        durable, self.durable = self.durable, []
         return durable

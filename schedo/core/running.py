@@ -181,6 +181,11 @@ class RunningAttempts:
         """Whether a lease or a stop request waits for the next commit."""
         return bool(self.deferred.new or self.stops.new)
 
+    @property
+    def has_durable(self) -> bool:
+        """Whether a lease or a stop request that waited for its commit can be sent."""
+        return bool(self.deferred.durable or self.stops.durable)
+
     # Leases, from their start to the worker.
 
     def take_durable(self) -> list[Lease]:

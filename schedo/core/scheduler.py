@@ -121,24 +121,18 @@ class Scheduler:
 
     def _make_sessions(self, random: Callable[[], float]) -> Appliers:
         """Make the parts that handle results and workers; return their commands with functions."""
+        table, attempts, placement = self._session_table, self._attempts, self._placement
+        follow_up, of_schedules = self._follow_up, self.find_schedule
         results = Results(
-            self._jobs,
-            self._transitions,
-            self._attempts,
-            self._placement,
-            self.find_schedule,
-            random,
-            self._follow_up,
+            self._jobs, self._transitions, attempts, placement, of_schedules, random, follow_up
         )
-        table, attempts = self._session_table, self._attempts
         self._adoption = Adoption(table, self._jobs, attempts, self._pauses)
         self._sessions = WorkerSessions(
-            table, self._workers, attempts, self._placement, self._adoption, results.apply
+            table, self._workers, attempts, placement, self._adoption, results.apply
         )
         of_workers = WorkerCommands(self._workers, attempts, table, self._sessions, results)
-        self.recover_lost = results.recover_lost
         self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
-        self.held_by = of_workers.held_by
+        self.recover_lost, self.held_by = results.recover_lost, of_workers.held_by
         explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
         # All that a job waits for, or how it ended; and what each worker says about a ready key.
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
@@ -375,6 +369,12 @@ class Scheduler:
         self._schedule_table.committed()
         self._attempts.committed()
         self._sessions.uncommitted.committed()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the next tick may start jobs, or send what the last commit has made durable."""
+        polls = self._sessions.uncommitted
+        return bool(self._jobs.ready or self._attempts.has_durable or polls.durable)
 
     @property
     def has_changes(self) -> bool:

@@ -274,13 +274,15 @@ class EngineLoop(Standstill):
 
     def _release(self, batch: Batch) -> None:
         self.scheduler.committed()
-        if batch.is_awaited:
-            self.wake()  # jobs that are durable now may start
+        if batch.is_awaited and self.scheduler.may_go_on:
+            self.wake()  # the turn comes before the responses, so that jobs start on time
         self.dispatcher.forget(batch.ended)
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)
         self.waiters.release(batch.finals, batch.changes.outputs)
+        if batch.is_awaited:
+            self.wake()  # schedules may fire again, and new jobs may be due
 
     def _deliver(self, loaded: list[tuple[Load, Any]]) -> None:
         now = self.clock.now()

@@ -1,4 +1,4 @@
-"""A turn of completions alone decides nothing, unless something may use the free slots."""
+"""Turns that decide nothing: of completions alone, unless something may use the free slots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedo.core.limits import SECOND
 from schedo.core.model import Failure
 from schedo.engine import clock_changes
 from schedo.engine import loop as engine_loop
-from tests.engine.world import THRICE, World, running
+from tests.engine.world import THRICE, World, running, spec
 
 
 @pytest.fixture
@@ -88,5 +88,25 @@ async def test_a_completion_hides_no_instant_that_has_come(
         world.clock._now += SECOND  # the alarm has not fired yet
 
         end_one(world)
+
+        assert len(world.worker.leases) == 1
+
+
+async def test_the_response_of_a_job_that_cannot_start_yet_waits_for_no_turn(
+    tmp_path: Path, ticks: list[int]
+) -> None:
+    async with running(tmp_path / "s.db") as world:
+        ticks.clear()
+
+        await world.engine.submit([spec(run_at=world.clock.now() + SECOND)])
+
+        assert ticks == []
+        await world.run_until(world.clock.now() + SECOND)
+        assert len(world.worker.leases) == 1
+
+
+async def test_a_job_that_can_start_does_so_before_its_response(tmp_path: Path) -> None:
+    async with running(tmp_path / "s.db") as world:
+        await world.engine.submit([spec()])
 
         assert len(world.worker.leases) == 1
