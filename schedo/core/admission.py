@@ -48,7 +48,12 @@ class Admission:
         if isinstance(holders, Needs):
             return holders
         may_replace, make = command.may_replace, self._maker.make
-        return [self._accept(spec, holders, may_replace, now, make) for spec in command.specs]
+        return [
+            Accepted(make(spec, now), False)
+            if spec.options.unique is None and _is_in_range(spec)
+            else self._accept(spec, holders, may_replace, now, make)
+            for spec in command.specs
+        ]
 
     def _admit_rows(self, command: TakeIn, now: int, loaded: Loaded) -> Needs | None:
         """Make a job of each row, as it is accepted or refused."""

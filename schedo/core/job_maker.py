@@ -54,7 +54,9 @@ class JobMaker:
 
     def _make(self, spec: JobSpec, now: int) -> Job:
         due_at = now + spec.delay_us if spec.run_at is None else spec.run_at
-        options = self._fill_options(spec.task, spec.options)
+        options = self._plain.get(spec.task) if spec.options is PLAIN else None
+        if options is None:
+            options = self._fill_options(spec.task, spec.options)
         job = self._fill(spec, options, due_at, now)
         if spec.run_at is None and spec.delay_us > 0:
             job.due_elapsed = True
@@ -134,8 +136,6 @@ class JobMaker:
         default_retry applies if neither the job nor its task has a policy (None: TASK_RETRY).
         """
         is_plain = options is PLAIN and default_retry is None
-        if is_plain and (known := self._plain.get(task)) is not None:
-            return known
         built_in = BUILT_IN.get(task)
         defaults = PLAIN if built_in else self._workers.task_defaults(task) or PLAIN
         at_most_once = options.at_most_once

@@ -29,7 +29,7 @@ from schedo.core.worker_pool import WorkerPool
 
 # Access to an enum member through its class costs as much as a small call, and happens per job.
 _QUEUED = State.QUEUED
-_ready_key = attrgetter("ready_key")
+_alike = attrgetter("queue", "task", "poison_suspect", "options.requirements")  # one ready key
 _NOWHERE, _IN_TIMERS, _IN_READY, _RUNNING, _HELD_BACK = Location
 
 
@@ -257,8 +257,9 @@ class JobTable:
 
         Records that the indexes do not take are recycled, unless they have changed again.
         """
-        for ready_key, alike in groupby(jobs, _ready_key):
-            ready, added = self.ready_queues.add_new(ready_key, [*alike])
+        for _, group in groupby(jobs, _alike):
+            alike = [*group]
+            ready, added = self.ready_queues.add_new(alike[0].ready_key, alike)
             for job in added:
                 job.location = _IN_READY
             if ready.is_overfull:

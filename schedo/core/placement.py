@@ -61,7 +61,7 @@ class Placement:
         self._transitions = transitions
         self._table = table
         self._reservations = Reservations(workers)
-        self._offers = table.offers
+        self.offers = table.offers
         self._gangs: dict[Invocation, None] = {}  # those that are not decided
         self._deadlines = Timers()  # of the open offers, by job id
         self._decided: list[Decided] = []
@@ -145,7 +145,7 @@ class Placement:
 
     def undecided_gangs(self, keys: Iterable[LeaseKey]) -> list[Invocation]:
         """Return the gangs of these leases that have neither begun nor failed."""
-        found = (self._offers.get(key.job_id) for key in keys)
+        found = (self.offers.get(key.job_id) for key in keys)
         return [each.invocation for each in found if each is not None and each.invocation.is_gang]
 
     def is_kept(self, lease: Lease, now: int) -> bool:
@@ -181,7 +181,7 @@ class Placement:
 
         A worker that does not support offers accepts a lease by polling with a free slot.
         """
-        if not self._offers:
+        if not self.offers:
             return frozenset()
         offers = {lease.key for lease in leases if self.has_offer(lease.key)}
         for key in offers:
@@ -221,7 +221,7 @@ class Placement:
 
     def ended(self, key: LeaseKey, now: int) -> None:
         """End the offer of an ended attempt; if its gang has not begun, all its jobs end."""
-        offer = self._offers.get(key.job_id) if self._offers else None
+        offer = self.offers.get(key.job_id)
         if offer is None:
             return
         self._end(offer)
@@ -246,7 +246,7 @@ class Placement:
         """Reject the offers without a reply in time, and end old reservations."""
         self._reservations.tick(now, TURN_ENTRIES_MAX)
         for _, job_id in self._deadlines.pop_due(now, TURN_ENTRIES_MAX):
-            offer = self._offers.get(job_id)
+            offer = self.offers.get(job_id)
             if offer is None:
                 continue  # it has just ended together with its gang
             worker = self._workers.find(offer.worker)
@@ -271,7 +271,7 @@ class Placement:
 
     def restore(self, now: int) -> None:
         """Continue the offers of the old scheduler whose attempts still run; gangs fail."""
-        for offer in list(self._offers.values()):
+        for offer in list(self.offers.values()):
             if offer.invocation.is_gang:
                 self._fail(offer.invocation, now)
             elif self._attempts.is_live(offer.key):
@@ -309,7 +309,7 @@ class Placement:
             self._end(offer)
             job = self._jobs.find(offer.key.job_id)
             if job is not None and is_current_lease(offer.key, job):
-                self._attempts.note_result(AttemptResult(offer.key, Released()))
+                self._attempts.results.append(AttemptResult(offer.key, Released()))
                 self._cancel_unstarted(job, _NOT_ALL, now)
                 self._revoke(offer)
         self._decide(invocation)
@@ -317,7 +317,7 @@ class Placement:
     def _end(self, offer: Offer) -> None:
         offer.move(_ENDED)
         self._deadlines.cancel(offer.key.job_id)
-        self._offers.pop(offer.key.job_id, None)
+        self.offers.pop(offer.key.job_id, None)
 
     def _decide(self, invocation: Invocation) -> None:
         invocation.is_decided = True
@@ -325,7 +325,7 @@ class Placement:
         self._decided.append(Decided(invocation.id, invocation.count_rejections()))
 
     def _find(self, key: LeaseKey) -> Offer | None:
-        offer = self._offers.get(key.job_id) if self._offers else None
+        offer = self.offers.get(key.job_id)
         return offer if offer is not None and offer.key == key else None
 
     def _revoke(self, offer: Offer) -> None:
@@ -342,7 +342,7 @@ class Placement:
             self._attempts.start(job, worker, now)
             jobs.append(job)
         invocation = Invocation(id_, jobs)
-        self._offers |= invocation.offers
+        self.offers |= invocation.offers
         if invocation.is_gang:
             self._gangs[invocation] = None
         return jobs
@@ -351,7 +351,7 @@ class Placement:
         """Start the job on another worker, or fail it."""
         job = self._jobs.find(key.job_id)
         assert job is not None, "its offer ends with its attempt"
-        self._attempts.note_result(AttemptResult(key, Released()))
+        self._attempts.results.append(AttemptResult(key, Released()))
         self._attempts.end(job, key)
         job.location = _NOWHERE
         if job.cancel_requested_at is not None:

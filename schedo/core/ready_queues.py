@@ -103,10 +103,6 @@ class ReadyQueues:
         for ready in queue_state.indexes.values():
             self._check_page(ready)
 
-    def started(self, name: str) -> None:
-        """Count a started job of the queue."""
-        self._queue_states[name].running += 1
-
     def ended(self, name: str) -> None:
         """Count a running job of the queue as ended."""
         queue_state = self._queue_states[name]
@@ -174,8 +170,8 @@ class ReadyQueues:
     def take(self) -> list[tuple[int, Worker]]:
         """Remove and return the jobs that start next, each with its worker; [] if none can start.
 
-        Before the next call, the caller must start them: `started` counts them in the limits of
-        their queue, and `Worker.hold` takes their slots.
+        Before the next call, the caller must start them: `running` of the queue state counts them
+        in the limits of the queue, and `Worker.hold` takes their slots.
         """
         if not self._active:  # as in most turns of a server that has few jobs
             return []

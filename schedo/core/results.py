@@ -46,7 +46,10 @@ class Results:
 
     def apply(self, result: AttemptResult, now: int, loaded: Loaded = NOTHING_LOADED) -> Job:
         """Apply the result to its job. If it is stale, keep a record of it and raise StaleLease."""
-        result = fit_report(result)
+        outcome = result.outcome
+        if type(outcome) is not Completed or outcome.result is not None or result.output:
+            result = fit_report(result)
+            outcome = result.outcome
         key = result.key
         job = self._jobs.find(key.job_id)
         if job is None or not is_current_lease(key, job):
@@ -57,19 +60,19 @@ class Results:
                 f"attempt {key.attempt} of job {render_id(key.job_id)} no longer holds it;"
                 " its result was refused"
             )
-        self._attempts.note_result(result)  # before any step that can fail
+        self._attempts.results.append(result)  # before any step that can fail
         if result.ran_us is not None and now - result.ran_us > (job.picked_at or 0):
             job.started_at = now - result.ran_us  # picked_at still says when the worker got it
         for capture in result.output:
             self._jobs.changes.outputs.append(Output(key.job_id, key.attempt, capture))
         stop = self._attempts.end(job, key)
         job.location = _NOWHERE
-        outcome = result.outcome
         if type(outcome) is Completed and job.cancel_requested_at is None:
             self._transitions.complete(job, outcome.result, now)
         else:
             self._settle(job, outcome, stop, now)
-        self._placement.ended(key, now)
+        if self._placement.offers:
+            self._placement.ended(key, now)
         return job
 
     def _settle(self, job: Job, outcome: Outcome, stop: StopReason | None, now: int) -> None:

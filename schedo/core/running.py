@@ -30,7 +30,7 @@ class RunningAttempts:
         self, jobs: JobTable, workers: WorkerPool, expectations: Expectations, epoch: int
     ) -> None:
         self._jobs = jobs
-        self._workers = workers
+        self._workers, self._find_worker = workers, workers.find
         self._expectations = expectations
         self._epoch = epoch
         self._deadlines = Timers()
@@ -42,7 +42,8 @@ class RunningAttempts:
         self.unsent: set[LeaseKey] = set()  # the live ones of these, and those that a gang keeps
         self._stops: list[StopRequest] = []  # to send now
         self.stops: CommitQueue[StopRequest] = CommitQueue()  # those that wait for a commit
-        self._results: list[AttemptResult] = []
+        # Those of live attempts, noted before they are applied: a recovery must apply them again.
+        self.results: list[AttemptResult] = []
 
     def start(self, job: Job, worker: Worker, now: int) -> None:
         """Start the next attempt of the job on the worker, with a new lease."""
@@ -134,7 +135,9 @@ class RunningAttempts:
     def end(self, job: Job, key: LeaseKey) -> StopReason | None:
         """Free the slot and the timeout of an ended attempt; return its stop reason or None."""
         self._jobs.ready_queues.ended(job.queue)
-        self._workers.release(job.worker, key)
+        worker = self._find_worker(job.worker or "")
+        if worker is not None:
+            worker.release(key)
         if job.options.timeout_us is not None:
             self._deadlines.cancel(job.id)
         if job.schedule_id is not None:
@@ -207,13 +210,9 @@ class RunningAttempts:
 
     # Results.
 
-    def note_result(self, result: AttemptResult) -> None:
-        """Note a result before it is applied: a recovery must apply it again."""
-        self._results.append(result)
-
     def take_results(self) -> list[AttemptResult]:
         """Return the results of live attempts that were applied since the last call."""
-        results, self._results = self._results, []
+        results, self.results = self.results, []
         return results
 
     def take_stops(self) -> list[StopRequest]:
@@ -223,7 +222,7 @@ class RunningAttempts:
 
     def _hold(self, job: Job, since: int) -> None:
         job.location = _WITH_WORKER
-        self._jobs.ready_queues.started(job.queue)
+        self._jobs.ready_queues.queue_state(job.queue).running += 1
         if job.options.timeout_us is not None:
             self._deadlines.arm(job.id, since + job.options.timeout_us)
         if job.schedule_id is not None:

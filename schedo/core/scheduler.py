@@ -122,17 +122,16 @@ class Scheduler:
     def _make_sessions(self, random: Callable[[], float]) -> Appliers:
         """Make the parts that handle results and workers; return their commands with functions."""
         table, attempts, placement = self._session_table, self._attempts, self._placement
-        follow_up, of_schedules = self._follow_up, self.find_schedule
-        results = Results(
-            self._jobs, self._transitions, attempts, placement, of_schedules, random, follow_up
-        )
+        parts = self._jobs, self._transitions, attempts, placement
+        results = Results(*parts, self.find_schedule, random, self._follow_up)
         self._adoption = Adoption(table, self._jobs, attempts, self._pauses)
         self._sessions = WorkerSessions(
             table, self._workers, attempts, placement, self._adoption, results.apply
         )
         of_workers = WorkerCommands(self._workers, attempts, table, self._sessions, results)
-        self.worker_status, self.worker_statuses = of_workers.status, of_workers.statuses
-        self.recover_lost, self.held_by = results.recover_lost, of_workers.held_by
+        self.apply_result, self.recover_lost = results.apply, results.recover_lost
+        self.worker_status, self.held_by = of_workers.status, of_workers.held_by
+        self.worker_statuses = of_workers.statuses
         explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
         # All that a job waits for, or how it ended; and what each worker says about a ready key.
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers

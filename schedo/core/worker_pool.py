@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schedo.core.model import LeaseKey, Options, ReadyKey
@@ -202,6 +202,8 @@ class WorkerPool:
         """cordoned: names of workers that get no attempts; this pool changes the set."""
         self._cordoned = set[str]() if cordoned is None else cordoned
         self._workers: dict[str, Worker] = {}
+        # Returns the worker with this id if it is attached.
+        self.find: Callable[[str], Worker | None] = self._workers.get
         self._numbers = itertools.count()
         self._turns = itertools.count(1)
         # By task; cleared when a worker attaches or detaches.
@@ -215,10 +217,6 @@ class WorkerPool:
 
     def __iter__(self) -> Iterator[Worker]:
         yield from self._workers.values()
-
-    def find(self, worker_id: str) -> Worker | None:
-        """Return the worker if it is attached."""
-        return self._workers.get(worker_id)
 
     def outlives_server(self, worker_id: str) -> bool:
         """Whether the worker is a remote one, perhaps one that has not connected yet."""

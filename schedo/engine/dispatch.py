@@ -30,7 +30,7 @@ LOADS_MAX = 4  # payloads of up to 1 MiB that are on their way from the store to
 class Transport(Protocol):
     """The connection to one worker; neither method blocks or raises."""
 
-    def start(self, lease: Lease) -> None:
+    def start(self, lease: Lease) -> object:
         """Let the worker run the attempt; the lease of an attached worker has its payload."""
 
     def stop(self, stop: StopRequest) -> None:
@@ -79,11 +79,13 @@ class Dispatcher:
         it, a remote one without a large payload: the response to its poll loads it.
         """
         for lease in leases:
-            attached, kept = self.workers.get(lease.worker), _without_large_payload(lease)
+            attached, payload, kept = self.workers.get(lease.worker), lease.payload, lease
+            if payload is not None and len(payload) > PAYLOAD_INLINE_BYTES_MAX:
+                kept = replace(lease, payload=None)  # a large payload stays in the store
             if attached is None:
                 self._leases[lease.key] = kept
                 self._remote.start(kept)
-            elif lease.payload is None or (kept.payload is None and _is_full(attached.room)):
+            elif payload is None or (kept.payload is None and _is_full(attached.room)):
                 self.waiting.add(lease.key)
                 self._load(kept, attached.room)
             else:
@@ -223,11 +225,3 @@ class Dispatcher:
 
 def _is_full(room: asyncio.Event | None) -> bool:
     return room is not None and not room.is_set()
-
-
-def _without_large_payload(lease: Lease) -> Lease:
-    """Return the lease to keep in memory: a large payload stays in the store."""
-    payload = lease.payload
-    if payload is None or len(payload) <= PAYLOAD_INLINE_BYTES_MAX:
-        return lease
-    return replace(lease, payload=None)

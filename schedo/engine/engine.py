@@ -193,7 +193,7 @@ class Engine:
         may_replace: see commands.Submit.
         `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
-        size = sum(len(spec.payload) for spec in specs)
+        size = sum([len(spec.payload) for spec in specs])
         self._check_room(size)
 
         def finish(

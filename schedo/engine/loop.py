@@ -219,7 +219,7 @@ class EngineLoop(Standstill):
     def _apply_result(self, scheduler: Scheduler, result: AttemptResult, now: int) -> bool:
         """Apply the result; return whether it only frees a slot, and makes nothing due."""
         try:
-            job = scheduler.apply(result, now)
+            job = scheduler.apply_result(result, now)
         except StaleLease as error:
             self.dispatcher.record_refusal(result.key)
             log.warning("%s", error)

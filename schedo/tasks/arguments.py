@@ -78,12 +78,13 @@ class Arguments:
     def _name_values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the values by name, in the order of the parameters; raise TypeError."""
         named = {**dict(zip(self._positional, args, strict=False)), **kwargs} if args else kwargs
-        if self._call is None or len(named) < len(args) + len(kwargs):
-            return self._bind(args, kwargs)
-        try:
-            return self._call(**named)
-        except TypeError:
-            return self._bind(args, kwargs)
+        if self._call is not None and (not args or len(named) == len(args) + len(kwargs)):
+            with_names = self._call
+            try:
+                return with_names(**named)
+            except TypeError:
+                pass
+        return self._bind(args, kwargs)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values by name; raise the TypeError that says what is wrong."""

@@ -23,7 +23,7 @@ class ProgressThrottle:
 
     def __init__(self, send: ReportProgress) -> None:
         self._send = send
-        self._updates: dict[LeaseKey, ProgressUpdate] = {}
+        self.updates: dict[LeaseKey, ProgressUpdate] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -33,23 +33,23 @@ class ProgressThrottle:
 
     def forget(self, key: LeaseKey) -> None:
         """Drop the pending update of an attempt that has ended."""
-        if self._updates:
-            self._updates.pop(key, None)
+        if self.updates:
+            self.updates.pop(key, None)
 
     def close(self) -> None:
         """Drop all pending updates and stop the timer."""
-        self._updates.clear()
+        self.updates.clear()
         if self._timer is not None:
             self._timer.cancel()
 
     def _add(self, key: LeaseKey, update: ProgressUpdate) -> None:
-        known = self._updates.get(key)
-        self._updates[key] = update if known is None else known.then(update)
+        known = self.updates.get(key)
+        self.updates[key] = update if known is None else known.then(update)
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL_S, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
-        updates, self._updates = self._updates, {}
+        updates, self.updates = self.updates, {}
         for key, update in updates.items():
             self._send(key, update)

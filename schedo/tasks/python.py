@@ -167,7 +167,8 @@ class _Attempt(msgspec.Struct, eq=False):
             if self._runner.hooks is not None:
                 return await self._run_with_hooks(self._runner.hooks, arguments)
             if self._runner.is_async:
-                return outcome_from_result(await task.function(**arguments))
+                value = await task.function(**arguments)
+                return _DONE if value is None else outcome_from_result(value)
             read_error = functools.partial(outcome_from_error, no_retry=task.no_retry)
             outcome = await self._call_in_thread(arguments, _read_value, read_error)
             # A plain wrapper around an async function returns a coroutine.

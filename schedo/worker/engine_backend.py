@@ -5,7 +5,8 @@ For embedded applications and for child processes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import cast
 
 import orjson
@@ -19,6 +20,8 @@ from schedo.errors import SchedoError
 from schedo.protocol.job_templates import JobTemplate
 from schedo.protocol.jobs import SubmittedJob, render_job
 from schedo.tasks.backend import Record
+
+_read_id: Callable[[Job], int] = attrgetter("id")
 
 
 class EngineBackend:
@@ -67,10 +70,6 @@ class EngineBackend:
 def note_progress(engine: Engine, key: LeaseKey, update: ProgressUpdate) -> None:
     """Pass the progress of a running attempt to the engine, cut to the limits."""
     engine.note_progress(Progress(key, update.fit()))
-
-
-def _read_id(job: Job) -> int:
-    return job.id
 
 
 def _record(job: Job) -> Record:

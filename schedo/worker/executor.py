@@ -130,7 +130,8 @@ class Executor:
         key = result.key
         if self._running.get(key) is context:
             del self._running[key]
-            self._note_end(key)
+            if self._timeouts or self._progress.updates or not self._running:  # rare in a stream
+                self._note_end(key)
             self._send_result(result)
 
     def _note_end(self, key: LeaseKey) -> None:

@@ -76,14 +76,15 @@ class HandlerTasks:
             self._begins_left -= 1
             runner, context = self._unbegun.popleft()
             await runner.run(context, task, self._on_end)
-            if self._pass != number or task.cancelling() or not _is_same(copy_context(), clean):
+            if self._pass != number or task.cancelling():
+                return
+            left = copy_context()
+            if (left or clean) and not _is_same(left, clean):  # most programs have no variables
                 return
 
 
 def _is_same(context: Context, clean: Context) -> bool:
     """Whether no variable has another value. If the order differs, it may say no."""
-    if not context and not clean:  # as in most programs
-        return True
     return (
         len(context) == len(clean)
         and all(map(is_, context, clean))

@@ -34,6 +34,8 @@ class LocalWorker:
         # Reports how an attempt ended.
         self.send_result: Callable[[AttemptResult], None] = engine.report
         self._executor = Executor(runners, self)
+        # Runs the attempt; a call of the engine, see engine.dispatch.Transport.
+        self.start: Callable[[Lease], object] = self._executor.start
         self._spec = WorkerSpec(
             worker_id,
             slots,
@@ -67,10 +69,6 @@ class LocalWorker:
         self._executor.stop_now()
 
     # The calls of the engine (engine.dispatch.Transport).
-
-    def start(self, lease: Lease) -> None:
-        """Run the attempt."""
-        self._executor.start(lease)
 
     def stop(self, stop: StopRequest) -> None:
         """Request the attempt to stop."""

@@ -188,7 +188,7 @@ def test_a_queue_at_its_concurrency_starts_nothing_more() -> None:
     ready_queues.set_queue(Queue("default", concurrency=1))
 
     assert [job_id for job_id, _ in ready_queues.take()] == [1]
-    ready_queues.started("default")
+    ready_queues.queue_state("default").running += 1
     assert ready_queues.take() == []
     ready_queues.ended("default")
     assert [job_id for job_id, _ in ready_queues.take()] == [2]
@@ -197,7 +197,7 @@ def test_a_queue_at_its_concurrency_starts_nothing_more() -> None:
 def test_a_higher_limit_lets_a_queue_start_more() -> None:
     ready_queues = filled(job(1), job(2))
     ready_queues.set_queue(Queue("default", concurrency=1))
-    ready_queues.started("default")
+    ready_queues.queue_state("default").running += 1
     assert ready_queues.take() == []
 
     ready_queues.set_queue(Queue("default", concurrency=2))
@@ -231,7 +231,7 @@ def test_removing_a_job_of_a_closed_ready_index_changes_nothing() -> None:
 def test_a_queue_without_jobs_and_limits_is_evicted() -> None:
     ready_queues = filled(job(1))
     ready_queues.set_queue(Queue("paused", paused=True))
-    ready_queues.started("busy")
+    ready_queues.queue_state("busy").running += 1
     ready_queues.evict_idle()
     assert {line.queue.name for line in ready_queues.queue_states()} == {
         "default",
@@ -306,7 +306,7 @@ def test_no_job_is_taken_when_the_only_worker_is_full() -> None:
 def test_a_batch_of_starts_is_no_larger_than_the_concurrency_of_its_queue() -> None:
     ready_queues = filled(*(job(n) for n in range(1, 5)))
     ready_queues.set_queue(Queue("default", concurrency=3))
-    ready_queues.started("default")
+    ready_queues.queue_state("default").running += 1
 
     assert len(ready_queues.take()) == 2
     assert len(ready_queues.ready_index(ReadyKey("default", "work")) or ()) == 2

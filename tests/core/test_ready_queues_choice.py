@@ -119,7 +119,7 @@ class History:
         requirements = job.options.requirements
         amounts = requirements.resources if requirements is not None else ()
         worker.hold(key, amounts, is_suspect=job.poison_suspect)
-        self.ready_queues.started(job.queue)
+        self.ready_queues.queue_state(job.queue).running += 1
         self.running.append((worker.spec.id, key, job))
         self.started += 1
 
@@ -329,7 +329,7 @@ def test_full_and_paused_queues_add_no_cost_to_a_start(
     fill(ready_queues, 2_000, 1, 4_000)
     for number in range(1_000):
         ready_queues.set_queue(Queue(f"q{number}", paused=number % 2 == 0, concurrency=1))
-        ready_queues.started(f"q{number}")
+        ready_queues.queue_state(f"q{number}").running += 1
     turns(ready_queues, workers, 1)
 
     touches.count = 0
