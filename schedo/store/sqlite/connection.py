@@ -41,8 +41,8 @@ WAL_BYTES_ALARM = 16 * WAL_BYTES_MAX
 _BUSY_MS = 5_000
 _BUSY_READER_MS = 100
 
+_INCREMENTAL = 2  # of auto_vacuum
 _WRITER_PRAGMAS = (
-    "auto_vacuum = INCREMENTAL",  # of a new file; it comes before everything that writes
     "journal_mode = WAL",
     "synchronous = FULL",
     "wal_autocheckpoint = 0",
@@ -182,6 +182,10 @@ def open_reader(path: str) -> sqlite3.Connection:
 
 def prepare_writer(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log for the file and sync every commit."""
+    # Of a new file, before everything that writes. In a file that has it, the same setting would be
+    # a synced commit of its own.
+    if connection.execute("PRAGMA auto_vacuum").fetchone() != (_INCREMENTAL,):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _set(connection, _WRITER_PRAGMAS)
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode not in ("wal", "memory"):

@@ -168,7 +168,7 @@ async def test_a_damaged_file_cannot_be_prepared(path: Path) -> None:
 async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
     path: Path, store: SqliteStore, commits: int
 ) -> None:
-    await put(store, make_job(id=1))
+    await put(store, make_job(id=1, payload=b"x" * 10_000))  # pages that no later commit writes
     crashed = killed(path)
     before = crashed.path.read_bytes()
     following = SqliteStore(crashed.path)

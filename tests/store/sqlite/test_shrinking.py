@@ -11,6 +11,7 @@ import pytest
 from schedo.core.states import State
 from schedo.store.base import Retention
 from schedo.store.sqlite import pruning
+from schedo.store.sqlite.connection import prepare_writer
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import make_old_file
@@ -98,3 +99,21 @@ async def test_a_file_of_an_earlier_version_keeps_its_size(path: Path) -> None:
     await store.close()
 
     assert size(path) >= before
+
+
+async def test_a_start_commits_nothing_only_to_say_again_that_free_pages_may_go(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with closing(sqlite3.connect(path)) as reader:
+        before = data_version(reader)
+        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            prepare_writer(writer)
+            assert data_version(reader) == before
+            assert writer.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """Return the number that grows with each commit of another connection."""
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version
