@@ -162,6 +162,8 @@ class EngineLoop(Standstill):
             return
         self._inbox.put_back(items)
         self._wake_committer(self.scheduler, has_ended=is_quiet)
+        if self.notes.has_unlogged:
+            self.loop.call_soon(self.notes.log_failed)  # after the leases have gone to the workers
 
     def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
         """Apply the items and remove them from the list; return whether they make nothing due."""
@@ -319,6 +321,7 @@ class EngineLoop(Standstill):
     def _fail(self, cause: Exception) -> None:
         self._is_open = self._is_dispatching = False
         self.notes.take(self.scheduler, self.clock.now())
+        self.notes.log_failed()
         self.dispatcher.waiting |= self.scheduler.unsent
         if isinstance(cause, StoreRefused) and self.dispatcher.refuse_results(cause.jobs):
             log.error("%s; the jobs with these values fail", cause)

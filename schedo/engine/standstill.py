@@ -133,6 +133,7 @@ class Standstill(CommandQueue):
             self._apply_items(items, now)
         self.scheduler.apply(last, now)
         self.notes.take(self.scheduler, now)
+        self.notes.log_failed()
         self.notes.decisions.release()
         self._is_open = False
         self.clock.arm(None)

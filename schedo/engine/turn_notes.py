@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from schedo.core.failure_groups import FailureGroups
+from schedo.core.outcomes import FailedAttempt
 from schedo.core.scheduler import Scheduler
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failure_log import FailureLog
@@ -26,9 +28,13 @@ class TurnNotes:
         self.failures = FailureGroups()
         self.decisions = Decisions()
         self.tasks = KnownTasks()
+        self._unlogged: list[tuple[Sequence[FailedAttempt], int]] = []
 
     def take(self, scheduler: Scheduler, now: int) -> None:
-        """Take the scheduler's notes: results that are not stored yet, progress, what to log."""
+        """Take the scheduler's notes: results that are not stored yet, progress, what to log.
+
+        The failed attempts are logged by `log_failed`.
+        """
         notes = scheduler.take_notes()
         if not any(notes):
             return
@@ -45,6 +51,18 @@ class TurnNotes:
         self.progress.forget(results)
         for warning in warnings:
             log.warning("%s", warning)
-        self.failure_log.note(failed, now)
+        if failed:
+            self._unlogged.append((failed, now))
         for attempt in failed:
             self.failures.note(attempt, now)
+
+    @property
+    def has_unlogged(self) -> bool:
+        """Whether there are failed attempts that are not logged yet."""
+        return bool(self._unlogged)
+
+    def log_failed(self) -> None:
+        """Log the failed attempts that were taken; this takes about 0.1 ms for each."""
+        unlogged, self._unlogged = self._unlogged, []
+        for failed, at in unlogged:
+            self.failure_log.note(failed, at)

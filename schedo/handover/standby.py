@@ -68,14 +68,18 @@ class Standby:
         Raise LinkRefused if that server refuses this standby, because its version is too old.
         """
         while True:
+            problem: Exception | None = None
             try:
                 async with connected(self._path + SUFFIX) as link:
                     await self._attend(link)
             except LinkRefused:
                 raise
             except (LinkLost, SchedoError) as error:
-                self._note_problem(error)
+                problem = error
+            # The connection ends a moment before the lock is free: the take-over comes before this.
             await asyncio.sleep(RETRY_S)
+            if problem is not None:
+                self._note_problem(problem)
 
     async def _attend(self, link: Link) -> None:
         """Register at the active server, and watch it until the connection ends."""

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.leases import Lease
 from schedo.core.limits import LOSSES_MAX
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import StoreLocked
 from schedo.store.sqlite.lock import BOOT_ID
-from tests.engine.world import HandWorker, World, running
+from tests.engine.world import HandWorker, World, leased, running
 from tests.stores import needs_sqlite
 
 
@@ -118,3 +119,26 @@ async def test_poison_suspects_run_one_at_a_time_beside_other_jobs(path: Path) -
         (State.QUEUED, 0),
         (State.QUEUED, 0),
     ]
+
+
+@needs_sqlite
+async def test_a_new_server_starts_jobs_before_it_logs_those_that_were_lost(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await kill_servers(path, "process-7", 1, 1)
+    logged: list[int] = []
+    world = World(path, worker="process-8")
+    start = world.worker.start
+
+    def note(lease: Lease) -> None:
+        logged.append(caplog.text.count("was lost"))
+        start(lease)
+
+    world.worker.start = note  # type: ignore[method-assign]  # to see what is logged by then
+    await world.engine.start()
+    world.worker.attach()
+    await leased(world)
+    await world.engine.stop()
+
+    assert logged == [0]
+    assert caplog.text.count("was lost") == 1
