@@ -147,7 +147,7 @@ async def unread_answer(world: World, server: HttpServer, port: int) -> socket.s
     sock = await deaf_client(port)
     ask = f"GET /v1/jobs/{job['id']} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     async with asyncio.timeout(10):
-        while not (server.connections and server.connections[0].held):
+        while not (server.connections and server.connections[0].outgoing.is_unread):
             await push(sock, ask)
             await turn()
     return sock

@@ -60,6 +60,7 @@ async def test_the_time_in_which_no_server_ran_is_a_gap(world: World) -> None:
 
 
 async def test_the_figures_of_a_queue_are_those_of_a_day(world: World) -> None:
+    await world.engine.series.load()  # as a server does in its first second
     world.attach_worker()
     await world.submit(queue="mail")
     await world.worker.first()
