@@ -1,79 +1,159 @@
 """Lets each server change its own jobs for an operation on many jobs.
 
 The operation is carried out by the server that began it. It searches the jobs of all servers, and
-sends a request for each job that is another server's.
+for each step it sends every other server one request with those jobs that are that one's. What an
+undo needs comes back with the response, so that the operation's own commit has all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from schedo.cluster.hops import OwnRequest
-from schedo.core.bulk import BulkAction, BulkOperation
-from schedo.core.bulk_commands import Outcomes
+from schedo.core.bulk import BulkOperation
+from schedo.core.bulk_commands import Changed, ChangeForOther, PutBackForOther
+from schedo.core.bulk_undo import JobBefore
 from schedo.core.ids import render_id
-from schedo.errors import Unavailable
+from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.roles import Role
+from schedo.web.http import Response
 from schedo.web.permissions import TokenPermission
 
 if TYPE_CHECKING:
+    from schedo.cluster.client_request import ClientRequest
     from schedo.cluster.router import Router
     from schedo.store.cluster import Member
 
-REQUESTS_MAX = 8  # at a time
-_SKIPPED = (404, 409)  # the job is gone, or its state has changed since it was found
+# For so long a step waits for jobs whose shards move, or whose owner does not respond.
+MOVING_S = 10.0
+_PAUSE_S = 0.05
+_PATH = "/v1/operations"
 _PERMISSION = TokenPermission(Role.ADMIN, "operation")  # who began it was allowed to
+_T = TypeVar("_T")
+
+
+class _Part(msgspec.Struct, omit_defaults=True):
+    """The jobs of a step that belong to one server: to change, or to put back."""
+
+    operation: BulkOperation | None = None
+    job_ids: tuple[int, ...] = ()
+    put_back: tuple[JobBefore, ...] = ()
+
+
+_PART = msgspec.json.Decoder(_Part)
+_CHANGED = msgspec.json.Decoder(Changed)
 
 
 class BulkChanges:
-    """Changes jobs of other servers."""
+    """Changes jobs of other servers: the OtherServers of the engine's operations."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._room = asyncio.Semaphore(REQUESTS_MAX)
 
     async def change(
         self, operation: BulkOperation, ids: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], Outcomes]:
-        """Return the jobs that are this server's, and what became of the others.
+    ) -> tuple[tuple[int, ...], Changed]:
+        def make_part(some: tuple[int, ...]) -> _Part:
+            return _Part(operation, some)
 
-        Raise Unavailable if a job has no owner now, or its owner cannot be reached.
+        return await self._share(ids, _itself, make_part, f"operation {render_id(operation.id)}")
+
+    async def put_back(self, jobs: tuple[JobBefore, ...]) -> tuple[tuple[JobBefore, ...], Changed]:
+        def make_part(some: tuple[JobBefore, ...]) -> _Part:
+            return _Part(put_back=some)
+
+        return await self._share(jobs, _id_of, make_part, "undo")
+
+    async def _share(
+        self,
+        items: tuple[_T, ...],
+        id_of: Callable[[_T], int],
+        make_part: Callable[[tuple[_T, ...]], _Part],
+        name: str,
+    ) -> tuple[tuple[_T, ...], Changed]:
+        """Return the items of this server, and what the others have done with theirs.
+
+        A job that has moved meanwhile goes to its new owner.
         """
         if not self._router.others():
-            return ids, Outcomes()
-        outcomes = await asyncio.gather(*(self._change(operation, each) for each in ids))
-        own = tuple(each for each, found in zip(ids, outcomes, strict=True) if found is None)
-        counts = Counter(outcomes)
-        return own, Outcomes(*(counts[name] for name in Outcomes._fields))
+            return items, Changed()
+        cluster, left = self._router.cluster, {id_of(each): each for each in items}
+        own: list[_T] = []
+        done: list[Changed] = []
+        loop = asyncio.get_running_loop()
+        until, error = loop.time() + MOVING_S, SchedoError("some jobs move to another server")
+        while left:
+            shards = await cluster.shards_of_jobs([*left])
+            done.append(Changed(skipped=len(left) - len(shards)))  # they are gone
+            left = {ident: item for ident, item in left.items() if ident in shards}
+            own += [item for ident, item in left.items() if cluster.is_mine(shards[ident])]
+            left = {i: item for i, item in left.items() if not cluster.is_mine(shards[i])}
+            parts = self._group(left, shards)
+            sending = (
+                self._send(member, make_part(tuple(left[ident] for ident in ids)), name)
+                for member, ids in parts
+            )
+            for (_, ids), found in zip(parts, await asyncio.gather(*sending), strict=True):
+                if isinstance(found, SchedoError):
+                    error = found
+                    continue
+                done.append(found._replace(missing=()))
+                for ident in {*ids}.difference(found.missing):
+                    del left[ident]
+            if left:
+                if loop.time() > until:
+                    raise Unavailable(f"some jobs of an operation wait for their owner: {error}")
+                await self._router.wait_for_change(_PAUSE_S)
+        return tuple(own), _add_up(done)
 
-    async def _change(self, operation: BulkOperation, job_id: int) -> str | None:
-        """Return what became of a job, by the name in Outcomes; None if it is this server's."""
-        cluster = self._router.cluster
-        async with self._room:
-            shard = await cluster.shard_of_job(job_id)
-            if shard is None:
-                return "skipped"
-            if cluster.is_mine(shard):
-                return None
-            owner = cluster.owner(shard)
-            if owner is None:
-                raise Unavailable("some jobs of the operation move to another server")
-            return await self._send(operation, job_id, owner)
+    def _group(
+        self, ids: Iterable[int], shards: Mapping[int, int]
+    ) -> list[tuple[Member, list[int]]]:
+        groups: dict[int, tuple[Member, list[int]]] = {}
+        for ident in ids:
+            owner = self._router.cluster.owner(shards[ident])
+            if owner is not None and owner.url and owner.no != self._router.cluster.me.no:
+                groups.setdefault(owner.no, (owner, []))[1].append(ident)
+        return [*groups.values()]
 
-    async def _send(self, operation: BulkOperation, job_id: int, owner: Member) -> str:
-        path = f"/v1/jobs/{render_id(job_id)}"
-        method, target = "POST", f"{path}:{operation.action}"
-        if operation.action is BulkAction.DELETE:
-            method, target = "DELETE", path
-        name = f"operation {render_id(operation.id)}"
-        request = OwnRequest(method, target, name, _PERMISSION)
-        response = await self._router.send(owner, "confirm", request)
-        if response.status < 400:
-            return "done"
-        if response.status in _SKIPPED:
-            return "skipped"
-        if response.status >= 500:
-            raise Unavailable(f"the server {owner.name} did not change a job: {response.status}")
-        return "failed"
+    async def _send(self, member: Member, part: _Part, name: str) -> Changed | SchedoError:
+        """Return what a server has changed, or why that is not known."""
+        request = OwnRequest("POST", _PATH, name, _PERMISSION, msgspec.json.encode(part))
+        try:
+            response = await self._router.send(member, "confirm", request)
+        except SchedoError as error:
+            return error
+        if response.status != 200:
+            return SchedoError(f"the server {member.name} responds with {response.status}")
+        return _CHANGED.decode(response.body)
+
+
+async def change_own_jobs(asked: ClientRequest) -> Response:
+    """Carry out a part that another server has sent."""
+    part, bulk = _PART.decode(asked.request.body), asked.context.engine.bulk
+    if part.operation is None:
+        changed = await bulk.carry_out(PutBackForOther(part.put_back))
+    else:
+        changed = await bulk.carry_out(ChangeForOther(part.operation, part.job_ids))
+    return Response(200, msgspec.json.encode(changed))
+
+
+def _itself(job_id: int) -> int:
+    return job_id
+
+
+def _id_of(job: JobBefore) -> int:
+    return job.id
+
+
+def _add_up(parts: Sequence[Changed]) -> Changed:
+    return Changed(
+        sum(each.done for each in parts),
+        sum(each.skipped for each in parts),
+        tuple(error for each in parts for error in each.errors),
+        tuple(before for each in parts for before in each.before),
+    )

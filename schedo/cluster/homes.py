@@ -21,6 +21,7 @@ class Home(StrEnum):
     INVOKE = "invoke"  # as FIND, but it makes jobs
     GATHER = "gather"  # all, and their answers become one
     STREAM = "stream"  # all, each with what happens there
+    STEP = "step"  # the one that was asked; the owners of the jobs take part
     PARTS = "parts"  # all, each for the names whose shards it owns
     EVERYONE = "everyone"  # one that decides the order of changes, and then all others
 
@@ -30,7 +31,6 @@ _OPERATIONS: Mapping[Home, str] = {
         work check_health check_ready get_metrics get_info get_openapi get_problem
         get_me create_session delete_session create_session_link
         advance_clock create_backup get_cluster
-        create_operation
         """,
     Home.ANY: """
         list_jobs get_job list_attempts get_history get_output short_status
@@ -57,6 +57,7 @@ _OPERATIONS: Mapping[Home, str] = {
         get_summary get_timeseries
         """,
     Home.STREAM: "get_events",
+    Home.STEP: "create_operation",
     Home.PARTS: "declare",
     Home.EVERYONE: "update_queue pause_queue resume_queue pause_server resume_server",
 }

@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
-from schedo.cluster.bulk import BulkChanges
+from schedo.cluster.bulk import BulkChanges, change_own_jobs
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
@@ -67,7 +67,7 @@ class Router:
     def start(self) -> None:
         """Begin to look after the other servers."""
         self._reachability.start()
-        self._context.engine.bulk.change_elsewhere = BulkChanges(self).change
+        self._context.engine.bulk.others = BulkChanges(self)
         self._context.engine.declarations.declare_elsewhere = partial(declare_elsewhere, self)
 
     async def stop(self) -> None:
@@ -173,6 +173,10 @@ class Router:
     async def at_parts(self, asked: ClientRequest) -> Response:
         """Let each server do its part of a declaration."""
         return await declare_in_parts(self, asked)
+
+    async def at_step(self, asked: ClientRequest) -> Response:
+        """Begin an operation here, or carry out a part of one that another server has begun."""
+        return await (change_own_jobs(asked) if asked.is_confirmation else asked.here())
 
     async def at_stream(self, asked: ClientRequest) -> Response:
         """Return a stream of what happens in all servers."""
@@ -320,6 +324,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.INVOKE: Router.invoke,
     Home.GATHER: Router.gather,
     Home.STREAM: Router.at_stream,
+    Home.STEP: Router.at_step,
     Home.PARTS: Router.at_parts,
     Home.EVERYONE: Router.at_everyone,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schedo.core.bulk import BulkAction, BulkOperation
+from schedo.core.bulk import BulkAction, BulkError, BulkOperation
 from schedo.core.bulk_undo import JobBefore
 from schedo.core.commands import Command
 from schedo.core.job_filter import JobFilter
@@ -39,12 +39,27 @@ class CountedBulk(BulkCommand, frozen=True):
     total: int
 
 
-class Outcomes(NamedTuple):
-    """What became of the jobs of a step: how many were changed, were left out, or could not be."""
+class Changed(NamedTuple):
+    """What became of some jobs: how many were changed, were left out, or could not be."""
 
     done: int = 0
     skipped: int = 0
-    failed: int = 0
+    errors: tuple[BulkError, ...] = ()  # of those that could not be
+    before: tuple[JobBefore, ...] = ()  # what an undo needs
+    missing: tuple[int, ...] = ()  # jobs that are not in the shards of this server
+
+
+class ChangeForOther(Command[Changed], frozen=True):
+    """Change some jobs for an operation that another server carries out and keeps the record of."""
+
+    operation: BulkOperation
+    job_ids: tuple[int, ...]
+
+
+class PutBackForOther(Command[Changed], frozen=True):
+    """Put some jobs back for an undo that another server carries out."""
+
+    jobs: tuple[JobBefore, ...]
 
 
 class StepBulk(BulkCommand, frozen=True):
@@ -58,7 +73,7 @@ class StepBulk(BulkCommand, frozen=True):
     after: int
     job_ids: tuple[int, ...]
     before: int | None
-    elsewhere: Outcomes = Outcomes()  # of jobs that other servers have changed for this step
+    elsewhere: Changed = Changed()  # what other servers have changed for this step
 
 
 class FailedBulk(BulkCommand, frozen=True):
@@ -86,3 +101,4 @@ class StepUndo(BulkCommand, frozen=True):
     after: int
     jobs: tuple[JobBefore, ...]
     before: int | None
+    elsewhere: Changed = Changed()  # what other servers have put back for this step

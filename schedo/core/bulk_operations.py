@@ -16,9 +16,12 @@ from schedo.core.bulk import BulkAction, BulkError, BulkOperation, BulkState
 from schedo.core.bulk_commands import (
     BeginBulk,
     CancelBulk,
+    Changed,
+    ChangeForOther,
     CountedBulk,
     DeleteJob,
     FailedBulk,
+    PutBackForOther,
     StepBulk,
     StepUndo,
     UndoBulk,
@@ -41,6 +44,20 @@ _COMMANDS: dict[BulkAction, Any] = {
 }
 
 
+def _add(operation: BulkOperation, *parts: Changed) -> BulkOperation:
+    """Return the record with what has become of the jobs of a step; the missing ones are gone."""
+    errors = [error for part in parts for error in part.errors]
+    return replace(
+        operation,
+        done=operation.done + sum(part.done for part in parts),
+        skipped=operation.skipped + sum(part.skipped + len(part.missing) for part in parts),
+        failed=operation.failed + len(errors),
+        errors=(*operation.errors, *errors)[:BULK_ERRORS_KEPT],
+        failures=0,
+        error=None,
+    )
+
+
 class BulkOperations:
     """The operations of one store: those that run, and the latest ones that have ended."""
 
@@ -57,6 +74,8 @@ class BulkOperations:
             CancelBulk: self._cancel,
             UndoBulk: self._undo,
             StepUndo: self._step_back,
+            ChangeForOther: self._change_for_other,
+            PutBackForOther: self._put_back_for_other,
         }
 
     def restore(self, operations: Iterable[BulkOperation]) -> None:
@@ -113,14 +132,13 @@ class BulkOperations:
         operation = self._find(command.id)
         if operation.state is not BulkState.RUNNING or operation.before != command.after:
             return operation
-        load = LoadJobs(command.job_ids)
-        if load not in loaded and any(map(self._is_missing, command.job_ids)):
-            return Needs((load,))
-        if operation.action is BulkAction.DELETE and any(
-            map(self._jobs.is_uncommitted, command.job_ids)
-        ):
-            return Needs((load,))
-        operation = self._change_jobs(operation, command, loaded.get(load, {}), now)
+        changed = self._change_jobs(operation, command.job_ids, loaded, now)
+        if isinstance(changed, Needs):
+            return changed
+        before = (*changed.before, *command.elsewhere.before)
+        if before:
+            self._jobs.changes.steps.append(BulkStep(operation.id, command.after, before))
+        operation = _add(operation, changed, command.elsewhere)
         if command.before is None:
             return self._end(operation, BulkState.DONE, now)
         return self._put(replace(operation, before=command.before))
@@ -161,21 +179,10 @@ class BulkOperations:
         operation = self._find(command.id)
         if operation.state is not BulkState.RUNNING or operation.before != command.after:
             return operation
-        load = LoadJobs(tuple(each.id for each in command.jobs))
-        if load not in loaded and any(map(self._is_missing, load.job_ids)):
-            return Needs((load,))
-        found: Mapping[int, Job] = loaded.get(load, {})
-        done = 0
-        for before in command.jobs:
-            job = self._jobs.find_loaded(before.id, found.get(before.id))
-            done += job is not None and self._of_jobs.put_back(job, before, now)
-        operation = replace(
-            operation,
-            done=operation.done + done,
-            skipped=operation.skipped + len(command.jobs) - done,
-            failures=0,
-            error=None,
-        )
+        changed = self._put_jobs_back(command.jobs, loaded, now)
+        if isinstance(changed, Needs):
+            return changed
+        operation = _add(operation, changed, command.elsewhere)
         if command.before is None:
             return self._end(operation, BulkState.DONE, now)
         return self._put(replace(operation, before=command.before))
@@ -189,19 +196,44 @@ class BulkOperations:
             return self._put(operation)
         return self._end(operation, BulkState.FAILED, now)
 
+    def _change_for_other(
+        self, command: ChangeForOther, now: int, loaded: Loaded
+    ) -> Changed | Needs:
+        return self._change_jobs(command.operation, command.job_ids, loaded, now)
+
+    def _put_back_for_other(
+        self, command: PutBackForOther, now: int, loaded: Loaded
+    ) -> Changed | Needs:
+        return self._put_jobs_back(command.jobs, loaded, now)
+
     def _is_missing(self, job_id: int) -> bool:
         return self._jobs.find(job_id) is None
 
+    def _find_all(self, ids: tuple[int, ...], loaded: Loaded) -> Needs | Mapping[int, Job | None]:
+        """Return the jobs by id, None for those that are not here, or what must be loaded."""
+        load = LoadJobs(ids)
+        if load not in loaded and any(map(self._is_missing, ids)):
+            return Needs((load,))
+        found: Mapping[int, Job] = loaded.get(load, {})
+        return {each: self._jobs.find_loaded(each, found.get(each)) for each in ids}
+
     def _change_jobs(
-        self, operation: BulkOperation, command: StepBulk, loaded: Mapping[int, Job], now: int
-    ) -> BulkOperation:
-        done, skipped, failed = command.elsewhere
+        self, operation: BulkOperation, job_ids: tuple[int, ...], loaded: Loaded, now: int
+    ) -> Changed | Needs:
+        """Carry out the action on those of the jobs that match."""
+        jobs = self._find_all(job_ids, loaded)
+        if isinstance(jobs, Needs):
+            return jobs
+        if operation.action is BulkAction.DELETE and any(map(self._jobs.is_uncommitted, job_ids)):
+            return Needs((LoadJobs(job_ids),))
+        done = skipped = 0
         errors: list[BulkError] = []
         changed: list[JobBefore] = []
         change = _COMMANDS[operation.action]
-        for job_id in command.job_ids:
-            job = self._jobs.find_loaded(job_id, loaded.get(job_id))
-            if job is None or not operation.which.matches(job):
+        for job_id, job in jobs.items():
+            if job is None:
+                continue
+            if not operation.which.matches(job):
                 skipped += 1
                 continue
             before = JobBefore.of(job, now) if operation.action is not BulkAction.DELETE else None
@@ -213,18 +245,21 @@ class BulkOperations:
                 continue
             if before is not None:
                 changed.append(before)
-        if changed:
-            step = BulkStep(operation.id, command.after, tuple(changed))
-            self._jobs.changes.steps.append(step)
-        return replace(
-            operation,
-            done=operation.done + done,
-            skipped=operation.skipped + skipped,
-            failed=operation.failed + failed + len(errors),
-            errors=(*operation.errors, *errors)[:BULK_ERRORS_KEPT],
-            failures=0,
-            error=None,
-        )
+        missing = tuple(each for each, job in jobs.items() if job is None)
+        return Changed(done, skipped, tuple(errors), tuple(changed), missing)
+
+    def _put_jobs_back(
+        self, records: tuple[JobBefore, ...], loaded: Loaded, now: int
+    ) -> Changed | Needs:
+        """Put those of the jobs back to which nothing has happened since."""
+        jobs = self._find_all(tuple(each.id for each in records), loaded)
+        if isinstance(jobs, Needs):
+            return jobs
+        done, missing = 0, tuple(each for each, job in jobs.items() if job is None)
+        for before in records:
+            job = jobs[before.id]
+            done += job is not None and self._of_jobs.put_back(job, before, now)
+        return Changed(done, len(records) - len(missing) - done, missing=missing)
 
     def _find(self, number: int) -> BulkOperation:
         operation = self._by_id.get(number)

@@ -16,8 +16,7 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -26,13 +25,17 @@ from schedo.core.bulk_commands import (
     BeginBulk,
     BulkCommand,
     CancelBulk,
+    Changed,
+    ChangeForOther,
     CountedBulk,
     FailedBulk,
-    Outcomes,
+    PutBackForOther,
     StepBulk,
     StepUndo,
     UndoBulk,
 )
+from schedo.core.bulk_undo import JobBefore
+from schedo.core.commands import Command
 from schedo.core.ids import newest_at, render_id
 from schedo.core.job_filter import JobFilter
 from schedo.engine.action_log import change
@@ -55,11 +58,34 @@ _OTHERS = (
     *("unique_key", "created_after", "created_before", "ended_after", "ended_before"),
     *("error", "text", "late_over_us"),
 )
-OUTCOMES = Outcomes._fields  # of an operation, too
-# Returns the jobs that are this server's, and what became of the others.
-ChangeElsewhere = Callable[
-    [BulkOperation, tuple[int, ...]], Awaitable[tuple[tuple[int, ...], Outcomes]]
-]
+OUTCOMES = ("done", "skipped", "failed")  # of the jobs of an operation
+
+
+class OtherServers(Protocol):
+    """Let each server change those jobs of an operation that are its own."""
+
+    async def change(
+        self, operation: BulkOperation, ids: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], Changed]:
+        """Return the jobs that are this server's, and what became of the others.
+
+        Raise Unavailable if a job has no owner, or its owner cannot be reached.
+        """
+
+    async def put_back(self, jobs: tuple[JobBefore, ...]) -> tuple[tuple[JobBefore, ...], Changed]:
+        """Do the same for jobs that are put back."""
+
+
+class _Alone:
+    """All jobs are this server's."""
+
+    async def change(
+        self, operation: BulkOperation, ids: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], Changed]:
+        return ids, Changed()
+
+    async def put_back(self, jobs: tuple[JobBefore, ...]) -> tuple[tuple[JobBefore, ...], Changed]:
+        return jobs, Changed()
 
 
 class Counted(NamedTuple):
@@ -81,8 +107,7 @@ class BulkRunner:
         self._retry_at: dict[int, float] = {}  # of operations whose last step failed
         self._pace = BulkPace()
         self._task: asyncio.Task[None] | None = None
-        # Lets other servers change those of the jobs that are theirs. None: all are of this one.
-        self.change_elsewhere: ChangeElsewhere | None = None
+        self.others: OtherServers = _Alone()
         # The jobs of all operations since the start, by action and what became of them.
         self.jobs: Counter[tuple[BulkAction, str]] = Counter()
 
@@ -157,6 +182,12 @@ class BulkRunner:
                 since = newest_at(before - 1)  # the rest of this microsecond still counts
                 which = replace(which, created_after=since)
             await asyncio.sleep(loop.time() - began_s)
+
+    async def carry_out(self, command: ChangeForOther | PutBackForOther) -> Changed:
+        """Change the own jobs of an operation of another server, durably."""
+        given: Command[Changed] = command
+        changed: Changed = await self._loop.try_enqueue(given)
+        return changed
 
     # The work.
 
@@ -235,10 +266,8 @@ class BulkRunner:
             step = tuple(ids[at : at + self._pace.find_jobs(began_s)])
             at += max(1, len(step))
             before = step[-1] if at < len(ids) else end
-            own, outcomes = step, Outcomes()
-            if self.change_elsewhere is not None:
-                own, outcomes = await self.change_elsewhere(operation, step)
-            command = StepBulk(operation.id, operation.before, own, before, outcomes)
+            own, elsewhere = await self.others.change(operation, step)
+            command = StepBulk(operation.id, operation.before, own, before, elsewhere)
             changed = await self._apply(command)
             for outcome in OUTCOMES:
                 count = getattr(changed, outcome) - getattr(operation, outcome)
@@ -257,7 +286,9 @@ class BulkRunner:
         began_s = loop.time()
         step = await self._store.load_bulk_step(undone, operation.before)
         jobs, before = ((), None) if step is None else (step.jobs, step.number)
-        changed = await self._apply(StepUndo(operation.id, operation.before, jobs, before))
+        own, elsewhere = await self.others.put_back(jobs)
+        command = StepUndo(operation.id, operation.before, own, before, elsewhere)
+        changed = await self._apply(command)
         committed = self._loop.monitor.metrics.commit_jobs.total
         self._pace.stepped(began_s, changed.done - operation.done, committed)
         if not changed.is_active:

@@ -6,7 +6,7 @@ changes what belongs to its shards. A store in a file has one server, and so no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,9 @@ class Cluster(Protocol):
 
     async def shard_of_job(self, job_id: int) -> int | None:
         """Return the shard of a job that is in the store, or None. Raise StoreError."""
+
+    async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
+        """Return the shards of the jobs that are in the store, by id. Raise StoreError."""
 
     async def announce(self, url: str) -> None:
         """Let the other servers know by which URL they reach this one. Raise StoreError."""

@@ -75,6 +75,10 @@ class FakeCluster:
             return self._map.owners.index(world.number)
         return None
 
+    async def shards_of_jobs(self, job_ids: Sequence[int]) -> dict[int, int]:
+        found = [(each, await self.shard_of_job(each)) for each in job_ids]
+        return {job_id: shard for job_id, shard in found if shard is not None}
+
     async def announce(self, url: str) -> None:
         raise NotImplementedError
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from schedo.cluster import bulk
 from schedo.cluster.bulk import BulkChanges
-from schedo.core.bulk import BulkAction, BulkOperation, BulkState
-from schedo.core.bulk_commands import Outcomes
+from schedo.core.bulk import BulkAction, BulkError, BulkOperation, BulkState
+from schedo.core.bulk_commands import Changed
+from schedo.core.bulk_undo import JobBefore
 from schedo.core.ids import parse_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.shards import SHARDS
-from schedo.errors import PeerUnreachable, Unavailable
+from schedo.core.states import State
+from schedo.errors import Unavailable
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
+from tests.web.connecting import turn
 from tests.web.world import T0
 
 
@@ -36,11 +41,12 @@ async def test_the_jobs_of_another_server_are_changed_there_and_counted(cluster:
     _, first, second = cluster
     theirs, own = await submit(first, 3), await submit(second, 2)
 
-    found, outcomes = await BulkChanges(second.router).change(
+    found, changed = await BulkChanges(second.router).change(
         make_operation(BulkAction.CANCEL), theirs + own
     )
 
-    assert (found, outcomes) == (own, Outcomes(done=3))
+    assert (found, changed.done, changed.skipped) == (own, 3, 0)
+    assert [each.id for each in changed.before] == [*theirs]
     assert await states(first, theirs) == ["cancelled"] * 3
     assert await states(second, own) == ["scheduled"] * 2
     assert (await first.get("/v1/log")).json()["items"] == []
@@ -48,17 +54,23 @@ async def test_the_jobs_of_another_server_are_changed_there_and_counted(cluster:
 
 @pytest.mark.parametrize(
     ("action", "outcome"),
-    [(BulkAction.RUN, "done"), (BulkAction.RETRY, "skipped"), (BulkAction.DELETE, "skipped")],
+    [
+        (BulkAction.RUN, Changed(done=1)),
+        (BulkAction.RETRY, Changed(errors=(BulkError(0, ""),))),
+        (BulkAction.DELETE, Changed(errors=(BulkError(0, ""),))),
+    ],
 )
-async def test_a_job_whose_state_does_not_allow_it_is_skipped(
-    cluster: Cluster, action: BulkAction, outcome: str
+async def test_a_job_whose_state_does_not_allow_it_is_not_changed(
+    cluster: Cluster, action: BulkAction, outcome: Changed
 ) -> None:
     _, first, second = cluster
     theirs = await submit(first, 1)
 
-    found, outcomes = await BulkChanges(second.router).change(make_operation(action), theirs)
+    found, changed = await BulkChanges(second.router).change(make_operation(action), theirs)
 
-    assert (found, outcomes) == ((), Outcomes(**{outcome: 1}))
+    assert found == ()
+    assert (changed.done, len(changed.errors)) == (outcome.done, len(outcome.errors))
+    assert all(each.job_id == theirs[0] for each in changed.errors)
 
 
 async def test_an_ended_job_is_deleted_at_its_server_and_one_that_is_gone_is_skipped(
@@ -72,11 +84,48 @@ async def test_an_ended_job_is_deleted_at_its_server_and_one_that_is_gone_is_ski
     deleted = await changes.change(make_operation(BulkAction.DELETE), theirs)
     again = await changes.change(make_operation(BulkAction.DELETE), theirs)
 
-    assert [deleted, again] == [((), Outcomes(done=1)), ((), Outcomes(skipped=1))]
+    assert [deleted, again] == [((), Changed(done=1)), ((), Changed(skipped=1))]
 
 
-async def test_a_step_waits_for_an_owner_that_cannot_be_asked(cluster: Cluster) -> None:
+async def test_what_another_server_has_changed_is_put_back_there(cluster: Cluster) -> None:
     _, first, second = cluster
+    theirs, own = await submit(first, 2), await submit(second, 1)
+    for world, ids in ((first, theirs), (second, own)):
+        for each in ids:
+            await world.engine.cancel(each)
+        assert await states(world, ids) == ["cancelled"] * len(ids)
+    for ids in (theirs, own):
+        for each in ids:
+            await (first if ids is theirs else second).engine.retry(each)
+    changes = BulkChanges(second.router)
+    _, changed = await changes.change(make_operation(BulkAction.CANCEL), theirs)
+
+    mine = JobBefore(own[0], T0, State.QUEUED, 0, T0)
+    found, put_back = await changes.put_back((*changed.before, mine))
+
+    assert (found, put_back) == ((mine,), Changed(done=2))
+    assert await states(first, theirs) == ["queued"] * 2
+
+
+async def test_jobs_that_move_during_a_step_go_to_their_new_owner(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    theirs = await submit(first, 2)
+    second.cluster.believed = dict.fromkeys(range(SHARDS), 7)  # no member yet
+    changing = asyncio.create_task(
+        BulkChanges(second.router).change(make_operation(BulkAction.CANCEL), theirs)
+    )
+    await turn()
+    second.cluster.believed = {}
+    everything.give((), None)
+
+    assert (await changing)[1].done == 2
+
+
+async def test_a_step_waits_for_an_owner_that_cannot_be_asked(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    monkeypatch.setattr(bulk, "MOVING_S", 0.1)
     theirs = await submit(first, 1)
     changes, operation = BulkChanges(second.router), make_operation(BulkAction.CANCEL)
     second.cluster.believed = dict.fromkeys(range(SHARDS), 7)  # no member
@@ -85,7 +134,7 @@ async def test_a_step_waits_for_an_owner_that_cannot_be_asked(cluster: Cluster) 
     second.cluster.believed = {}
     await first.http.stop(grace_s=0.1)
 
-    with pytest.raises(PeerUnreachable):
+    with pytest.raises(Unavailable, match="cannot be reached"):
         await changes.change(operation, theirs)
 
 

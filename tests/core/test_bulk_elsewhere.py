@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from schedo.core.bulk import BulkAction
-from schedo.core.bulk_commands import BeginBulk, CountedBulk, Outcomes, StepBulk
+from schedo.core.bulk import BulkAction, BulkError, BulkOperation
+from schedo.core.bulk_commands import (
+    BeginBulk,
+    Changed,
+    ChangeForOther,
+    CountedBulk,
+    PutBackForOther,
+    StepBulk,
+)
+from schedo.core.bulk_undo import JobBefore
 from schedo.core.job_filter import JobFilter
 from schedo.core.states import State
 from tests.core.builders import SECOND, T0, make_spec
@@ -18,8 +26,48 @@ def test_a_step_counts_the_jobs_that_other_servers_have_changed() -> None:
     operation = server.apply(BeginBulk(BulkAction.CANCEL, JobFilter(queue="mail")), T1)
     server.apply(CountedBulk(operation.id, 10), T1)
 
-    elsewhere = Outcomes(done=4, skipped=3, failed=2)
+    errors = (BulkError(7, "no"), BulkError(8, "no"))
+    elsewhere = Changed(done=4, skipped=3, errors=errors)
     ended = server.apply(StepBulk(operation.id, operation.before, (mine,), None, elsewhere), T1)
 
-    assert (ended.done, ended.skipped, ended.failed, ended.errors) == (5, 3, 2, ())
+    assert (ended.done, ended.skipped, ended.failed, ended.errors) == (5, 3, 2, errors)
     assert server.state(mine) is State.CANCELLED
+
+
+def test_what_other_servers_have_changed_is_undone_with_the_rest() -> None:
+    server = Server(slots=0)
+    mine = server.submit(make_spec(queue="mail")).id
+    operation = server.apply(BeginBulk(BulkAction.CANCEL, JobFilter(queue="mail")), T1)
+    server.apply(CountedBulk(operation.id, 2), T1)
+    theirs = JobBefore(mine - 1, T1, State.QUEUED, 0, T0)
+
+    elsewhere = Changed(done=1, before=(theirs,))
+    server.apply(StepBulk(operation.id, operation.before, (mine,), None, elsewhere), T1)
+
+    (step,) = server.scheduler._jobs.changes.steps
+    assert [each.id for each in step.jobs] == [mine, theirs.id]
+
+
+def test_a_server_changes_its_own_jobs_for_an_operation_of_another_one() -> None:
+    server = Server(slots=0)
+    mine = server.submit(make_spec(queue="mail")).id
+    other = server.submit(make_spec(queue="print")).id
+    operation = BulkOperation(
+        id=other + 512,
+        action=BulkAction.CANCEL,
+        which=JobFilter(queue="mail"),
+        created_at=T1,
+        before=1,
+    )
+
+    changed = server.apply(ChangeForOther(operation, (mine, other, 7)), T1)
+    put_back = server.apply(PutBackForOther(changed.before), T1 + SECOND)
+    again = server.apply(PutBackForOther(changed.before), T1 + SECOND)
+
+    assert (changed.done, changed.skipped, changed.missing) == (1, 1, (7,))
+    assert [each.id for each in changed.before] == [mine]
+    assert put_back == Changed(done=1)
+    assert again == Changed(skipped=1)
+    assert server.state(mine) is State.QUEUED
+    assert not server.scheduler._jobs.changes.steps
+    assert not server.scheduler._jobs.changes.bulk_operations

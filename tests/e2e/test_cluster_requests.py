@@ -130,7 +130,9 @@ def test_a_batch_is_divided(pair: Pair) -> None:
     assert keys == [item["unique"] for item in items]
 
 
-def test_an_operation_changes_the_jobs_of_both_servers(pair: Pair) -> None:
+def test_an_operation_changes_the_jobs_of_both_servers_and_its_undo_puts_them_back(
+    pair: Pair,
+) -> None:
     jobs = [
         server.submit(**COMMAND, delay="1h", tags=["bulk"])
         for server in (pair.first, pair.second)
@@ -141,12 +143,26 @@ def test_an_operation_changes_the_jobs_of_both_servers(pair: Pair) -> None:
     operation = pair.second.ask("POST", "/v1/operations", where)[1]
 
     path = f"/v1/operations/{operation['id']}"
-    done = eventually(
-        lambda: (found := pair.first.ask("GET", path)[1])["state"] == "done" and found, "its end"
+    assert ended(pair.first, path) == (10, 0, 0)
+    assert states(pair.first, jobs) == {"cancelled"}
+
+    status, undo = pair.first.ask("POST", f"{path}:undo")
+
+    assert status == 201, undo
+    assert ended(pair.first, f"/v1/operations/{undo['id']}") == (10, 0, 0)
+    assert states(pair.second, jobs) == {"scheduled"}
+
+
+def states(server: Server, jobs: list[dict[str, Any]]) -> set[str]:
+    return {server.ask("GET", f"/v1/jobs/{job['id']}")[1]["state"] for job in jobs}
+
+
+def ended(server: Server, path: str) -> tuple[int, int, int]:
+    """Return how many jobs an operation has changed, left out and failed to change at its end."""
+    found = eventually(
+        lambda: (found := server.ask("GET", path)[1])["state"] == "done" and found, "its end"
     )
-    assert (done["done"], done["skipped"], done["failed"]) == (10, 0, 0)
-    states = {pair.first.ask("GET", f"/v1/jobs/{job['id']}")[1]["state"] for job in jobs}
-    assert states == {"cancelled"}
+    return found["done"], found["skipped"], found["failed"]
 
 
 def test_a_declaration_is_put_by_both_servers(pair: Pair) -> None:

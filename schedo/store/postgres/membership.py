@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from schedo.core.shards import SHARDS, assign
@@ -22,6 +22,8 @@ OTHERS_AFTER_S = 0.1
 
 _SHARD_OF_JOB = """
 SELECT shard FROM job WHERE id = $1 UNION ALL SELECT shard FROM inbox WHERE id = $1 LIMIT 1"""
+
+_SHARDS_OF_JOBS = "SELECT id, shard FROM job WHERE id = ANY($1::bigint[])"
 
 
 class View(NamedTuple):
@@ -106,6 +108,10 @@ class Membership:
         async with self._readers().session() as session:
             shard: int | None = await session.fetchval(_SHARD_OF_JOB, job_id)
             return shard
+
+    async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
+        async with self._readers().session() as session:
+            return dict(await session.fetch(_SHARDS_OF_JOBS, list(job_ids)))
 
     async def announce(self, url: str) -> None:
         self._me = self._me._replace(url=url)
