@@ -14,7 +14,7 @@ import msgspec
 
 from schedo.core.lateness import Budget
 from schedo.core.limits import SECOND
-from schedo.core.series import GAUGES
+from schedo.core.series import GAUGES, PARTED_GAUGES
 from schedo.engine.summary import LONG_MAX, QUEUES_MAX, WORKERS_MAX
 from schedo.protocol.summary import BudgetResponse
 from schedo.protocol.times import parse_instant
@@ -23,9 +23,7 @@ Record = dict[str, Any]
 Parts = Mapping[str, Record]
 Merge = Callable[[Parts, Sequence[str]], Record]
 _LEVELS = ("ok", "warning", "critical")
-# Of these gauges, the servers have a part each; of the others, the largest value counts.
-_PARTED_GAUGES = frozenset(("due", "later", "running", "slots"))
-LARGEST = frozenset(GAUGES) - _PARTED_GAUGES | {"delay_p99_us"}
+LARGEST = frozenset(GAUGES) - PARTED_GAUGES | {"delay_p99_us"}  # the others are added up
 
 
 def _merge_workers(parts: Parts, missing: Sequence[str]) -> Record:

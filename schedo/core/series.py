@@ -26,7 +26,9 @@ COUNTS = (
     "commit_us",
 )
 GAUGES = ("due", "later", "running", "slots", "loop_lag_us", "commit_p99_us")
+PARTED_GAUGES = frozenset(("due", "later", "running", "slots"))  # each server has a part of them
 QUEUE_COUNTS = ("submitted", "started")
+QUEUE_PARTS = ("due",)  # of which each server has a part
 QUEUE_FIGURES = (*QUEUE_COUNTS, "due", "delay_p99_us")
 UNKNOWN = 0xFFFFFFFF  # of a gauge
 FIGURE_MAX = UNKNOWN - 1

@@ -16,6 +16,7 @@ import msgspec
 
 from schedo.core.lateness import START_KINDS, quantile_us
 from schedo.core.limits import DAY, MINUTE, SECOND
+from schedo.core.minutes import StoredMinute
 from schedo.core.series import (
     COUNTS,
     FIGURE_MAX,
@@ -45,15 +46,6 @@ MINUTES_KEPT = 1_440
 _SECONDS_IN_A_MINUTE = 60
 _ENDED = (State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED)  # as in COUNTS
 _FAILED = ("failed", "timeout", "lost")  # outcomes of attempts
-
-
-class StoredMinute(msgspec.Struct, omit_defaults=True):
-    """A minute in the store: counts above 0 and known gauges by name, so that names may change."""
-
-    counts: dict[str, int] = {}
-    gauges: dict[str, int] = {}
-    lateness: dict[str, list[int]] = {}  # of the buckets, by kind
-    queues: dict[str, dict[str, int]] = {}
 
 
 class Recorder:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from schedo.core.minutes import merge_minutes
 from schedo.errors import StoreError
 from schedo.store.base import ClockMark
 
@@ -153,13 +154,45 @@ async def _copy(
 ) -> Copied:
     columns = await _common_columns(old, new, table)
     written, found = _Hash(table, columns), _Hash(table, columns)
-    async for rows in old.read(table, columns, TABLES[table]):
+    async for rows in _read(old, table, columns):
         written.add(rows)
         await new.write(table, columns, rows)
         progress(table, written.rows)
-    async for rows in new.read(table, columns, TABLES[table]):
+    async for rows in _read(new, table, columns):
         found.add(rows)
     return Copied(table, written.rows, written.hexdigest(), found.rows, found.hexdigest())
+
+
+def _read(side: Source, table: str, columns: list[str]) -> AsyncIterator[list[Row]]:
+    """Return the rows as both kinds of stores can have them: one for each minute."""
+    pages = side.read(table, columns, TABLES[table])
+    return _merge_servers(pages, columns) if table == "minute" else pages
+
+
+async def _merge_servers(
+    pages: AsyncIterator[list[Row]], columns: list[str]
+) -> AsyncIterator[list[Row]]:
+    """Yield the rows of minutes, those of all servers together."""
+    at, figures = columns.index("at"), columns.index("figures")
+    last: list[Row] = []  # the rows of one minute
+    async for page in pages:
+        merged: list[Row] = []
+        for row in page:
+            if last and last[0][at] != row[at]:
+                merged.append(_merge(last, figures))
+                last = []
+            last.append(row)
+        yield merged
+    if last:
+        yield [_merge(last, figures)]
+
+
+def _merge(rows: list[Row], figures: int) -> Row:
+    if len(rows) == 1:
+        return rows[0]
+    merged = [*rows[0]]
+    merged[figures] = merge_minutes([row[figures] for row in rows])
+    return merged
 
 
 async def _common_columns(old: Source, new: Source, table: str) -> list[str]:

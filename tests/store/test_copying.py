@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -137,6 +138,31 @@ async def test_a_copy_to_postgresql_and_back_has_every_row_and_mark(
     assert len(new["bulk_undo"]) == 1
     assert new == old
     assert await admin.fetchval("SELECT count(*) FROM pg_indexes WHERE tablename = 'job'") > 10
+
+
+async def test_the_minutes_of_several_servers_become_one(
+    path: Path, admin: asyncpg.Connection, postgres_store_url: str
+) -> None:
+    store = PostgresStore(postgres_store_url)
+    await store.open()
+    await store.close()
+    rows = [(1, 60, 1), (1, 120, 2), (2, 120, 3), (3, 120, 4), (2, 180, 5)]
+    for server, at, started in rows:
+        figures = f'{{"counts":{{"started":{started}}}}}'
+        await admin.execute(
+            "INSERT INTO minute (server, at, figures) VALUES ($1, $2, $3)", server, at, figures
+        )
+
+    done = await copy_store(postgres_source(postgres_store_url), sqlite_target(str(path)), ignore)
+
+    assert all(each.is_equal for each in done)
+    assert [
+        (at, json.loads(figures)["counts"]["started"]) for at, figures in dump(path)["minute"]
+    ] == [
+        (60, 1),
+        (120, 9),
+        (180, 5),
+    ]
 
 
 async def test_new_ids_and_numbers_follow_those_that_were_copied(
