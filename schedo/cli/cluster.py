@@ -10,7 +10,18 @@ from schedo.cli.tables import print_json, print_table
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 
-_HEADERS = ("NO", "NAME", "STATE", "SHARDS", "HEARTBEAT", "REACHABLE", "VERSION", "EPOCH", "URL")
+_HEADERS = (
+    "NO",
+    "NAME",
+    "STATE",
+    "SHARDS",
+    "HEARTBEAT",
+    "CLOCK",
+    "REACHABLE",
+    "VERSION",
+    "EPOCH",
+    "URL",
+)
 
 
 @click.command()
@@ -19,7 +30,9 @@ _HEADERS = ("NO", "NAME", "STATE", "SHARDS", "HEARTBEAT", "REACHABLE", "VERSION"
 def cluster(client: Client, is_json: bool) -> None:
     """List the servers that share the store in PostgreSQL, and how many shards each owns.
 
-    HEARTBEAT is how long ago the last one was. REACHABLE says whether the server that was asked,
+    HEARTBEAT is how long ago the last one was. CLOCK is by how much the clock of a server is ahead
+    of that of the server that was asked; measured over the network, so some ms are no difference.
+    REACHABLE says whether the server that was asked,
     which has a star, can send requests to the other one.
     """
     found = client.get_cluster()
@@ -32,13 +45,20 @@ def cluster(client: Client, is_json: bool) -> None:
     print_table(
         _HEADERS,
         [_row(member, is_asked=member["number"] == found["me"]) for member in found["members"]],
-        optional=("VERSION", "EPOCH"),
+        optional=("VERSION", "EPOCH", "CLOCK"),
     )
     for member in found["members"]:
         if "problem" in member:
             click.echo(f"schedo: {member['problem']}", err=True)
     if found["unowned"]:
         click.echo(f"schedo: {len(found['unowned'])} shards have no owner now", err=True)
+
+
+def _render_clock(member: Record) -> str:
+    ahead_us = member.get("clock_ahead_us")
+    if ahead_us is None or not ahead_us:
+        return "-"
+    return f"{'+' if ahead_us > 0 else '-'}{render_us(abs(ahead_us))}"
 
 
 def _row(member: Record, *, is_asked: bool) -> tuple[str, ...]:
@@ -49,6 +69,7 @@ def _row(member: Record, *, is_asked: bool) -> tuple[str, ...]:
         member["state"],
         str(len(member["shards"])),
         "gone" if silent_us is None else render_us(silent_us),
+        _render_clock(member),
         "yes" if member["reachable"] else "no",
         member["version"],
         str(member["epoch"]),

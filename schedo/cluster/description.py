@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import UNSET
 
+from schedo.cluster.reachability import Reachability
 from schedo.core.shards import SHARDS
 from schedo.protocol.cluster import ClusterResponse, MemberResponse
+from schedo.protocol.times import render_instant
 from schedo.store.cluster import Cluster
 
 
-def describe(cluster: Cluster, unreachable: Mapping[int, str]) -> ClusterResponse:
-    """Return the members; unreachable: why this server cannot reach one, by its epoch."""
+def describe(cluster: Cluster, seen: Reachability, now: int) -> ClusterResponse:
+    """Return the members, as this server has seen them last."""
+    unreachable = seen.unreachable
     owners = [cluster.owner(shard) for shard in range(SHARDS)]
     me = cluster.me.no
     members = [
@@ -35,9 +36,10 @@ def describe(cluster: Cluster, unreachable: Mapping[int, str]) -> ClusterRespons
                 and member.silent_us is not None
                 and member.epoch not in unreachable
             ),
+            clock_ahead_us=0 if member.no == me else seen.clocks.get(member.epoch, UNSET),
             problem=unreachable.get(member.epoch, UNSET),
         )
         for member in cluster.members()
     ]
     unowned = [shard for shard, owner in enumerate(owners) if owner is None]
-    return ClusterResponse(me, members, unowned)
+    return ClusterResponse(me, members, unowned, render_instant(now))

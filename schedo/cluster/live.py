@@ -7,6 +7,7 @@ kept, so that an event about a queue of one server has the jobs of all of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ class LiveFigures:
         self._gauges: dict[str, Record] = {}  # the last figures of each server
         self._new: list[Record] = []  # ticks whose figures no tick of the stream has yet
         self._queues: dict[str, dict[str, Counts]] = {}  # by server, and by queue
-        self._servers: dict[str, str] = {}  # of each worker, the last one that it connected to
+        self._servers: defaultdict[str, set[str]] = defaultdict(set)  # of the workers of a name
 
     def note_queues(self, server: str, queues: Sequence[Record]) -> None:
         """Note the counts of a server's queues, as it lists them when the stream begins."""
@@ -93,11 +94,16 @@ class LiveFigures:
         return queue | {"running": running, "waiting": add_counts(*(each for _, each in found))}
 
     def _name_workers(self, server: str, data: Record) -> Record:
-        """Name the server of each worker; one that has connected to another one is not gone."""
+        """Name the server of each worker; a name that another server has, too, is not gone.
+
+        A worker may have connected to another server, and each server has workers of its own.
+        """
         for each in data["workers"]:
-            each["server"] = self._servers[each["name"]] = server
-        gone = [name for name in data["gone"] if self._servers.get(name, server) == server]
-        return data | {"gone": gone}
+            each["server"] = server
+            self._servers[each["name"]].add(server)
+        for name in data["gone"]:
+            self._servers[name].discard(server)
+        return data | {"gone": [name for name in data["gone"] if not self._servers[name]]}
 
 
 _MERGERS: Mapping[str, Any] = {

@@ -102,7 +102,7 @@ class Router:
         return self._reachability.notes()
 
     def describe(self) -> ClusterResponse:
-        return describe(self.cluster, self._reachability.unreachable)
+        return describe(self.cluster, self._reachability, self._context.engine.clock.now())
 
     # What a request does, by its home.
 

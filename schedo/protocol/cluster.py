@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from schedo.protocol.fields import Instant
 from schedo.protocol.operation import Operation
 
 
@@ -13,6 +14,7 @@ class MemberResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """A server of a cluster, as the server that was asked sees it.
 
     `silent_us` is how long ago its last heartbeat was; null: its session with PostgreSQL is gone.
+    `clock_ahead_us` is by how much its clock is ahead of that of the server that was asked.
     """
 
     number: int
@@ -24,6 +26,7 @@ class MemberResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     shards: list[int]
     silent_us: int | None
     reachable: bool
+    clock_ahead_us: int | UnsetType = UNSET
     problem: str | UnsetType = UNSET
 
 
@@ -37,6 +40,7 @@ class ClusterResponse(Struct, forbid_unknown_fields=True):
     me: int | None
     members: list[MemberResponse]
     unowned: list[int]
+    now: Instant
 
 
 OPERATIONS = (

@@ -10,7 +10,7 @@ from schedo.core.limits import SECOND
 from schedo.protocol.fields import Instant
 from schedo.protocol.operation import Operation
 from schedo.protocol.times import render_instant
-from schedo.store.database_health import DatabaseHealth, Holder, TableHealth
+from schedo.store.database_health import DatabaseHealth, Holder, InboxHealth, TableHealth
 
 
 class TableResponse(Struct, forbid_unknown_fields=True):
@@ -45,26 +45,40 @@ class TransactionResponse(Struct, forbid_unknown_fields=True):
         return cls(holder.kind, holder.name, holder.pid, age_s, holder.transactions)
 
 
+class InboxResponse(Struct, forbid_unknown_fields=True):
+    """Jobs of SQL clients that no server has taken yet; at most 100,000 are counted."""
+
+    rows: int
+    oldest_at: Instant | None
+
+    @classmethod
+    def of(cls, inbox: InboxHealth) -> Self:
+        at = None if inbox.oldest_at is None else render_instant(inbox.oldest_at)
+        return cls(inbox.rows, at)
+
+
 class StoreResponse(Struct, forbid_unknown_fields=True):
     """The store of the jobs, as of the last minute.
 
-    `tables` is empty, and the transactions are null, for a store in a file.
+    `tables` is empty, and the rest is null, for a store in a file.
     """
 
     bytes: int
     tables: list[TableResponse]
     oldest_snapshot: TransactionResponse | None
     longest_transaction: TransactionResponse | None
+    inbox: InboxResponse | None
 
     @classmethod
     def of(cls, size_bytes: int, health: DatabaseHealth | None) -> Self:
         if health is None:
-            return cls(size_bytes, [], None, None)
+            return cls(size_bytes, [], None, None, None)
         return cls(
             size_bytes,
             [TableResponse.of(each) for each in health.tables],
             TransactionResponse.of(health.oldest_snapshot),
             TransactionResponse.of(health.longest_transaction),
+            InboxResponse.of(health.inbox),
         )
 
 

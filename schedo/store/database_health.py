@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+INBOX_COUNTED_MAX = 100_000
+
 
 class TableHealth(NamedTuple):
     """A table: its size with its indexes, and how many dead rows wait for a vacuum."""
@@ -34,9 +36,17 @@ class Holder(NamedTuple):
         return f"the {self.kind} {self.name!r}{pid}"
 
 
+class InboxHealth(NamedTuple):
+    """Jobs of SQL clients that no server has taken yet, of at most INBOX_COUNTED_MAX."""
+
+    rows: int
+    oldest_at: int | None  # the instant of the first one, by the clock of the database; None: none
+
+
 class DatabaseHealth(NamedTuple):
     """The tables of a store, the oldest snapshot that any transaction uses, and the longest one."""
 
     tables: Sequence[TableHealth]
     oldest_snapshot: Holder | None
     longest_transaction: Holder | None
+    inbox: InboxHealth = InboxHealth(0, None)

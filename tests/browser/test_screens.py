@@ -27,7 +27,15 @@ SCREENS = [
     *("/", "/lateness", "/lateness?window=24h", "/jobs", "/jobs?state=failed", "/jobs/ID"),
     *("/schedules", "/schedules/backup.nightly", "/schedules/backup.nightly/edit"),
     *("/schedules/-new", "/queues", "/queues/images", "/workers", "/workers/eu-gpu-1"),
-    *("/invoke?task=send_email", "/failures", "/stats", "/expectations", "/log", "/login"),
+    *(
+        "/invoke?task=send_email",
+        "/failures",
+        "/stats",
+        "/expectations",
+        "/cluster",
+        "/log",
+        "/login",
+    ),
 ]
 # Those that read nothing at first, so nothing of them can fail or be gone.
 STILL = {"/invoke?task=send_email", "/login", "/schedules/-new"}

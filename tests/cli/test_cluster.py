@@ -19,13 +19,19 @@ def member(number: int, **fields: Any) -> dict[str, Any]:
         "state": "open",
         "shards": [*range(15)],
         "silent_us": 45_000,
+        "clock_ahead_us": -2_500 * (number == 1),
         "reachable": True,
         **fields,
     }
 
 
 LOST = member(3, url=None, silent_us=None, reachable=False, problem="the server db3 is away")
-FOUND = {"me": 2, "members": [member(1), member(2), LOST], "unowned": [15, 31]}
+FOUND = {
+    "me": 2,
+    "members": [member(1), member(2), LOST],
+    "unowned": [15, 31],
+    "now": "2026-11-23T17:00:00Z",
+}
 
 
 def test_the_servers_are_listed_with_their_shards(server: FakeServer, schedo: Call) -> None:
@@ -36,8 +42,9 @@ def test_the_servers_are_listed_with_their_shards(server: FakeServer, schedo: Ca
     headers, first, second, third = printed.stdout.splitlines()
     assert headers.split()[:5] == ["NO", "NAME", "STATE", "SHARDS", "HEARTBEAT"]
     assert first.split()[:6] == ["1", "db1", "77", "open", "15", "45ms"]
+    assert first.split()[6:8] == ["-2.5ms", "yes"]
     assert second.startswith("2*")
-    assert third.split()[5:7] == ["gone", "no"]
+    assert third.split()[5:8] == ["gone", "-", "no"]
     assert printed.stderr.splitlines() == [
         "schedo: the server db3 is away",
         "schedo: 2 shards have no owner now",

@@ -14,6 +14,7 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.run_history import EndedRun
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
+from schedo.protocol.cluster import ClusterResponse
 from schedo.protocol.expectations import ExpectationRequest, ExpectationResponse
 from schedo.protocol.invocations import InvokeRequest, ReserveRequest, ShortRequest
 from schedo.protocol.jobs import JobRequest, JobResponse
@@ -27,6 +28,7 @@ from schedo.protocol.schedules import ScheduleRequest
 from schedo.protocol.unique import UniqueRequest
 from schedo.protocol.workers import ProgressResponse, WorkerResponse
 from schedo.store.database_health import DatabaseHealth, TableHealth
+from schedo.web.handlers.cluster import render_cluster
 from schedo.web.head import HEADERS_MAX
 from schedo.web.server import CONNECTIONS_MAX
 from tests.web.world import T0, World
@@ -106,5 +108,6 @@ async def test_every_metric_is_documented(world: World) -> None:
     page = (await world.get("/metrics")).body.decode()
 
     found = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
+    found |= {each.name for each in render_cluster(ClusterResponse(1, [], [], ""))}
 
     assert found == set(re.findall(r"`((?:schedo|process)_[a-z_]+)`", TEXT))

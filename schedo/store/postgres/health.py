@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import asyncpg
 
-from schedo.store.database_health import DatabaseHealth, Holder, TableHealth
+from schedo.core.ids import newest_at
+from schedo.store.database_health import (
+    INBOX_COUNTED_MAX,
+    DatabaseHealth,
+    Holder,
+    InboxHealth,
+    TableHealth,
+)
 
 _TABLES = """
 SELECT relname::text, pg_total_relation_size(relid), n_live_tup, n_dead_tup,
@@ -32,6 +39,9 @@ SELECT * FROM (
     SELECT 'replication slot', slot_name::text, active_pid, NULL, age(xmin)
     FROM pg_replication_slots WHERE xmin IS NOT NULL
 ) AS holder ORDER BY transactions DESC, age DESC NULLS LAST LIMIT 1"""
+_INBOX = f"""
+SELECT (SELECT count(*) FROM (SELECT FROM inbox LIMIT {INBOX_COUNTED_MAX}) AS some),
+    (SELECT min(id) FROM inbox)"""
 _LONGEST = f"{_SESSIONS} AND xact_start IS NOT NULL ORDER BY xact_start LIMIT 1"
 
 
@@ -39,4 +49,6 @@ async def read_health(connection: asyncpg.Connection) -> DatabaseHealth:
     """Return the health; transactions of other users only if the user may see them."""
     tables = [TableHealth(*row) for row in await connection.fetch(_TABLES)]
     oldest, longest = [await connection.fetchrow(query) for query in (_OLDEST, _LONGEST)]
-    return DatabaseHealth(tables, oldest and Holder(*oldest), longest and Holder(*longest))
+    rows, first = await connection.fetchrow(_INBOX)
+    inbox = InboxHealth(rows, None if first is None else newest_at(first))
+    return DatabaseHealth(tables, oldest and Holder(*oldest), longest and Holder(*longest), inbox)

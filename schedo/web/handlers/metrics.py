@@ -32,6 +32,7 @@ from schedo.protocol.prometheus import (
     render_labels,
 )
 from schedo.web.context import AppContext
+from schedo.web.handlers.cluster import render_cluster
 from schedo.web.handlers.expectation_metrics import render_expectations
 from schedo.web.handlers.process_metrics import read_process
 from schedo.web.handlers.schedule_metrics import read_schedules, render_schedules
@@ -80,7 +81,9 @@ def _read_all(
     yield
     families += render_schedules(schedules)
     families += render_expectations(context.engine.expectations.all())
-    families += render_database(context.engine.series.database.last)
+    families += render_database(context.engine.series.database.last, context.engine.clock.now())
+    cluster = context.cluster
+    families += render_cluster(None if cluster is None else cluster.describe())
     families.append(_render_telemetry(context.engine.monitor.observer))
     return families
 

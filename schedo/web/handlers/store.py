@@ -18,7 +18,7 @@ async def get_store(context: AppContext, request: Request) -> Response:
     return Response(200, msgspec.json.encode(found))
 
 
-def render_database(health: DatabaseHealth | None) -> list[Family]:
+def render_database(health: DatabaseHealth | None, now: int) -> list[Family]:
     """Return the families about the database server; none for a store in a file."""
     if health is None:
         return []
@@ -53,6 +53,16 @@ def render_database(health: DatabaseHealth | None) -> list[Family]:
             "schedo_postgres_longest_transaction_seconds",
             "How long the longest transaction of the database has lasted; 0: there is none.",
             Sample(_age_s(health.longest_transaction)),
+        ),
+        _gauge(
+            "schedo_inbox_rows",
+            "Jobs of SQL clients that no server has taken yet, as of the last minute.",
+            Sample(health.inbox.rows),
+        ),
+        _gauge(
+            "schedo_inbox_oldest_seconds",
+            "How long ago the first of them was inserted; 0: there is none.",
+            Sample(max(0, now - (health.inbox.oldest_at or now)) / SECOND),
         ),
     ]
 

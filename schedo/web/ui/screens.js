@@ -20,6 +20,7 @@ export const SCREENS = [
   { path: '/failures', title: 'Failing', key: 'f', style: 'jobs', load: () => import('./screens/failures.js') },
   { path: '/stats', title: 'Ended jobs', key: 'd', style: 'lists', load: () => import('./screens/stats.js') },
   { path: '/expectations', title: 'Expectations', key: 'e', style: 'lists', load: () => import('./screens/expectations.js') },
+  { path: '/cluster', title: 'Servers', key: 'c', style: 'lists', load: () => import('./screens/cluster.js') },
   { path: '/log', title: 'Who did what', nav: 'Who did what', key: 'h', style: 'lists', load: () => import('./screens/log.js') },
   { path: '/login', title: 'Log in', load: () => import('./screens/login.js') },
 ];

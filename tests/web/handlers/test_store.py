@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedo.core.limits import SECOND
 from schedo.protocol.times import render_instant
-from schedo.store.database_health import DatabaseHealth, Holder, TableHealth
+from schedo.store.database_health import DatabaseHealth, Holder, InboxHealth, TableHealth
 from tests.web.handlers.test_metrics import scrape, values
 from tests.web.world import T0, World
 
@@ -12,6 +12,7 @@ HEALTH = DatabaseHealth(
     [TableHealth("job", 1 << 20, 90, 12, T0), TableHealth("meta", 8192, 9, 0, None)],
     Holder("session", "report", 7, 421 * SECOND, 4_000),
     None,
+    InboxHealth(3, T0 - 5 * SECOND),
 )
 
 
@@ -38,6 +39,7 @@ async def test_the_store_shows_its_tables_and_old_transactions(world: World) -> 
         "transactions": 4_000,
     }
     assert found["longest_transaction"] is None
+    assert found["inbox"] == {"rows": 3, "oldest_at": render_instant(T0 - 5 * SECOND)}
 
 
 async def test_the_metrics_have_the_state_of_the_tables(world: World) -> None:
@@ -52,6 +54,8 @@ async def test_the_metrics_have_the_state_of_the_tables(world: World) -> None:
     assert values(families["schedo_postgres_oldest_snapshot_seconds"]) == {(): 421}
     assert values(families["schedo_postgres_oldest_snapshot_transactions"]) == {(): 4_000}
     assert values(families["schedo_postgres_longest_transaction_seconds"]) == {(): 0}
+    assert values(families["schedo_inbox_rows"]) == {(): 3}
+    assert values(families["schedo_inbox_oldest_seconds"]) == {(): 5}
 
 
 async def test_a_store_in_a_file_has_neither(world: World) -> None:

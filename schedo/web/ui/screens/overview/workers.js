@@ -10,19 +10,23 @@ const SHOWN = 8;
 const NAMED = 6; // tasks in the legend
 const SQUARES = 64; // a worker with more slots has a bar
 const changed = signal(new Map());
-const gone = signal(new Set());
+const gone = signal(new Set()); // names
+
+// In a cluster each server has workers of its own, with the same names.
+const keyOf = ({ name, server = '' }) => `${server} ${name}`;
 
 on('workers', (data) => {
   const next = new Map(changed.peek());
-  for (const worker of data.workers) next.set(worker.name, worker);
-  for (const name of data.gone) next.delete(name);
+  for (const worker of data.workers) next.set(keyOf(worker), worker);
+  for (const [key, { name }] of next) if (data.gone.includes(name)) next.delete(key);
+  const back = new Set(data.workers.map(({ name }) => name));
   changed.value = next;
-  gone.value = new Set([...gone.peek(), ...data.gone].filter((name) => !next.has(name)));
+  gone.value = new Set([...gone.peek(), ...data.gone].filter((name) => !back.has(name)));
 });
 
 const all = computed(() => {
-  const known = new Map(summary.value.workers.map((worker) => [worker.name, worker]));
-  for (const [name, worker] of changed.value) known.set(name, { kind: '', labels: {}, ...known.get(name), ...worker });
+  const known = new Map(summary.value.workers.map((worker) => [keyOf(worker), worker]));
+  for (const [key, worker] of changed.value) known.set(key, { kind: '', labels: {}, ...known.get(key), ...worker });
   return [...known.values()].filter((worker) => worker.slots && !gone.value.has(worker.name));
 });
 
@@ -67,7 +71,7 @@ function Row({ worker }) {
   const labels = Object.entries(worker.labels ?? {});
   const state = worker.state === 'active' ? worker.kind : worker.state;
   return html`<li class="worker"><div><a href=${link(`/workers/${encodeURIComponent(worker.name)}`)}>${worker.name}</a>
-      <div class=${'small ' + (worker.state === 'active' ? 'muted' : 'warned')}>${state}${worker.health ? `, ${worker.health}` : ''}</div></div>
+      <div class=${'small ' + (worker.state === 'active' ? 'muted' : 'warned')}>${state}${worker.health ? `, ${worker.health}` : ''}${worker.server ? ` of ${worker.server}` : ''}</div></div>
     <${Slots} worker=${worker}/><span class="num small muted">${compact(worker.running)} of ${compact(worker.slots)}</span>
     <div class="labels">${labels.map(([name, value]) => html`<${Tag}>${name}=${String(value)}</${Tag}>`)}</div></li>`;
 }
@@ -76,7 +80,7 @@ export function Workers() {
   const found = all.value;
   const rest = found.length - SHOWN;
   return html`<${Card} title="Workers" span=${7} about="a square is a slot, in its task's colour while it runs a job" more=${{ href: link('/workers'), text: 'all workers' }}>${found.length
-    ? html`<ul class="workers">${found.slice(0, SHOWN).map((worker) => html`<${Row} worker=${worker} key=${worker.name}/>`)}</ul><${Legend} workers=${found}/>
+    ? html`<ul class="workers">${found.slice(0, SHOWN).map((worker) => html`<${Row} worker=${worker} key=${keyOf(worker)}/>`)}</ul><${Legend} workers=${found}/>
       ${(rest > 0 || summary.value.has_more_workers) && html`<p class="small muted">and ${summary.value.has_more_workers ? 'more' : rest + ' more'}</p>`}`
     : html`<${Empty}>No worker is connected, so nothing can run.</${Empty}>`}</${Card}>`;
 }
