@@ -71,7 +71,7 @@ function Row({ worker }) {
   const labels = Object.entries(worker.labels ?? {});
   const state = worker.state === 'active' ? worker.kind : worker.state;
   return html`<li class="worker"><div><a href=${link(`/workers/${encodeURIComponent(worker.name)}`)}>${worker.name}</a>
-      <div class=${'small ' + (worker.state === 'active' ? 'muted' : 'warned')}>${state}${worker.health ? `, ${worker.health}` : ''}${worker.server ? ` of ${worker.server}` : ''}</div></div>
+      <div class=${'small ' + (worker.state === 'active' ? 'muted' : 'warned')}>${state}${worker.health ? `, ${worker.health}` : ''}${worker.server ? ` on ${worker.server}` : ''}</div></div>
     <${Slots} worker=${worker}/><span class="num small muted">${compact(worker.running)} of ${compact(worker.slots)}</span>
     <div class="labels">${labels.map(([name, value]) => html`<${Tag}>${name}=${String(value)}</${Tag}>`)}</div></li>`;
 }
