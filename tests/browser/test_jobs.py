@@ -139,7 +139,7 @@ async def test_what_comes_next_is_one_click_away_and_counts_down(
     await expect(rows).to_have_text([soon["id"], late["id"]])
     latest = await shop.submit(task="later", delay="3h")
 
-    await page.get_by_role("button", name="next first").click()
+    await page.get_by_role("button", name="what comes next").click()
 
     await expect(page).to_have_url(re.compile(r"state=scheduled%2Cretrying&order=due"))
     await expect(rows).to_have_text([soon["id"], late["id"], latest["id"]])

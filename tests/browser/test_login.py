@@ -59,6 +59,28 @@ async def test_the_link_of_schedo_open_logs_in_and_leaves_the_address(
     assert code not in page.url
 
 
+async def test_a_page_that_began_at_the_login_is_live_on_the_next_screen(
+    open_page: Open, shop: Shop
+) -> None:
+    page = await open_page("/login")
+
+    await page.get_by_role("link", name="Schedules").click()
+
+    await expect(page.locator(".connection")).to_have_text("live")
+    await expect(page.get_by_role("link", name="New schedule")).to_be_visible()
+
+
+async def test_without_a_token_each_way_leads_to_the_login(open_page: Open, shop: Shop) -> None:
+    secure(shop)
+    page = await open_page("/jobs")
+    await expect(page.get_by_label("Token")).to_be_visible()
+
+    await page.get_by_role("link", name="Schedules").click()
+
+    await expect(page).to_have_url(f"{shop.url}/login?next=%2Fschedules")
+    await expect(page.get_by_label("Token")).to_be_visible()
+
+
 async def test_the_page_works_below_the_path_of_a_proxy(open_page: Open) -> None:
     settings = WebSettings(version="0.1.0", public_url=parse_public_url("https://x.example/schedo"))
     async with Shop(settings) as behind:

@@ -130,13 +130,19 @@ followLinks((path) => find(path) !== null);
 
 // Without a token the only screen is the login; after it the page starts anew where it was asked for.
 effect(() => {
-  if (isLoggedOut.value && place.peek().path !== '/login') {
+  if (isLoggedOut.value && place.value.path !== '/login') {
     const next = location.pathname.slice(base.length - 1) + location.search;
     go(link('/login', { next: next === '/' ? '' : next }), { replace: true });
   }
 });
 
-if (place.peek().path !== '/login') start();
+// The login reads nothing: the data and the stream begin with the first other screen.
+let isStarted = false;
+effect(() => {
+  if (isStarted || place.value.path === '/login') return;
+  isStarted = true;
+  start();
+});
 // The shell has named the module of the first screen, so it is here: the bar and the screen are drawn together.
 const first = find(place.peek().path)?.screen;
 Promise.resolve(first?.load()).then(

@@ -18,7 +18,7 @@ import { COLUMNS, DUE_COLUMNS, FIELDS, update } from './jobs/rows.js';
 
 const PAGE = 50;
 const AGAIN_MS = 60_000; // what ended is added up once a minute
-const ABOUT = { newest: ['the newest first', 'an earlier page'], due: ['what comes next first', 'a later page'] };
+const ABOUT = { newest: ['the newest first', 'an earlier page'], due: ['the soonest first', 'a later page'] };
 const NEWS_MAX = 200; // new jobs that are counted: a busy server would fill the memory with their ids
 
 export default function Jobs({ query }) {

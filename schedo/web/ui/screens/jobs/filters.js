@@ -62,5 +62,5 @@ function Order({ query }) {
   const isDue = orderOf(query) === 'due';
   const next = () => change(canBeDue(query) ? { order: 'due' } : NEXT);
   return html`<div class="seg" role="group" aria-label="Order"><button aria-pressed=${!isDue} onClick=${() => change({ order: '' })}>newest first</button>
-    <button aria-pressed=${isDue} title="The jobs that wait for their time, the soonest first" onClick=${next}>next first</button></div>`;
+    <button aria-pressed=${isDue} title="The jobs that wait for their time, the soonest first" onClick=${next}>what comes next</button></div>`;
 }
