@@ -17,13 +17,18 @@ QUEUES = ("mail", "images", "billing")
 FAILING = 10  # each tenth job is of a task that fails
 
 
+def name_of(number: int) -> str:
+    """Return the name of a schedule."""
+    return f"job.{number}"
+
+
 async def put_schedules(server: Server) -> None:
     """Put schedules on the server."""
     connection = await connect(server)
     for number in range(SCHEDULES):
         cron = "* * * * * *" if number < EACH_SECOND else "*/5 * * * *"
         body = json.dumps({"cron": cron, "task": "noop"}).encode()
-        await _send(connection, request("PUT", f"/v1/schedules/job.{number}", body))
+        await _send(connection, request("PUT", f"/v1/schedules/{name_of(number)}", body))
     connection.close()
 
 
