@@ -144,7 +144,10 @@ def _check_concurrency(name: str, jobs: JobTable) -> Check:
     limit = queue_state.queue.concurrency
     if limit is None:
         return Check("concurrency", True, f"queue {name} has no concurrency limit")
-    running = queue_state.running
+    running, share = queue_state.running, queue_state.share
+    if share is not None and share <= running < limit:
+        text = f"queue {name} runs {running} jobs here; the rest of its concurrency limit of"
+        return Check("concurrency", False, f"{text} {limit} is for other servers at the moment")
     if running >= limit:
         text = f"queue {name} runs {running} jobs, which is its concurrency limit"
         return Check("concurrency", False, text)

@@ -21,12 +21,15 @@ class QueueState:
         "queue",
         "running",
         "sections",
+        "share",
         "spare",
         "virtual_time",
     )
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, share: int | None = None) -> None:
+        """share: how many of its running jobs this server may have; None: all (limit_shares.py)."""
         self.queue = queue
+        self.share = share
         self.indexes: dict[ReadyKey, ReadyIndex] = {}
         self.spare: ReadyIndex | None = None  # the last one that was closed, to open it again
         self.sections: dict[WorkerGroup, Section] = {}
@@ -49,7 +52,10 @@ class QueueState:
         queue = self.queue
         if queue.paused:
             return 0
-        return _UNLIMITED if queue.concurrency is None else queue.concurrency - self.running
+        if queue.concurrency is None:
+            return _UNLIMITED
+        limit = queue.concurrency
+        return (limit if self.share is None else min(self.share, limit)) - self.running
 
     @property
     def is_idle(self) -> bool:
@@ -68,10 +74,11 @@ class QueueStates(dict[str, QueueState]):
     def __init__(self, perhaps_idle: set[str]) -> None:
         """perhaps_idle: gets the names of those that are created."""
         self._perhaps_idle = perhaps_idle
+        self.share: int | None = None  # of a queue at first
 
     def __missing__(self, name: str) -> QueueState:
         self._perhaps_idle.add(name)
-        queue_state = self[name] = QueueState(Queue(name))
+        queue_state = self[name] = QueueState(Queue(name), self.share)
         return queue_state
 
 

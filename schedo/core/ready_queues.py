@@ -28,6 +28,7 @@ from itertools import count
 from operator import attrgetter
 
 from schedo.core.lazy_heap import LazyHeap
+from schedo.core.limit_shares import LimitShares
 from schedo.core.limits import READY_PAGED_MAX, READY_PAGES_MAX, SUSPECTS_MAX, WINDOW_ENTRIES
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import IndexSize, PagedIndex, Pair
@@ -58,6 +59,7 @@ class ReadyQueues:
         self.is_crowded = False  # some index may hold more than its share
         self._perhaps_idle: set[str] = set()
         self._queue_states = QueueStates(self._perhaps_idle)
+        self.limits = LimitShares(self._queue_states, self._reopen)
         # Returns the state of the queue; a missing one is created with the defaults.
         self.queue_state: Callable[[str], QueueState] = self._queue_states.__getitem__
         self._active: dict[str, QueueState] = {}  # the queues that have a ready index
@@ -97,7 +99,7 @@ class ReadyQueues:
     def set_queue(self, queue: Queue) -> None:
         """Set the limits of a queue."""
         queue_state = self._queue_states[queue.name]
-        queue_state.queue = queue
+        self.limits.follow(queue_state, queue)
         self._perhaps_idle.add(queue.name)
         self._reopen(queue_state)
         for ready in queue_state.indexes.values():

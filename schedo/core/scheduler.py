@@ -85,8 +85,8 @@ class Scheduler:
         self._transitions = JobTransitions(jobs, self._schedules, maker, expectations, ended)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
         self._attempts = attempts = RunningAttempts(jobs, workers, expectations, epoch)
-        self.waiting = self._jobs.waiting  # the numbers of waiting jobs, by queue and state
-        # Queries of records in memory and of running attempts.
+        # The numbers of waiting jobs, by queue and state; the shares in the limits of queues.
+        self.waiting, self.limits = jobs.waiting, jobs.ready_queues.limits
         self.find_job, self.find_schedule = self._jobs.find, table.find
         self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
         self.stop_reason, self.unserved = self._attempts.stop_reason, self._workers.groups.unserved

@@ -64,6 +64,8 @@ class EngineLoop(Standstill):
         self._is_open = self._is_dispatching = self.is_frozen = False
         # Whether this server may start jobs. None: always, because no other one can have its jobs.
         self.is_sure: Callable[[], bool] | None = None
+        # Whether other servers run jobs of the same queues, and share their limits.
+        self.shares_limits: Callable[[], bool] | None = None
         self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
@@ -118,6 +120,11 @@ class EngineLoop(Standstill):
         return reasons + self.monitor.not_ready_reasons(
             self.clock.now(), None if reasons else self.scheduler
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether turns are taken."""
+        return self._is_open
 
     @property
     def uncommitted(self) -> int:
@@ -344,6 +351,8 @@ class EngineLoop(Standstill):
         """Build a new scheduler from the store, the running attempts and the pending results."""
         snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
+        if self.shares_limits is not None and self.shares_limits():
+            scheduler.limits.begin()
         restore(scheduler, snapshot, self.dispatcher, self.clock.now())
         # Running attempts come first: without them the results would be refused as stale.
         running = Reconciliation(self._store, self.dispatcher, scheduler)

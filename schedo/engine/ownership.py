@@ -7,6 +7,7 @@ import logging
 
 from schedo.core.shards import shard_of
 from schedo.engine.homes import texts_of
+from schedo.engine.limit_sharing import LimitSharing
 from schedo.engine.loop import EngineLoop
 from schedo.engine.standstill import RESTART_S
 from schedo.errors import SchedoError, Unavailable
@@ -26,6 +27,8 @@ class Ownership:
         self._loop, self._cluster = loop, cluster
         self._task: asyncio.Task[None] | None = None
         self._doubts_since_s: float | None = None
+        self._limits = LimitSharing(loop, cluster)
+        self._limits.start()
         loop.is_sure = cluster.is_sure
         cluster.on_due = self._on_due
         self._look()
@@ -61,6 +64,7 @@ class Ownership:
     async def _follow(self) -> None:
         try:
             await self._loop.restart(self._cluster.change_shards)
+            self._limits.wake()
             self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
         except SchedoError as error:  # the recovery follows the shards, too
             log.debug("the shards are not followed now: %s", error)
@@ -83,6 +87,7 @@ class Ownership:
     async def stop(self) -> None:
         """Follow no more changes."""
         self._timer.cancel()
+        await self._limits.stop()
         self._cluster.on_due = _nothing
         if self._task is not None:
             await asyncio.wait([self._task], timeout=LEAVE_S)

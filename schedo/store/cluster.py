@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from schedo.core.expectations import Expectation
+from schedo.core.limit_shares import LimitUse
 from schedo.store.base import Store
 
 
@@ -71,8 +72,41 @@ class Cluster(Protocol):
         """Let the other servers know by which URL they reach this one. Raise StoreError."""
 
 
+class Claim(NamedTuple):
+    """What a server needs of the limit of a queue that another server divides."""
+
+    wanted: int
+    running: int
+    share: int  # of which its scheduler makes use until the call returns
+
+
+# Lets this server use at most these shares of its queues; returns how far it uses them then.
+Lower = Callable[[Mapping[str, int]], Mapping[str, LimitUse]]
+
+
+class QueueLimits(Protocol):
+    """The limits of queues, which the servers of a cluster share; see core/limit_shares.py."""
+
+    async def claim(self, claims: Mapping[str, Claim]) -> Mapping[str, int]:
+        """Say what this server needs, by queue; return the shares that it may use now.
+
+        These are queues of which it is not the home. Raise StoreError.
+        """
+
+    async def divide(
+        self, uses: Mapping[str, LimitUse], turn: int, lower: Lower
+    ) -> Mapping[str, int]:
+        """Divide the limits of queues of which this server is the home; return its own shares.
+
+        turn: as in limit_shares.divide. lower: called before other servers get more. A share is 0
+        while some server may not know the limit. Raise StoreError.
+        """
+
+
 class ShardOwner(Cluster, Protocol):
     """A cluster as the engine of one of its servers uses it."""
+
+    limits: QueueLimits
 
     # Called when is_change_due, or when is_sure again.
     on_due: Callable[[], None]

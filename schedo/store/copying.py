@@ -48,7 +48,7 @@ TABLES = {
 _JSON = {("run_history", "last_runs")}
 # What each server finds for itself, or that only one kind of store has.
 NOT_COPIED = {
-    *("meta", "server", "shard"),  # of meta, the marks are copied
+    *("meta", "server", "shard", "queue_share"),  # of meta, the marks are copied
     "inbox",  # it must be empty
     *("bulk_undo", "write_buffer", "write_buffer_layout", "sqlite_sequence"),
 }

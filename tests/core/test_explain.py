@@ -173,6 +173,19 @@ def test_the_explanation_of_a_job_that_waits_for_resources_names_them() -> None:
     assert why(server, jobs[1]) == "the resources that it needs are in use: 1 gpu"
 
 
+def test_a_job_that_waits_for_a_share_of_the_limit_is_explained() -> None:
+    server = Server()
+    server.scheduler.limits.begin()
+    server.set_queue(Queue("default", concurrency=3))
+    job = server.submit(make_spec())
+    server.run(T0)
+
+    assert why(server, job) == (
+        "queue default runs 0 jobs here; the rest of its concurrency limit of 3 is for other"
+        " servers at the moment"
+    )
+
+
 def test_the_explanation_names_the_requirement_that_no_worker_meets() -> None:
     server = Server(slots=0)
     server.attach(worker_spec("small", slots=5, resources={"gpu": 500}))

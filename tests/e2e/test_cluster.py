@@ -8,7 +8,7 @@ import threading
 import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,12 @@ class Cluster:
         query = f"SELECT no FROM jobs.shard WHERE owner = {no}"
         own = {int(line) for line in self._postgres.sql(query).splitlines()}
         return next(name for n in count() if shard_of(name := f"tick{n}") in own)
+
+    def owners_of(self, queue: str) -> set[int]:
+        """Return the servers that have jobs of the queue."""
+        tables = "jobs.job JOIN jobs.shard ON no = shard"
+        query = f"SELECT DISTINCT owner FROM {tables} WHERE queue = '{queue}'"
+        return {int(line) for line in self._postgres.sql(query).splitlines()}
 
     def runs(self, job_id: str) -> int:
         """Return how often a command has run."""
@@ -118,6 +124,30 @@ def test_requests_for_a_stopped_server_are_answered_by_the_one_that_takes_over(
     # It depends on the instant whether the server was known to be silent.
     assert submitted == 201 or problem["code"] == "outcome-unknown"
     assert (read, schedule["name"]) == (200, name)
+
+
+def test_a_first_limit_holds_for_jobs_that_wait_at_all_servers_and_for_runs_of_schedules(
+    cluster: Cluster,
+) -> None:
+    first, second = cluster.join(), cluster.join()
+    marked = {"command": "echo + >> marks; sleep 0.02; echo - >> marks"}
+    queue = cluster.name_at(1)
+    job = {"task": "shell", "payload": marked, "queue": queue}
+    waiting = [each.submit(**job, delay="1s") for each in (first, second) for _ in range(10)]
+
+    limited, _ = second.ask("PATCH", f"/v1/queues/{queue}", {"concurrency": 1})
+    schedules = [cluster.name_at(no) for no in (1, 2)]
+    for name in schedules:
+        assert first.ask("PUT", f"/v1/schedules/{name}", {"every": "1s", **job})[0] == 201
+    ended = [second.ended(each["id"]) for each in waiting]
+    eventually(lambda: all(count_fired(second, name) for name in schedules), "runs")
+
+    assert limited == 200
+    assert {each["state"] for each in ended} == {"completed"}
+    marks = (cluster.directory / "marks").read_text().split()
+    running = [*accumulate(1 if mark == "+" else -1 for mark in marks)]
+    assert max(running) == 1
+    assert cluster.owners_of(queue) == {1, 2}  # no job has moved
 
 
 def test_a_server_that_is_told_to_end_answers_until_the_others_have_its_jobs(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from schedo.core.shards import SHARDS, assign
-from schedo.store.cluster import Member, MemberState
+from schedo.store.cluster import Member, MemberState, QueueLimits
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import Readers
 from schedo.version import __version__
@@ -76,6 +76,7 @@ class Membership:
         self._stuck_until_s: dict[int, float] = {}  # shards whose running jobs cannot move
         self._seen = asyncio.Event()
         self.is_writing: Callable[[], bool] = lambda: False  # whether the session that writes lives
+        self.limits: QueueLimits  # set by the store, which has the session
         self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_no_shard
         self.tell: Callable[[str], Awaitable[None]] = _notify_no_server
 
@@ -120,8 +121,13 @@ class Membership:
     # For the engine.
 
     def is_sure(self) -> bool:
-        """Return whether no other server can have this one's shards now."""
-        return since_boot_s() < self._sure_until_s and self.is_writing() and not self._lost()
+        """Return whether no other server can have this one's shards now.
+
+        The others do not wait for a silent server when a queue changes. So it starts nothing after
+        its return before it has the change.
+        """
+        is_heard = since_boot_s() < self._sure_until_s and self.is_writing()
+        return is_heard and not self._lost() and self._view.settings <= self._settings
 
     def is_change_due(self) -> bool:
         """Return whether the engine must continue with other shards or settings."""
@@ -195,6 +201,7 @@ class Membership:
         is_own = version == self._settings + 1  # else another server has changed something, too
         if is_own:
             self._settings = version
+            self.on_due()  # a heartbeat may have shown the version before this call
         return is_own
 
     def note(self, view: View) -> None:
@@ -238,6 +245,11 @@ class Membership:
     def wanted_of_free(self) -> list[int]:
         """Return the shards without an owner that this server should take."""
         return self._share_of([s for s in range(SHARDS) if s not in self._view.owners])
+
+    @property
+    def settings(self) -> int:
+        """The version of the queues and pauses that the engine has."""
+        return self._settings
 
     @property
     def is_leaving(self) -> bool:

@@ -36,6 +36,7 @@ from schedo.store.postgres.membership import Membership
 from schedo.store.postgres.moves import give
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.pruning import prune
+from schedo.store.postgres.queue_shares import QueueShares, note_read
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import Readers, Writer, close, connect
@@ -77,6 +78,9 @@ class PostgresStore(ConcurrentReads):
         self.cluster = Membership(process, failover_timeout_us, self._require_readers)
         self.cluster.is_writing = self._is_writing
         self.cluster.give = self._give
+        self.cluster.limits = QueueShares(
+            self._require_writer, lambda: self._owned, lambda: self.cluster.settings
+        )
         self._control = Control(self._address, self._name, self.cluster)
         self.cluster.tell = self._control.tell
 
@@ -137,6 +141,7 @@ class PostgresStore(ConcurrentReads):
             await writer.run(lambda c: holder.sign(c, self.cluster.me, signature))
         else:
             await writer.run(lambda c: holder.follow(c, no, found.settings))
+        await writer.run(lambda c: note_read(c, no, found.shards))
         self._owned = Owned(no, found.shards, found.snapshot.queues)
         self.inbox.own(found.shards)
         self._offset_us = found.snapshot.clock.offset_us
