@@ -1,6 +1,6 @@
 """Which shard a request belongs to: the one of the key or the name that must be exact.
 
-The order of precedence is that of the store: a queue with a limit, a unique key, and then an
+The order of precedence is that of the store: a unique key, a queue with a limit, and then an
 Idempotency-Key. So the server that makes the job also owns the shard that the store gives it.
 """
 
@@ -43,10 +43,10 @@ def shard_of_spec(item: bytes | msgspec.Raw, has_limit: HasLimit) -> int | None:
         return None
     if job.broadcast:
         return None
-    if has_limit(job.queue):
-        return shard_of(job.queue)
     key = job.unique.key if isinstance(job.unique, _Unique) else job.unique
-    return None if key is None else shard_of(key)
+    if key is not None:
+        return shard_of(key)
+    return shard_of(job.queue) if has_limit(job.queue) else None
 
 
 def shard_of_request(request: Request, has_limit: HasLimit) -> int | None:

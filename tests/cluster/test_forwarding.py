@@ -90,10 +90,24 @@ async def test_a_job_of_a_queue_with_a_limit_is_made_by_the_owner_of_the_queue(
     queue = text_of(first, "queue")
     limited = await second.patch(f"/v1/queues/{queue}", {"concurrency": 1})
 
-    job = await second.submit(queue=queue, unique={"key": text_of(second)})
+    job = await second.submit(queue=queue)
 
     assert limited.status == 200
     assert await has_job(first, job["id"])
+
+
+async def test_a_unique_key_holds_over_queues_with_a_limit_and_without(cluster: Cluster) -> None:
+    _, first, second = cluster
+    queue, key = text_of(first, "queue"), text_of(second)
+    await second.patch(f"/v1/queues/{queue}", {"concurrency": 1})
+    body = {"task": "demo", "unique": key}
+
+    in_limited = await first.submit(queue=queue, unique={"key": key})
+    again = [await world.post("/v1/jobs", body) for world in (first, second)]
+
+    assert await has_job(second, in_limited["id"])
+    assert [reply.json()["id"] for reply in again] == [in_limited["id"]] * 2
+    assert all(reply.json()["conflict"] for reply in again)
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,18 @@ def test_a_job_without_a_home_goes_to_each_own_shard_in_turn() -> None:
     assert [owned.place(make_job(id=n)) for n in range(4)] == [3, 5, 3, 5]
 
 
-def test_a_home_is_the_schedule_then_the_limited_queue_then_the_key() -> None:
+def test_a_home_is_the_schedule_then_the_key_then_the_limited_queue() -> None:
     owned = Owned(1, ALL, [Queue("few", 1), Queue("many")])
     options = Options(unique=Unique("k"), schedule="tick")
 
     assert owned.place(make_job(unique_key="k")) == shard_of("k")
     assert owned.place(make_job(unique_key="k", queue="many")) == shard_of("k")
-    assert owned.place(make_job(unique_key="k", queue="few")) == shard_of("few")
+    assert owned.place(make_job(unique_key="k", queue="few")) == shard_of("k")
+    assert owned.place(make_job(queue="few")) == shard_of("few")
     run = make_job(unique_key="k", queue="few", schedule_id=1, options=options)
     assert owned.place(run) == shard_of("tick")
     owned.note_queues([Queue("few")])
-    assert owned.place(make_job(unique_key="k", queue="few")) == shard_of("k")
+    assert [owned.place(make_job(queue="few")) for _ in range(2)] == [0, 1]
 
 
 def test_a_home_of_another_server_gets_no_job_from_this_one() -> None:

@@ -146,11 +146,12 @@ async def test_the_options_are_those_of_a_submit(client: asyncpg.Connection) -> 
     assert {*listed} == {*JobRequest.__struct_fields__} - arguments - {"broadcast"}
 
 
-async def test_a_job_is_in_the_shard_of_its_limited_queue_or_its_key_or_in_any(
+async def test_a_job_is_in_the_shard_of_its_key_or_its_limited_queue_or_in_any(
     store: PostgresStore, client: asyncpg.Connection
 ) -> None:
     await store.commit(Changes(queues={"one": Queue("one", concurrency=1), "all": Queue("all")}))
     for arguments in (
+        "'x', queue => 'one'",
         "'x', queue => 'one', unique_key => 'k'",
         "'x', queue => 'all', unique_key => 'k'",
         """'x', options => '{"unique": {"key": "k", "for": "1h"}}'""",
@@ -161,9 +162,9 @@ async def test_a_job_is_in_the_shard_of_its_limited_queue_or_its_key_or_in_any(
 
     shards = [shard for (shard,) in await client.fetch("SELECT shard FROM inbox ORDER BY id")]
 
-    assert shards[:4] == [shard_of("one"), *[shard_of("k")] * 3]
-    assert {*shards[4:]} <= {*range(SHARDS)}
-    assert len({*shards[4:]}) > 1
+    assert shards[:5] == [shard_of("one"), *[shard_of("k")] * 4]
+    assert {*shards[5:]} <= {*range(SHARDS)}
+    assert len({*shards[5:]}) > 1
     store.inbox._shards = [shard_of("one")]
     assert len(await store.inbox.read()) == shards.count(shard_of("one"))
 

@@ -42,8 +42,8 @@ FROM unnest($1::text[], $2::bigint[]) AS mark (name, value)"""
 _PLACE = """
 UPDATE job SET shard = coalesce(
     (SELECT schedule.shard FROM schedule WHERE schedule.id = job.schedule_id),
-    (SELECT shard_of(name) FROM queue WHERE name = job.queue AND concurrency IS NOT NULL),
     shard_of(unique_key),
+    (SELECT shard_of(name) FROM queue WHERE name = job.queue AND concurrency IS NOT NULL),
     shard
 ) WHERE schedule_id IS NOT NULL OR unique_key IS NOT NULL
 OR queue IN (SELECT name FROM queue WHERE concurrency IS NOT NULL)"""

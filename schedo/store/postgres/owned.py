@@ -39,10 +39,10 @@ class Owned:
         home: str | None
         if job.schedule_id is not None:
             home = job.options.schedule
-        elif job.queue in self._limited:
-            home = job.queue
-        else:
+        elif job.unique_key is not None:
             home = job.unique_key
+        else:
+            home = job.queue if job.queue in self._limited else None
         if home is not None:
             shard = shard_of(home)
             if shard in self.shards:
