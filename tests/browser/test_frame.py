@@ -118,3 +118,28 @@ async def test_an_unknown_address_says_so(open_page: Open, shop: Shop) -> None:
     await expect(page.locator("h1")).to_have_text("There is nothing at /login/a/b/c")
     await page.get_by_role("link", name="Go to the overview").click()
     await expect(page).to_have_title("Overview · schedo")
+
+
+LOOKS = """[...document.querySelectorAll('main *')].map((each) => {
+  const {display, alignItems, gap, width} = getComputedStyle(each);
+  return [each.tagName, each.className, display, alignItems, gap, width].join(' ');
+}).join('\\n')"""
+
+
+async def test_a_screen_looks_the_same_whatever_was_shown_before(
+    open_page: Open, shop: Shop
+) -> None:
+    paths = ("/jobs?task=none", "/schedules?q=none", "/invoke", "/")
+
+    async def look(page: Page) -> str:
+        await be_live(page)
+        await expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+        return str(await page.evaluate(LOOKS))
+
+    alone = {path: await look(await open_page(path)) for path in paths[:-1]}
+    page = await open_page(paths[-1])
+    go = "path => (history.pushState(null, '', path), dispatchEvent(new PopStateEvent('popstate')))"
+    for path in (*paths, *paths[:-1]):
+        await page.evaluate(go, path)
+        if path in alone:
+            assert await look(page) == alone[path], path

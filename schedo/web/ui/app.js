@@ -36,6 +36,14 @@ function addStyle(name) {
   });
 }
 
+// Let only the sheet of this screen hold, of those of all screens: the same class may look different on another one.
+const STYLES = new Set(SCREENS.filter((each) => each.style).map((each) => new URL(`./css/${each.style}.css`, import.meta.url).href));
+
+function wear(name) {
+  const { href } = new URL(`./css/${name}.css`, import.meta.url);
+  for (const sheet of document.styleSheets) if (STYLES.has(sheet.href)) sheet.disabled = sheet.href !== href;
+}
+
 const AGAIN_MS = 1_000;
 
 const isAway = () => get('/v1/me').then(() => false, (error) => error.status === 0);
@@ -85,6 +93,7 @@ function Main() {
   const loaded = useScreen(found);
   const main = useRef();
   const before = useRef(path);
+  useLayoutEffect(() => { if (loaded?.Screen) wear(found.screen.style); }, [loaded]);
   useEffect(() => {
     if (found && !loaded) return;
     follow();

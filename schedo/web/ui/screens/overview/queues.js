@@ -41,7 +41,7 @@ export function Queues() {
   const hasMore = summary.value.has_more_queues;
   const rest = queues.length - order.value.length;
   return html`<${Card} title="Queues" span=${5} more=${{ href: link('/queues'), text: 'all queues' }}>${queues.length
-    ? html`<div class="table" role="group" aria-label="Queues" tabindex="0"><table><thead><tr><th scope="col">Queue</th><th scope="col">Concurrency</th><th scope="col" class="num">Running</th>
+    ? html`<div class="table" role="group" aria-label="Queues" tabindex="0"><table><thead><tr><th scope="col">Queue</th><th scope="col" class="gauge">Concurrency</th><th scope="col" class="num">Running</th>
       <th scope="col" class="num">Due</th><th scope="col" class="num">Later</th></tr></thead>
       <tbody>${order.value.map((queue) => html`<${Row} queue=${queue} key=${queue.name}/>`)}</tbody></table></div>
       ${(rest > 0 || hasMore) && html`<p class="small muted">and ${hasMore ? 'more' : `${rest} more`} with less to do</p>`}`
