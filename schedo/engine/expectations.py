@@ -30,7 +30,8 @@ class Expectations:
     def __init__(self, loop: EngineLoop, store: Store) -> None:
         self._loop = loop
         # The store, if other servers share it.
-        self._shared = cast("ClusterStore", store) if hasattr(store, "cluster") else None
+        is_shared = getattr(store, "cluster", None) is not None
+        self._shared = cast("ClusterStore", store) if is_shared else None
 
     async def put(self, spec: ExpectationSpec) -> tuple[Expectation, PutEffect]:
         """Create the named expectation or change it to the spec; return it and what that did."""
