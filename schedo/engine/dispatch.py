@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from schedo.core.leases import AttemptResult, Failed, Lease, Snoozed, StopRequest
+from schedo.core.leases import AttemptResult, Failed, Lease, Snoozed, StopReason, StopRequest
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PAUSE_US
 from schedo.core.model import LeaseKey
 from schedo.core.scheduler import Scheduler
@@ -164,6 +164,16 @@ class Dispatcher:
                 self.waiting.discard(key)
 
     # Recovery.
+
+    def give_up(self, lease: Lease) -> None:
+        """Forget an attempt that is not this server's any more, and stop it if it still runs here.
+
+        A remote worker lists what it runs, and learns so that it must stop.
+        """
+        key, attached = lease.key, self.workers.get(lease.worker)
+        if attached is not None and key not in self._results and key not in self.waiting:
+            attached.transport.stop(StopRequest(key, lease.worker, StopReason.CANCEL))
+        self.forget([key])
 
     def recover(self, scheduler: Scheduler) -> None:
         """Continue with a new scheduler, which decides again about leases that were not sent."""

@@ -64,7 +64,8 @@ class Reconciliation:
             if stored is not None and stored.attempt < lease.key.attempt:
                 self._recover_job(stored, lease, now)
             else:
-                self._dispatcher.forget([lease.key])  # its result is durable already
+                # Its result is durable already, or its job belongs to another server now.
+                self._dispatcher.give_up(lease)
         self._end_lost(now, was_killed=snapshot.was_killed)
 
     def _recover_job(self, job: Job, lease: Lease | None, now: int) -> None:
@@ -73,7 +74,10 @@ class Reconciliation:
             lease = self._expect(job, now)
         if lease is not None and lease.key.attempt >= job.attempt:
             self._scheduler.recover_running(job, lease, self.comparable(lease.started_at, now), now)
-        elif job.key in self._dispatcher.waiting:
+            return
+        if lease is not None:  # another server has started the job again meanwhile
+            self._dispatcher.give_up(lease)
+        if job.key in self._dispatcher.waiting:
             self._scheduler.recover_lost(job, Released(), now)
         else:
             self._lost.append(job)

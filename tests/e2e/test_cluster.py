@@ -126,6 +126,29 @@ def test_requests_for_a_stopped_server_are_answered_by_the_one_that_takes_over(
     assert (read, schedule["name"]) == (200, name)
 
 
+def test_a_command_that_another_server_runs_again_is_stopped_where_it_ran(
+    cluster: Cluster,
+) -> None:
+    first, second = cluster.join(), cluster.join()
+    command = """
+        trap 'echo $SCHEDO_ATTEMPT >> stopped; exit 1' TERM
+        echo $SCHEDO_ATTEMPT >> begun
+        while ! test -e go; do sleep 0.05; done"""
+    job = first.submit(task="shell", payload={"command": command})
+    begun, stopped = (cluster.directory / name for name in ("begun", "stopped"))
+    eventually(begun.exists, "first attempt")
+
+    os.kill(first.pid, signal.SIGSTOP)
+    eventually(lambda: begun.read_text() == "1\n2\n", "second attempt")
+    os.kill(first.pid, signal.SIGCONT)
+
+    eventually(stopped.exists, "end of the first attempt")
+    assert stopped.read_text() == "1\n"
+    (cluster.directory / "go").touch()
+    ended = second.ended(job["id"])
+    assert (ended["state"], ended["attempt"]) == ("completed", 2)
+
+
 def test_a_first_limit_holds_for_jobs_that_wait_at_all_servers_and_for_runs_of_schedules(
     cluster: Cluster,
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from schedo.core.changes import Changes
 from schedo.core.limits import MINUTE, SECOND
-from schedo.core.model import Unique
+from schedo.core.loads import Load, LoadJob
+from schedo.core.model import Job, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.engine.homes import texts_of
@@ -141,6 +142,52 @@ async def test_a_change_of_shards_loses_no_job_and_no_attempt(path: Path) -> Non
         assert (await world.engine.get(running_job.id)).state is State.COMPLETED
         for job in (waiting, later):
             assert (await world.engine.get(job.id)).state is State.SCHEDULED
+
+
+async def test_an_attempt_of_a_job_that_another_server_has_taken_is_stopped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        taken, kept, ended = [await world.submit() for _ in range(3)]
+        key = world.worker.leases[0].key
+        world.worker.leases.append(world.worker.leases.pop(0))
+        world.worker.leases.append(world.worker.leases.pop(0))
+        world.worker.end()  # the third one
+        load_running, load = world.engine.store.load_running, world.engine.store.load
+
+        async def load_own_running(after: int, limit: int) -> list[Job]:
+            return [job for job in await load_running(after, limit) if job.id != taken.id]
+
+        async def load_own(wanted: Load) -> object:
+            return None if wanted == LoadJob(taken.id) else await load(wanted)
+
+        monkeypatch.setattr(world.engine.store, "load_running", load_own_running)
+        monkeypatch.setattr(world.engine.store, "load", load_own)
+        await world.engine._loop.restart(shards.change_shards)
+
+        assert [(stop.key, stop.reason) for stop in world.worker.stops] == [(key, "cancel")]
+        assert (await world.engine.get(kept.id)).state is State.RUNNING
+        assert (await world.engine.get(ended.id)).state is State.COMPLETED
+
+
+async def test_an_attempt_before_the_one_of_another_server_is_stopped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit()
+        key, load_running = world.worker.leases[0].key, world.engine.store.load_running
+
+        async def load_later_attempt(after: int, limit: int) -> list[Job]:
+            found = await load_running(after, limit)
+            for each in found:
+                each.attempt += 1
+            return found
+
+        monkeypatch.setattr(world.engine.store, "load_running", load_later_attempt)
+        await world.engine._loop.restart(shards.change_shards)
+
+        assert [stop.key for stop in world.worker.stops] == [key]
+        assert (await world.engine.get(job.id)).attempt > key.attempt
 
 
 async def test_what_waits_for_the_change_and_has_a_home_elsewhere_then_is_refused(
