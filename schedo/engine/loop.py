@@ -36,11 +36,12 @@ from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
 from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
-from schedo.errors import SchedoError, StaleLease, StoreRefused, Unavailable
+from schedo.errors import SchedoError, StaleLease, StoreError, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
 RECOVERY_PAUSE_S = 1.0
+_STARTS_MAX = 3  # of a server that others believe to be silent, because its machine is busy
 SWITCH_INTERVAL_S = 0.0001
 
 
@@ -87,12 +88,24 @@ class EngineLoop(Standstill):
         self.prune = self._committer.prune
         self.clock.start(self._turn, self._committer.wake)
         try:
-            await self._recover(await self._store.open())
+            await self._begin()
         except BaseException:
             self.clock.close()
             await self._store.close()
             raise
         self._start_committer()
+
+    async def _begin(self) -> None:
+        """Open the store and recover; if other servers take its shards meanwhile, once more."""
+        snapshot = await self._store.open()
+        for _ in range(_STARTS_MAX if self.is_sure is not None else 0):
+            try:
+                await self._recover(snapshot)
+                return
+            except StoreError as error:
+                log.warning("the start begins again: %s", error)
+                snapshot = await self._store.snapshot()
+        await self._recover(snapshot)
 
     async def stop(self) -> None:
         """Make everything durable, then stop the turns and close the store."""

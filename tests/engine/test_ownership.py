@@ -124,6 +124,26 @@ async def test_a_result_that_comes_in_doubt_is_kept(
         assert (await world.engine.get(job.id)).state is State.COMPLETED
 
 
+async def test_a_start_during_which_others_take_the_shards_begins_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(path)
+    world.engine._loop.is_sure = lambda: True
+    store, failures = world.engine.store, [StoreError("PostgreSQL ends the session")]
+    load_running = store.load_running
+
+    async def fail_first(after: int, limit: int) -> list[Job]:
+        if failures:
+            raise failures.pop()
+        return await load_running(after, limit)
+
+    monkeypatch.setattr(store, "load_running", fail_first)
+    await world.engine.start()
+
+    assert (await world.submit(delay_us=SECOND)).state is State.SCHEDULED
+    await world.engine.stop()
+
+
 async def test_a_change_of_shards_loses_no_job_and_no_attempt(path: Path) -> None:
     async with sharing(path) as (world, shards):
         running_job = await world.submit()

@@ -16,7 +16,8 @@ from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.errors import StoreError, StoreLocked
 from schedo.store.base import Retention
-from schedo.store.cluster import MemberState
+from schedo.store.cluster import Member, MemberState
+from schedo.store.postgres.membership import Membership, View
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
@@ -124,6 +125,33 @@ async def test_a_server_without_heartbeats_is_not_sure_of_its_shards(
         monkeypatch.setattr("schedo.store.postgres.membership.since_boot_s", lambda: later)
 
         assert not store.cluster.is_sure()
+
+
+def test_a_server_that_is_late_itself_gives_others_as_much_more_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("schedo.store.postgres.membership.since_boot_s", lambda: now_s)
+    membership = Membership("me", 300_000, lambda: pytest.fail("nothing is read"))
+    membership.begin(1, 1)
+    other = Member(2, "other", "", 2, "1", MemberState.OPEN)
+
+    def is_gone(at_s: float, silent_us: int | None) -> bool:
+        nonlocal now_s
+        now_s = at_s
+        members = {2: other._replace(silent_us=silent_us)}
+        membership.note(View(at_s, members, {2: 300_000}, {0: 2}, 0, {2: 0}))
+        return bool(membership.find_gone())
+
+    assert not is_gone(10.0, 0)
+    assert is_gone(10.1, 310_000)
+    assert not is_gone(10.6, 600_000)  # this server was late by 400 ms, too
+    assert not is_gone(10.7, 690_000)
+    assert is_gone(10.8, 710_000)
+    assert is_gone(10.9, None)  # its session has ended
+    for tenth in range(110, 117):
+        is_gone(tenth / 10, 0)
+    assert is_gone(11.7, 310_000)
 
 
 async def test_a_server_whose_session_was_ended_keeps_its_shards_if_it_lives(

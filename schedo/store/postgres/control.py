@@ -22,13 +22,12 @@ from schedo.store.cluster import Member, MemberState
 from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS
-from schedo.store.postgres.membership import Membership, View, since_boot_s
+from schedo.store.postgres.membership import BEAT_S, Membership, View, since_boot_s
 from schedo.store.postgres.session import close, connect
 from schedo.store.postgres.watch import NeighbourWatch
 
 log = logging.getLogger("schedo.store")
 
-BEAT_S = 0.1
 ANSWER_S = 5.0  # after which the session counts as lost
 RECONNECT_S = 0.2
 # Both sessions of a process end with it, but not at the same instant. So long after the end of the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import Readers
 from schedo.version import __version__
 
+BEAT_S = 0.1  # between two heartbeats
+# How long the lateness of an own heartbeat counts. Servers of one machine are late together.
+LATE_FOR_S = 1.0
 # A server stops to start jobs so long before others may take its shards.
 MARGIN_US = 100_000
 MOVE_PAUSE_S = 1.0  # between two moves of shards to a server that has too few
@@ -35,13 +39,18 @@ class View(NamedTuple):
     owners: dict[int, int]  # by shard; without the free ones
     settings: int  # the version of the queues and pauses
     confirmed: dict[int, int]  # the version that each server follows
+    late_us: int = 0  # how late the heartbeats of this server itself were lately, at most
 
     def is_gone(self, no: int) -> bool:
-        """Return whether the server is silent for so long that others may take its shards."""
+        """Return whether the server is silent for so long that others may take its shards.
+
+        If this server was late itself, the machine or the database is busy, and the other one gets
+        as much more time. Only the end of its session needs no such judgement.
+        """
         member = self.members.get(no)
         if member is None or member.silent_us is None:
             return True
-        return member.silent_us > self.timeouts_us[no]
+        return member.silent_us > self.timeouts_us[no] + self.late_us
 
     def staying(self) -> list[int]:
         """Return the numbers of the servers that live and stay."""
@@ -70,6 +79,7 @@ class Membership:
         self._view = View(0.0, {}, {}, {}, 0, {})
         self._owned = Owned(0)
         self._adopted_s = 0.0
+        self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
         self._settings = 0  # the version of the queues and pauses that the engine has
         self._sure_until_s = 0.0
         self._moved_s = 0.0
@@ -206,7 +216,7 @@ class Membership:
 
     def note(self, view: View) -> None:
         """Note what a heartbeat has found."""
-        before = self._view
+        before, view = self._view, view._replace(late_us=self._note_own(since_boot_s()))
         if view.sent_s < self._adopted_s:
             view = view._replace(owners=before.owners, settings=before.settings)
         was_sure = self.is_sure()
@@ -217,6 +227,14 @@ class Membership:
             self._changed()
         if not was_sure or self.is_change_due():
             self.on_due()
+
+    def _note_own(self, now: float) -> int:
+        """Note that a heartbeat of this server has come; return how late its last ones were."""
+        since_s = now - self._late[-1][0] if self._late else 0.0
+        self._late.append((now, max(0, int((since_s - BEAT_S) * 1e6))))
+        while self._late[0][0] < now - LATE_FOR_S:
+            self._late.popleft()
+        return max(late_us for _, late_us in self._late)
 
     def find_gone(self) -> list[Member]:
         """Return the servers that are gone or silent, and still have shards."""

@@ -104,8 +104,8 @@ class PostgresStore(ConcurrentReads):
             await self._control.connect()
             self._writer = Writer(connection, self._address.shown)
             self._readers = Readers(self._address, f"{self._name} reads")
-            snapshot = await self._adopt(no, must_sign=True)
             await self._writer.run(self.inbox.listen)
+            snapshot = await self._adopt(no, must_sign=True)
             await self._control.begin()
         except BaseException as error:
             connection.terminate()
@@ -134,6 +134,12 @@ class PostgresStore(ConcurrentReads):
         writer = self._require_writer()
         found = await writer.run(lambda connection: read_snapshot(connection, no))
         self.cluster.begin(no, found.snapshot.epoch)
+        await writer.run(lambda c: note_read(c, no, found.shards))
+        self._owned = Owned(no, found.shards, found.snapshot.queues)
+        self.inbox.own(found.shards)
+        self._offset_us = found.snapshot.clock.offset_us
+        await self._begin_count(found.snapshot.epoch)
+        # Last: from its signature on, others judge a server by its heartbeats, and give it shards.
         if must_sign:
             signature = holder.Signature(
                 self.cluster.timeout_us, found.settings, writer.pid, self._control.pid
@@ -141,11 +147,6 @@ class PostgresStore(ConcurrentReads):
             await writer.run(lambda c: holder.sign(c, self.cluster.me, signature))
         else:
             await writer.run(lambda c: holder.follow(c, no, found.settings))
-        await writer.run(lambda c: note_read(c, no, found.shards))
-        self._owned = Owned(no, found.shards, found.snapshot.queues)
-        self.inbox.own(found.shards)
-        self._offset_us = found.snapshot.clock.offset_us
-        await self._begin_count(found.snapshot.epoch)
         self.cluster.own(self._owned, found.settings)
         return found.snapshot
 
@@ -319,12 +320,10 @@ class PostgresStore(ConcurrentReads):
         await self._require_writer().run(lambda connection: add(connection, tallies, now))
 
     async def session_key(self) -> bytes:
-        async def load_key(connection: asyncpg.Connection) -> bytes:
-            await connection.execute(_SAVE_KEY, secrets.token_bytes(_KEY_BYTES))
-            key: bytes = await connection.fetchval(_READ_KEY)
+        async with self._require_readers().session() as session:
+            await session.execute(_SAVE_KEY, secrets.token_bytes(_KEY_BYTES))
+            key: bytes = await session.fetchval(_READ_KEY)
             return key
-
-        return await self._require_writer().run(load_key)
 
     async def load(self, load: Load) -> Any:
         offset_us = self._offset_us
