@@ -35,6 +35,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.e2e.takeover", description=__doc__)
     add = parser.add_argument
     add("--kills", type=int, default=20, help="how many processes are killed")
+    add("--only-active", action="store_true", help="never kill the standby: twice the take-overs")
     add("--upgrades", type=int, default=0, help="how many upgrades, without kills")
     add("--compare", action="store_true", help="afterwards as long without upgrades: lateness")
     add("--steps", type=int, default=0, help="how often each process dies at each upgrade step")
@@ -61,6 +62,7 @@ def _make_plan(given: argparse.Namespace) -> Plan:
     without_kills = given.upgrades or given.steps or given.stops
     return Plan(
         kills=0 if without_kills else given.kills,
+        only_active=given.only_active,
         upgrades=given.upgrades,
         steps=given.steps,
         stops=given.stops,

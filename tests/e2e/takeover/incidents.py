@@ -39,8 +39,9 @@ class Incidents:
         await asyncio.sleep(self._plan.quiet_s)
 
     def _all(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        has_turns = self._plan.standby and not self._plan.only_active
         for number in range(self._plan.kills):
-            yield partial(self._kill, "standby" if self._plan.standby and number % 2 else "active")
+            yield partial(self._kill, "standby" if has_turns and number % 2 else "active")
         yield from [self._upgrade] * self._plan.upgrades
         yield from [self._stop] * self._plan.stops
         if isinstance(self._servers, SteppedServer):

@@ -13,15 +13,16 @@ from tests.e2e.takeover.evidence import ClientLog
 class Plan:
     """Kills, or upgrades, or deaths at the steps of upgrades, or stopped servers.
 
-    kills, upgrades, stops: how many. steps: how often each of the two processes dies at each step.
-    is_killed_stuck: the standby kills a server that is stopped. is_at_rest: the machine is, so the
-    limits count that a busy machine cannot keep. waiting: jobs in the file that are due tomorrow.
-    pause_s: the longest pause between two events. quiet_s: the time without them at the end.
-    limit_s: after which there are no more of them, however many are left. rate: of new connections
-    in a second, beside upgrades.
+    kills, upgrades, stops: how many. only_active: kills never hit the standby, else every second
+    one. steps: how often each of the two processes dies at each step. is_killed_stuck: the standby
+    kills a server that is stopped. is_at_rest: the machine is, so the limits count that a busy
+    machine cannot keep. waiting: jobs in the file that are due tomorrow. pause_s: the longest pause
+    between two events. quiet_s: the time without them at the end. limit_s: after which there are no
+    more of them, however many are left. rate: of new connections in a second, beside upgrades.
     """
 
     kills: int = 0
+    only_active: bool = False
     upgrades: int = 0
     steps: int = 0
     stops: int = 0
