@@ -79,7 +79,7 @@ DEFAULT_QUEUE = "default"
 # Memory: the entries of a paged index, and the size of payloads that may stay in memory.
 WINDOW_ENTRIES = 1_024
 PAGE_ENTRIES_MAX = 256
-FIRST_PAGE_ENTRIES = 64  # after a start, whose first job waits for this page
+FIRST_PAGE_ENTRIES = 32  # after a start, whose first job waits for this page
 BLOCKED_PAGE = 100  # blocked runs, each with its schedule, while commits wait: 3 ms
 # Entries that are overdue for this long and not in memory become the backlog, moved in bulk.
 BACKLOG_AGE_US = 20 * MILLISECOND

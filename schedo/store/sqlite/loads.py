@@ -22,6 +22,7 @@ def carry_out(
     connection: sqlite3.Connection, buffer: WriteBuffer, load: loads.Load, offset_us: int
 ) -> Any:
     """Return the result of the load; base.Store defines it for each kind."""
+    buffer.is_bypassed = False  # the recovery is written
     if not _is_in_tables(connection, buffer, load):
         buffer.flush(connection)
     if isinstance(load, loads.LoadReady):

@@ -235,6 +235,7 @@ class SqliteStore(PassedLocks, SessionKeys):
     async def load(self, load: Load) -> Any:
         writer = self._require_open(self._writer)
         found = await self._run(writer, loads.carry_out, self._buffer, load, self._offset_us)
+        self._buffer.is_bypassed = False
         if isinstance(load, PromoteDue):
             self._checkpoint_if_long(self._guard.log_bytes())
         return found
@@ -328,7 +329,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         # So that the file itself says that it is open. That of a server that was killed, or has
         # passed its store, says it already, and its log is copied a moment later, when the jobs
         # that became due meanwhile have started.
-        self._has_left_log = self._guard.was_open
+        self._has_left_log = self._buffer.is_bypassed = self._guard.was_open
         if self.path is not None and not self._has_left_log:
             self._checkpoint(connection)
         return reads.read_snapshot(connection)

@@ -90,6 +90,9 @@ class WriteBuffer:
 
     def __init__(self, bounds: Bounds = ALONE) -> None:
         self.bounds = bounds  # any thread may set it
+        # Each commit goes to the tables at once: that of a recovery, because the first pages are
+        # read from the tables right after it.
+        self.is_bypassed = False
         # By job id, in the order of the entries that added the jobs.
         self._new: dict[int, Row] = {}
         self._known: dict[int, Row] = {}
@@ -183,7 +186,7 @@ class WriteBuffer:
             raise
 
     def _may_enter(self, connection: sqlite3.Connection, commit: Commit) -> bool:
-        if not commit.is_bufferable:
+        if self.is_bypassed or not commit.is_bufferable:
             return False
         return not (commit.has_keys or self._keys) or self._keys.admit(connection, commit.jobs)
 
@@ -221,6 +224,7 @@ class WriteBuffer:
 
     def flush_old(self, connection: sqlite3.Connection) -> None:
         """Write some of the oldest entries, as far as their jobs have ended or they are old."""
+        self.is_bypassed = False
         with self._guarded(connection):
             most = self._oldest(max(FLUSH_ROWS, self._count // 8))
             self._flush(connection, self._count_old(most))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.loads import LoadJob
 from schedo.core.model import Job
 from schedo.errors import StoreDamaged, StoreLocked, StoreUnsuitable
 from schedo.store.sqlite.store import FLUSH_PERIOD_S, SqliteStore
@@ -216,3 +217,20 @@ async def test_a_store_in_memory_needs_no_preparation() -> None:
     assert (await store.open()).epoch == 1
 
     await store.close()
+
+
+async def test_after_a_kill_the_recovery_is_in_the_tables_and_later_commits_are_buffered(
+    path: Path, store: SqliteStore
+) -> None:
+    await put(store, make_job(id=1))
+    following = SqliteStore(killed(path).path)
+    await following.open()
+    await put(following, make_job(id=2))
+    assert await in_table(following) == {1: "queued", 2: "queued"}
+
+    await following.load(LoadJob(1))
+    await put(following, make_job(id=3))
+
+    assert await in_table(following) == {1: "queued", 2: "queued"}
+    assert {job.id for job in await all_jobs(following)} == {1, 2, 3}
+    await following.close()
