@@ -21,11 +21,12 @@ from schedo.web.credentials import find_address
 from schedo.web.http import JSON_TYPE, Request, Response
 from schedo.web.idempotency import HEADER
 
+CLIENT_HOST = b"schedo-host"  # the Host of the client's request: a session is good for it
 NOT_OWNER = b"schedo-not-owner"  # a header of a response: the shard has another owner
 # These belong to one connection, or to the first server, which has checked who the client is.
 _NOT_SENT = frozenset(
     b"""
-    host connection keep-alive transfer-encoding expect upgrade te content-length
+    host schedo-host connection keep-alive transfer-encoding expect upgrade te content-length
     authorization cookie schedo-hop schedo-client
     """.split()
 )
@@ -116,6 +117,9 @@ class ClientRequest:
             for name, value in request.headers.items()
             if name not in _NOT_SENT
         }
+        host = request.find_header(b"host")
+        if host is not None:
+            headers[CLIENT_HOST.decode()] = host
         if request.body and not request.is_lines:
             headers["content-type"] = JSON_TYPE.decode()  # the client may have sent no body at all
         return headers

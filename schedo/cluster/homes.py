@@ -21,6 +21,7 @@ class Home(StrEnum):
     INVOKE = "invoke"  # as FIND, but it makes jobs
     GATHER = "gather"  # all, and their answers become one
     STREAM = "stream"  # all, each with what happens there
+    LINK = "link"  # the one that was asked, or the one that has made the link
     STEP = "step"  # the one that was asked; the owners of the jobs take part
     PARTS = "parts"  # all, each for the names whose shards it owns
     EVERYONE = "everyone"  # one that decides the order of changes, and then all others
@@ -29,7 +30,7 @@ class Home(StrEnum):
 _OPERATIONS: Mapping[Home, str] = {
     Home.HERE: """
         work check_health check_ready get_metrics get_info get_openapi get_problem
-        get_me create_session delete_session create_session_link
+        get_me delete_session create_session_link
         advance_clock create_backup get_cluster
         """,
     Home.ANY: """
@@ -58,6 +59,7 @@ _OPERATIONS: Mapping[Home, str] = {
         """,
     Home.STREAM: "get_events",
     Home.STEP: "create_operation",
+    Home.LINK: "create_session",
     Home.PARTS: "declare",
     Home.EVERYONE: "update_queue pause_queue resume_queue pause_server resume_server",
 }

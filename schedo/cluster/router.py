@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from starlette.types import Scope
 from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
 from schedo.cluster.bulk import BulkChanges, change_own_jobs
-from schedo.cluster.client_request import NOT_OWNER, ClientRequest
+from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
 from schedo.cluster.finding import find
@@ -26,11 +27,11 @@ from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
-from schedo.cluster.texts import shard_of_request
+from schedo.cluster.texts import names_link, shard_of_request
 from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
 from schedo.core.shards import SHARDS, shard_of
-from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
+from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unauthorized, Unavailable
 from schedo.protocol.operation import Operation
 from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
@@ -87,6 +88,8 @@ class Router:
     def identify(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
         hop = self._signer.check(headers, scope, self._context.engine.clock.now())
         scope["schedo.hop"] = hop
+        if CLIENT_HOST in headers:
+            scope["schedo.headers"] = {**headers, b"host": headers[CLIENT_HOST]}
         scope["schedo.confirms"] = hop.purpose == "confirm"
         scope["schedo.client_id"], scope["schedo.permission"] = hop.client_id, hop.permission
         scope["schedo.request_id"] = hop.request_id
@@ -177,6 +180,20 @@ class Router:
     async def at_step(self, asked: ClientRequest) -> Response:
         """Begin an operation here, or carry out a part of one that another server has begun."""
         return await (change_own_jobs(asked) if asked.is_confirmation else asked.here())
+
+    async def at_link(self, asked: ClientRequest) -> Response:
+        """Begin a session; the server that made its link knows the link."""
+        try:
+            return await asked.here()
+        except Unauthorized:
+            if asked.hop is not None or not names_link(asked.request.body):
+                raise
+            for member in self._reachability.others():
+                with suppress(PeerUnreachable):
+                    response = await asked.forward(member)
+                    if response.status < 400:
+                        return response
+            raise
 
     async def at_stream(self, asked: ClientRequest) -> Response:
         """Return a stream of what happens in all servers."""
@@ -325,6 +342,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.GATHER: Router.gather,
     Home.STREAM: Router.at_stream,
     Home.STEP: Router.at_step,
+    Home.LINK: Router.at_link,
     Home.PARTS: Router.at_parts,
     Home.EVERYONE: Router.at_everyone,
 }

@@ -67,6 +67,18 @@ def shard_of_key(request: Request) -> int | None:
     return None if key is None else shard_of(f"{request.client_id} {request.operation} {key}")
 
 
+def names_link(body: bytes) -> bool:
+    """Whether the body of a login has a link in place of a token."""
+    try:
+        return msgspec.json.decode(body, type=_Login).link is not None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+class _Login(Struct):
+    link: Any = None
+
+
 def read_items(body: bytes) -> list[Any]:
     """Return the items of a response to a batch, as JSON that is not decoded."""
     return msgspec.json.decode(body, type=_Batch).items
