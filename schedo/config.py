@@ -99,6 +99,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     standby: bool = False
     kill_stuck_us: int = 0  # 0: never
     advertise: str | None = None
+    store_read: str | None = None
     failover_timeout_us: int = limits.FAILOVER_TIMEOUT_US
     retention: Retention = Retention()
     sources: dict[str, str] = {}  # the source of each setting that is not the default
@@ -246,7 +247,8 @@ def describe_config(config: Config) -> Iterator[tuple[str, object, str]]:
         value = getattr(owner, setting.field or key)
         shown = render_duration(value) if setting.metavar == "DURATION" else value
         shown = str(shown) if isinstance(shown, PublicUrl) else shown
-        shown = without_password(config.store) if key == "store" else shown
+        if key in ("store", "store_read") and shown is not None:
+            shown = without_password(str(shown))
         yield (
             key,
             list(shown) if isinstance(shown, tuple) else shown,

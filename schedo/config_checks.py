@@ -87,12 +87,17 @@ def _strength(source: str) -> int:
 
 def _check_cluster(config: Config) -> None:
     """Raise Invalid if a setting of servers that share a database does not fit."""
-    for name in ("advertise", "failover_timeout"):
+    for name in ("advertise", "failover_timeout", "store_read"):
         if name in config.sources and not is_postgres(config.store):
             raise Invalid(
                 f"{name} ({config.sources[name]}): only servers that share a database in PostgreSQL"
                 f" have it, and the store is {config.store}"
             )
+    if config.store_read is not None and not is_postgres(config.store_read):
+        raise Invalid(
+            f"store_read ({config.sources['store_read']}): give the URL of a standby,"
+            " postgresql://…"
+        )
     if config.failover_timeout_us < FAILOVER_TIMEOUT_MIN_US:
         source = config.sources.get("failover_timeout", "default")
         raise Invalid(f"failover_timeout ({source}): it must be at least 200ms")

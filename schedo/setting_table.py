@@ -177,6 +177,12 @@ SETTINGS: dict[str, Setting] = {
         "DURATION",
         "kill_stuck_us",
     ),
+    "store_read": Setting(
+        read_text,
+        "URL of a standby of the database of the store, which answers lists and searches while it"
+        " is at most 5 s behind.",
+        "URL",
+    ),
     "advertise": Setting(
         read_url,
         "URL by which the other servers on the same database reach this one; by default the"

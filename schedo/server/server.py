@@ -86,6 +86,7 @@ class Server:
             config.store,
             accept_loss=start.accept_loss,
             failover_timeout_us=config.failover_timeout_us,
+            read_url=config.store_read,
         )
         self.engine = Engine(
             self.store,

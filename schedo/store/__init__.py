@@ -34,18 +34,22 @@ def without_password(url: str) -> str:
 
 
 def open_store(
-    url: str, *, accept_loss: bool = False, failover_timeout_us: int = FAILOVER_TIMEOUT_US
+    url: str,
+    *,
+    accept_loss: bool = False,
+    failover_timeout_us: int = FAILOVER_TIMEOUT_US,
+    read_url: str | None = None,
 ) -> Store:
     """Return the store that the URL names, not yet opened.
 
     url: a path, "sqlite:///path", ":memory:" or "postgresql://user@host/database". accept_loss: if
     some of the files of a SQLite store are missing, open it with what is left.
     failover_timeout_us: how long this server may be silent before other servers that share the
-    store in PostgreSQL take its jobs over.
+    store in PostgreSQL take its jobs over. read_url: a standby that answers lists and searches.
     """
     # Only the store that is used is imported.
     if is_postgres(url):
-        return open_postgres(url, failover_timeout_us)
+        return open_postgres(url, failover_timeout_us, read_url)
     scheme, separator, _ = url.partition("://")
     if separator and scheme != "sqlite":
         raise Invalid.field(
@@ -60,7 +64,9 @@ def open_store(
     return SqliteStore(path, accept_loss=accept_loss)
 
 
-def open_postgres(url: str, failover_timeout_us: int = FAILOVER_TIMEOUT_US) -> PostgresStore:
+def open_postgres(
+    url: str, failover_timeout_us: int = FAILOVER_TIMEOUT_US, read_url: str | None = None
+) -> PostgresStore:
     """Return the store in PostgreSQL that the URL names, not yet opened; see open_store."""
     try:
         from schedo.store.postgres.store import PostgresStore
@@ -71,4 +77,4 @@ def open_postgres(url: str, failover_timeout_us: int = FAILOVER_TIMEOUT_US) -> P
             "a store in PostgreSQL needs the package asyncpg; install it with:"
             f" {how_to_install('postgres')}"
         ) from error
-    return PostgresStore(url, failover_timeout_us)
+    return PostgresStore(url, failover_timeout_us, read_url)

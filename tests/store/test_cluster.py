@@ -15,7 +15,7 @@ from schedo.core.model import Job, Options, Queue, ReadyKey, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.errors import StoreError, StoreLocked
-from schedo.store.base import Retention
+from schedo.store.base import Retention, Snapshot
 from schedo.store.cluster import Member, MemberState
 from schedo.store.postgres.membership import Membership, View
 from schedo.store.postgres.owned import Owned
@@ -67,6 +67,26 @@ async def test_the_first_server_owns_all_shards(postgres_store_url: str) -> None
         assert shards(store) == ALL
         assert store.cluster.me.no == 1
         assert store.cluster.owner(7) == store.cluster.me
+
+
+async def test_a_server_that_others_take_for_dead_while_it_starts_tries_again(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(postgres_store_url)
+    follow_up, ended = store._adopt, iter((True, True, False))
+
+    async def adopt_late(no: int, *, must_sign: bool) -> Snapshot:
+        if next(ended):
+            writer = store._require_writer()
+            await writer.run(lambda c: c.execute("SELECT pg_terminate_backend(pg_backend_pid())"))
+        return await follow_up(no, must_sign=must_sign)
+
+    monkeypatch.setattr(store, "_adopt", adopt_late)
+    await store.open()
+
+    assert shards(store) == ALL
+    assert caplog.text.count("it tries again") == 2
+    await store.close()
 
 
 async def test_servers_share_the_shards_and_make_ids_of_their_own(postgres_store_url: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import asyncpg
 
 from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk_undo import BulkStep
@@ -24,7 +27,10 @@ from schedo.store.postgres import due_search, job_search, reads, schedule_search
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.health import read_health
 from schedo.store.postgres.owned import Owned
+from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.session import Readers
+
+T = TypeVar("T")
 
 
 class ConcurrentReads:
@@ -35,11 +41,24 @@ class ConcurrentReads:
         self._offset_us = 0  # added to stored instants that count elapsed time
         self._readers: Readers | None = None
         self._owned = Owned(0)
+        self._replica: Replica | None = None  # which answers lists and searches
 
     def _require_readers(self) -> Readers:
         if self._readers is None:
             raise StoreError(f"the store {self._address.shown} is not open")
         return self._readers
+
+    async def _list(self, read: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        """Return what a list or a search finds: on the replica, or else on the primary."""
+        primary = self._require_readers()
+        if self._replica is not None and self._replica.is_fresh():
+            try:
+                async with self._replica.readers.search() as session:
+                    return await read(session)
+            except StoreError as error:
+                self._replica.note_failure(error)
+        async with primary.search() as session:
+            return await read(session)
 
     async def get_job(self, job_id: int) -> Job | None:
         async with self._require_readers().session() as session:
@@ -48,8 +67,10 @@ class ConcurrentReads:
     async def list_jobs(
         self, which: JobFilter, after: int | None, limit: int, order: Order = Order.NEWEST
     ) -> JobPage[int]:
-        async with self._require_readers().search() as session:
-            return await job_search.search(session, self._offset_us, which, (after, order), limit)
+        place = after, order
+        return await self._list(
+            lambda session: job_search.search(session, self._offset_us, which, place, limit)
+        )
 
     async def list_due(self, which: JobFilter, after: Pair | None, limit: int) -> JobPage[Pair]:
         async with self._require_readers().search() as session:
@@ -83,12 +104,12 @@ class ConcurrentReads:
     async def list_schedules(
         self, after: str | None, limit: int, which: ScheduleFilter = ANY_SCHEDULE
     ) -> SchedulePage:
-        async with self._require_readers().search() as session:
-            return await schedule_search.search(session, self._offset_us, which, after, limit)
+        return await self._list(
+            lambda session: schedule_search.search(session, self._offset_us, which, after, limit)
+        )
 
     async def count_schedules(self, overdue: Sequence[int]) -> ScheduleCounts:
-        async with self._require_readers().session() as session:
-            return await schedule_search.count(session, overdue)
+        return await self._list(lambda session: schedule_search.count(session, overdue))
 
     async def list_overdue(self) -> list[int]:
         async with self._require_readers().session() as session:
@@ -133,8 +154,7 @@ class ConcurrentReads:
     async def list_log(
         self, which: LogFilter, before: int | None, limit: int
     ) -> list[NumberedEntry]:
-        async with self._require_readers().session() as session:
-            return await reads.log_entries(session, which, before, limit)
+        return await self._list(lambda session: reads.log_entries(session, which, before, limit))
 
     async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
         async with self._require_readers().session() as session:
@@ -155,8 +175,8 @@ class ConcurrentReads:
         self, dimension: Dimension, period: Period, after: int, before: int, limit: int
     ) -> list[tuple[int, str]]:
         wanted = dimension.value, period.value, after, before, limit
-        async with self._require_readers().session() as session:
-            return [(at, figures) for at, figures in await session.fetch(tallies.ROWS, *wanted)]
+        found = await self._list(lambda session: session.fetch(tallies.ROWS, *wanted))
+        return [(at, figures) for at, figures in found]
 
     async def find_idempotency_record(
         self, scope: str, fingerprint: bytes

@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import asyncpg
 
@@ -22,6 +22,7 @@ from schedo.store.postgres.errors import DRIVER_ERRORS, ends_session, opening_er
 T = TypeVar("T")
 
 CONNECT_S = 10.0
+Target = Literal["read-write", "prefer-standby"]
 READERS_MAX = 3
 # A plan is made once and used for months, often before the tables have their rows and statistics.
 # Each query of the store has an index for it, so the planner gets no other choice.
@@ -51,14 +52,14 @@ _SILENCE = {
 }
 
 
-async def connect(address: Address, name: str) -> asyncpg.Connection:
+async def connect(address: Address, name: str, target: Target = "read-write") -> asyncpg.Connection:
     """Open a session that uses the schema; raise StoreError with a hint.
 
-    name: what PostgreSQL shows as its application_name.
+    name: what PostgreSQL shows as its application_name. target: which of several hosts.
     """
     try:
         connection = await asyncpg.connect(
-            address.url, timeout=CONNECT_S, target_session_attrs="read-write"
+            address.url, timeout=CONNECT_S, target_session_attrs=target
         )
     except (*DRIVER_ERRORS, ValueError) as error:
         raise opening_error(error, address.shown) from error
@@ -167,8 +168,8 @@ async def close(connection: asyncpg.Connection) -> None:
 class Readers:
     """The sessions of the concurrent reads, opened when they are needed."""
 
-    def __init__(self, address: Address, name: str) -> None:
-        self._address, self._name = address, name
+    def __init__(self, address: Address, name: str, target: Target = "read-write") -> None:
+        self._address, self._name, self._target = address, name, target
         self._idle: list[asyncpg.Connection] = []
         self._room = asyncio.Semaphore(READERS_MAX)
         self._searches = asyncio.Semaphore(READERS_MAX - 1)  # one is left to short reads
@@ -206,7 +207,7 @@ class Readers:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        return await connect(self._address, self._name)
+        return await connect(self._address, self._name, self._target)
 
     async def close(self) -> None:
         """Close the sessions that are idle now, and each other one at the end of its read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import os
 import secrets
 import socket
@@ -37,6 +38,7 @@ from schedo.store.postgres.moves import give
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.queue_shares import QueueShares, note_read
+from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import Readers, Writer, close, connect
@@ -56,15 +58,30 @@ _SAVE_KEY = "INSERT INTO secret (name, value) VALUES ('sessions', $1) ON CONFLIC
 _READ_KEY = "SELECT value FROM secret WHERE name = 'sessions'"
 
 
+log = logging.getLogger("schedo.store")
+
+_OPENS_MAX = 5  # that others may end, before the start fails
+
+
+class _Ended(StoreError):
+    """The session that writes was ended while the store was opened."""
+
+
 class PostgresStore(ConcurrentReads):
     """A Store in a schema of a PostgreSQL database; each server writes what its shards have."""
 
     path: str | None = None
 
-    def __init__(self, url: str, failover_timeout_us: int = FAILOVER_TIMEOUT_US) -> None:
+    def __init__(
+        self,
+        url: str,
+        failover_timeout_us: int = FAILOVER_TIMEOUT_US,
+        read_url: str | None = None,
+    ) -> None:
         """url: as parse_address takes it; nothing is opened yet.
 
         failover_timeout_us: after so long without a heartbeat, other servers take its shards.
+        read_url: of a standby, from which lists and searches are read.
         """
         super().__init__(parse_address(url))
         process = f"{socket.gethostname()} {os.getpid()}"
@@ -75,6 +92,7 @@ class PostgresStore(ConcurrentReads):
         self._counts: asyncpg.Connection | None = None  # the idle session of the counts
         self._must_sign = False  # this server has not written yet that it ended in order
         self._closing: asyncio.Task[None] | None = None
+        self._read_url = read_url
         self.cluster = Membership(process, failover_timeout_us, self._require_readers)
         self.cluster.is_writing = self._is_writing
         self.cluster.give = self._give
@@ -95,8 +113,19 @@ class PostgresStore(ConcurrentReads):
     async def open(self) -> Snapshot:
         assert self._writer is None, "the store is open already"
         self._closing = None
+        for _ in range(_OPENS_MAX):
+            try:
+                return await self._open()
+            except _Ended as error:
+                log.warning("%s while the server starts: it tries again", error)
+        return await self._open()
+
+    async def _open(self) -> Snapshot:
         connection = await self._connect_writer()
         try:
+            if self._read_url is not None:  # before the others expect heartbeats
+                self._replica = Replica(self._read_url, self._name, self._require_readers)
+                await self._replica.open(connection)
             no = await holder.take_number(connection, self._address)
             was_killed = await holder.enter(connection, no)
             # A server that ends before its recovery is durable leaves this to the next one.
@@ -108,9 +137,15 @@ class PostgresStore(ConcurrentReads):
             snapshot = await self._adopt(no, must_sign=True)
             await self._control.begin()
         except BaseException as error:
+            # A start that takes long on a busy machine looks like a dead server to the others.
+            was_ended = isinstance(error, StoreError) and self._writer is not None
+            was_ended = was_ended and connection.is_closed()
             connection.terminate()
             self._writer = None
+            await self._close_readers()
             await self._control.close()
+            if was_ended:
+                raise _Ended(str(error)) from error
             if isinstance(error, DRIVER_ERRORS):
                 raise opening_error(error, self._address.shown) from error
             raise
@@ -167,19 +202,26 @@ class PostgresStore(ConcurrentReads):
 
     async def _shutdown(self) -> None:
         writer, self._writer = self._writer, None
-        readers, self._readers = self._readers, None
-        if self._waiting is not None:
-            await self._waiting.end()
-        if self._counts is not None:
-            await close(self._counts)
-        if readers is not None:
-            await readers.close()
+        await self._close_readers()
         if writer is not None:
             if self._must_sign and not writer.is_lost:
                 await asyncio.wait([writer.begin(self._end_in_order)])
                 await self._control.notify()
             await self._control.close()
             await writer.close()
+
+    async def _close_readers(self) -> None:
+        readers, self._readers = self._readers, None
+        replica, self._replica = self._replica, None
+        counts, self._counts = self._counts, None
+        if self._waiting is not None:
+            await self._waiting.end()
+        if counts is not None:
+            await close(counts)
+        if replica is not None:
+            await replica.close()
+        if readers is not None:
+            await readers.close()
 
     async def _end_in_order(self, connection: asyncpg.Connection) -> None:
         await holder.release(connection, self._owned.no)

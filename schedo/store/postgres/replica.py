@@ -1,0 +1,136 @@
+"""A standby of PostgreSQL that answers long reads in place of the primary, while it keeps up.
+
+Once a second the store reads the position of the log of the primary, and which position the standby
+has replayed. All that was committed before a position was read is in what the standby shows once it
+has replayed it. So it is known how old the answers can be, also while nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+
+import asyncpg
+
+from schedo.errors import StoreError, StoreUnsuitable
+from schedo.store.postgres.address import parse_address
+from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error
+from schedo.store.postgres.session import Readers, close, connect
+
+log = logging.getLogger("schedo.store")
+
+STALE_S = 5.0  # answers that may be older come from the primary
+PERIOD_S = 1.0
+_POSITIONS_MAX = 60
+_WRITTEN = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+_REPLAYED = "SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
+_STANDBY = "SELECT pg_is_in_recovery(), to_regclass('meta') IS NOT NULL"
+_STORE = "SELECT value FROM meta WHERE name = 'store'"
+
+
+class Replica:
+    """The sessions with a standby, and how old its answers can be."""
+
+    def __init__(self, url: str, name: str, primary: Callable[[], Readers]) -> None:
+        """url: of the standby; the same schema. primary: returns the sessions of the store."""
+        self._address, self._name, self._primary = parse_address(url), name, primary
+        self.readers = Readers(self._address, name, "prefer-standby")
+        self._written: deque[tuple[float, int]] = deque(maxlen=_POSITIONS_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._stopping: asyncio.Future[None] = self._loop.create_future()
+        self._shows_s = -math.inf  # the standby shows all that was committed before
+        self._is_used = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self, own: asyncpg.Connection) -> None:
+        """Test the standby, and begin to follow it; raise StoreUnsuitable if it is another one.
+
+        own: a session of the store. A standby that cannot be reached is left out until it can be:
+        no start depends on it.
+        """
+        try:
+            connection = await connect(self._address, self._name, "prefer-standby")
+        except (*DRIVER_ERRORS, StoreError) as error:
+            log.warning("%s; reads come from the primary", opening_error(error, self._shown))
+        else:
+            try:
+                await self._check(connection, own)
+            finally:
+                await close(connection)
+        self._task = asyncio.create_task(self._follow(), name="schedo replica")
+
+    async def close(self) -> None:
+        """End the sessions."""
+        self._stopping.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.readers.close()
+
+    def is_fresh(self) -> bool:
+        """Whether its answers have all that was committed STALE_S ago."""
+        return self._loop.time() - self._shows_s < STALE_S
+
+    def note_failure(self, error: StoreError) -> None:
+        """Let reads come from the primary until the next look."""
+        log.debug("a read comes from the primary: %s", error)
+        self._shows_s = -math.inf
+
+    @property
+    def _shown(self) -> str:
+        return self._address.shown
+
+    async def _check(self, connection: asyncpg.Connection, own: asyncpg.Connection) -> None:
+        is_standby, has_store = await connection.fetchrow(_STANDBY)
+        if not is_standby:
+            raise StoreUnsuitable(
+                f"--store-read {self._shown} is no standby; give the URL of one that follows the"
+                " database of --store, or leave --store-read out"
+            )
+        if has_store and await connection.fetchval(_STORE) not in (
+            None,
+            await own.fetchval(_STORE),
+        ):
+            raise StoreUnsuitable(
+                f"--store-read {self._shown} has another store than --store; give the URL of a"
+                " standby of the same database, with the same schema"
+            )
+
+    async def _follow(self) -> None:
+        while not self._stopping.done():
+            try:
+                await self.look()
+            except StoreError as error:
+                self.note_failure(error)
+            except Exception:
+                log.exception("a bug in schedo: the replica is not followed")
+            self._tell()
+            await asyncio.wait((self._stopping,), timeout=PERIOD_S)
+
+    async def look(self) -> None:
+        """Find out up to which instant the standby shows everything."""
+        now = self._loop.time()
+        self._written.append((now, await self._ask(self._primary(), _WRITTEN)))
+        replayed = await self._ask(self.readers, _REPLAYED)
+        shown = [at for at, position in self._written if position <= replayed]
+        self._shows_s = max(shown, default=-math.inf)
+
+    async def _ask(self, readers: Readers, query: str) -> int:
+        async with readers.session() as session:
+            return int(await session.fetchval(query) or 0)
+
+    def _tell(self) -> None:
+        """Log when the standby begins or ceases to answer."""
+        if self._is_used != self.is_fresh():
+            self._is_used = not self._is_used
+            if self._is_used:
+                log.info("lists and searches come from the replica %s", self._shown)
+            else:
+                log.warning(
+                    "lists and searches come from the primary: the replica %s does not answer, or"
+                    " is more than %d s behind",
+                    *(self._shown, STALE_S),
+                )

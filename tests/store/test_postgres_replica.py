@@ -1,0 +1,148 @@
+"""A standby that answers lists and searches: what it is asked, and when it is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from schedo.core.job_filter import JobFilter
+from schedo.errors import StoreUnsuitable
+from schedo.store.postgres import replica
+from schedo.store.postgres.replica import Replica
+from schedo.store.postgres.store import PostgresStore
+from tests.factories import make_job
+from tests.postgres import PostgresServer, running_server
+from tests.store.steps import put
+
+ANY = JobFilter()
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def standby(primary: PostgresServer) -> Iterator[PostgresServer]:
+    with running_server(primary) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test say when the store looks at the standby."""
+    monkeypatch.setattr(replica, "PERIOD_S", 3_600.0)
+
+
+def replay(standby: PostgresServer, *, is_on: bool) -> None:
+    standby.sql(f"SELECT pg_wal_replay_{'resume' if is_on else 'pause'}()")
+
+
+async def opened(primary: PostgresServer, read_url: str, schema: str) -> PostgresStore:
+    store = PostgresStore(primary.url(schema=schema), 30_000_000, read_url)
+    await store.open()
+    return store
+
+
+def replica_of(store: PostgresStore) -> Replica:
+    assert store._replica is not None
+    return store._replica
+
+
+async def look_until_fresh(found: Replica) -> None:
+    while not found.is_fresh():
+        await found.look()
+
+
+async def count(store: PostgresStore) -> int:
+    return len((await store.list_jobs(ANY, None, 10)).jobs)
+
+
+async def test_lists_come_from_the_standby_and_single_jobs_from_the_primary(
+    primary: PostgresServer, standby: PostgresServer
+) -> None:
+    store = await opened(primary, standby.url(schema="lists"), "lists")
+    await put(store, make_job(id=64))
+    await look_until_fresh(replica_of(store))
+    replay(standby, is_on=False)
+    try:
+        await put(store, make_job(id=128))
+
+        assert await count(store) == 1
+        assert await store.get_job(128) is not None
+        assert (await store.find_job_ids(ANY, None, 10)).ids == [128, 64]
+    finally:
+        replay(standby, is_on=True)
+        await store.close()
+
+
+async def test_lists_come_from_the_primary_while_the_standby_is_behind(
+    primary: PostgresServer, standby: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(primary, standby.url(schema="behind"), "behind")
+    found = replica_of(store)
+    await look_until_fresh(found)
+    replay(standby, is_on=False)
+    try:
+        await put(store, make_job(id=64))
+        found._written.clear()  # a minute has passed since the last position that it has replayed
+        await found.look()
+
+        assert not found.is_fresh()
+        assert await count(store) == 1
+    finally:
+        replay(standby, is_on=True)
+    await look_until_fresh(found)
+    monkeypatch.setattr(replica, "STALE_S", 0.0)
+    assert not found.is_fresh()
+    await store.close()
+
+
+async def test_a_read_that_the_standby_ends_is_repeated_on_the_primary(
+    primary: PostgresServer, standby: PostgresServer
+) -> None:
+    store = await opened(primary, standby.url(schema="ended"), "ended")
+    await put(store, make_job(id=64))
+    found = replica_of(store)
+    await look_until_fresh(found)
+    await count(store)
+    standby.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name LIKE 'schedo%'"
+    )
+
+    assert await count(store) == 1
+    await store.close()
+
+
+async def test_a_standby_that_is_away_keeps_no_server_from_its_start(
+    primary: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = "postgresql://schedo@/postgres?host=/nowhere&schema=away"
+
+    store = await opened(primary, nowhere, "away")
+
+    assert await count(store) == 0
+    assert "reads come from the primary" in caplog.text
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("is_standby", "schema", "hint"),
+    [(False, "self", "is no standby"), (True, "other", "has another store")],
+)
+async def test_what_is_no_standby_of_the_store_is_refused(
+    primary: PostgresServer, standby: PostgresServer, is_standby: bool, schema: str, hint: str
+) -> None:
+    other = await opened(primary, standby.url(schema="other"), "other")
+    await look_until_fresh(replica_of(other))
+    await other.close()
+    url = (standby if is_standby else primary).url(schema=schema)
+
+    with pytest.raises(StoreUnsuitable, match=hint):
+        await opened(primary, url, "self")
+
+    again = await opened(primary, standby.url(schema="self"), "self")
+    await again.close()
