@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -155,13 +155,14 @@ class Dispatcher:
         ended, self._ended = self._ended, []
         return ended
 
-    def forget(self, keys: Iterable[LeaseKey]) -> None:
+    def forget(self, keys: Collection[LeaseKey]) -> None:
         """Forget attempts whose results are durable."""
+        forget_lease, forget_result = self._leases.pop, self._results.pop
         for key in keys:
-            self._leases.pop(key, None)
-            self._results.pop(key, None)
-            if self.waiting:
-                self.waiting.discard(key)
+            forget_lease(key, None)
+            forget_result(key, None)
+        if self.waiting:
+            self.waiting.difference_update(keys)
 
     # Recovery.
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, repeat
-from operator import eq, itemgetter
+from itertools import chain, compress, repeat
+from operator import eq, itemgetter, not_
 from typing import Any, NamedTuple
 
 Values = tuple[Any, ...]
@@ -82,11 +82,11 @@ def write(
 
 
 def _split(shape: Shape, rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    omitted, usual = shape.omitted, shape.usual
-    if omitted is None or all(map(eq, map(omitted, rows), repeat(usual))):  # as most are
+    if shape.omitted is None:
         return rows, ()
-    matching: list[Any] = []
-    others: list[Any] = []
-    for row in rows:
-        (matching if omitted(row) == usual else others).append(row)
-    return matching, others
+    fits = [*map(eq, map(shape.omitted, rows), repeat(shape.usual))]
+    if False not in fits:  # as for most
+        return rows, ()
+    if True not in fits:
+        return (), rows
+    return [*compress(rows, fits)], [*compress(rows, map(not_, fits))]

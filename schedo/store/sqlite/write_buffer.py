@@ -392,7 +392,9 @@ class WriteBuffer:
         self._has_requeued = False
 
     def _drop_first(self, rows: dict[int, Row], count: int) -> None:
-        for job_id in [*islice(rows, count)]:
-            if self._keys:
+        first = [*islice(rows, count)]
+        if self._keys:
+            for job_id in first:
                 self._keys.forget(job_id)
+        for job_id in first:
             del rows[job_id]

@@ -105,7 +105,7 @@ def _update_jobs(values: Mapping[str, str], count: int) -> str:
 INSERT_JOB = _insert("job", JOB.inserted)
 INSERT_JOBS = tuple(
     make_shape(JOB.inserted, usual, partial(_insert_rows, "job"))
-    for usual in (_NOT_STARTED, _STARTED, _USUAL, _KEYED)
+    for usual in (_STARTED, _NOT_STARTED, _USUAL, _KEYED)
 )
 UPDATE_JOB = f"UPDATE job SET {', '.join(f'{name} = ?' for name in JOB.mutable)} WHERE id = ?"
 UPDATE_JOBS = tuple(
