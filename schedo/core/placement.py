@@ -385,6 +385,5 @@ class Placement:
             return Unsatisfiable(
                 f"{considered} workers can take at most {most} jobs at once, not {count}"
             )
-        return NoCapacity(
-            f"none of {considered} workers has a free slot for it now", considered, rejected
-        )
+        none = f"none of {considered} workers has a free slot for it now"
+        return NoCapacity(none if considered else "no worker is connected", considered, rejected)

@@ -200,11 +200,14 @@ class InvokeDryRunResponse(Struct, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, found: DryRun) -> Self:
-        could = f"{found.able} of {found.considered} workers could take it now"
-        refusal = found.refusal
+        said, refusal = [], found.refusal
+        if found.considered:
+            said.append(f"{found.able} of {found.considered} workers could take it now")
+        if refusal is not None:
+            said.append(str(refusal))
         return cls(
             refusal is None,
-            could if refusal is None else f"{could}; {refusal}",
+            "; ".join(said),
             found.able,
             found.considered,
             [WorkerReasonResponse.of(each) for each in found.workers],

@@ -36,9 +36,7 @@ async def test_a_dry_run_names_the_error_of_the_invocation(world: World) -> None
 
     found = reply.json()
     assert (found["would_start"], found["refusal"]) == (False, "no-capacity")
-    assert found["text"] == (
-        "0 of 0 workers could take it now; none of 0 workers has a free slot for it now"
-    )
+    assert found["text"] == "no worker is connected"
     assert wrong.json()["errors"][0]["pointer"] == "/dry_run"
 
 
