@@ -113,7 +113,9 @@ SCHEDULES = _paged(
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
 OWNED = "SELECT name FROM schedule WHERE owner = ? ORDER BY name"
-SCHEDULE_NAMES = "SELECT name FROM schedule ORDER BY name LIMIT ?"
+# Both in one row, as READY: 10,000 rows took 4 ms of the processor, and kept look-ups waiting 40.
+SCHEDULE_NAMES = """
+SELECT json_group_array(name) FROM (SELECT name FROM schedule ORDER BY name LIMIT ?)"""
 # Skips from tag to tag through the index, so its cost is the number of tags, not of jobs.
 TAGS = """
 WITH RECURSIVE found (tag) AS (
@@ -122,7 +124,7 @@ WITH RECURSIVE found (tag) AS (
     SELECT (SELECT min(tag) FROM job_tag WHERE tag > found.tag) FROM found
     WHERE found.tag IS NOT NULL
 )
-SELECT tag FROM found WHERE tag IS NOT NULL LIMIT ?"""
+SELECT json_group_array(tag) FROM (SELECT tag FROM found WHERE tag IS NOT NULL LIMIT ?)"""
 _HISTORY = ", ".join(f"history.{name}" for name in rows.RUN_HISTORY.names)
 # ?: the ids of schedules as JSON.
 HISTORIES = f"""

@@ -188,9 +188,9 @@ class ConcurrentReads(StoreCalls):
         return [name for (name,) in found]
 
     async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
-        schedules = await self._read(reads.fetch_all, queries.SCHEDULE_NAMES, (schedules_max,))
-        tags = await self._read_jobs(reads.fetch_all, queries.TAGS, (tags_max,))
-        return StoredNames([name for (name,) in schedules], [tag for (tag,) in tags])
+        schedules = await self._read(reads.names, queries.SCHEDULE_NAMES, schedules_max)
+        tags = await self._read_jobs(reads.names, queries.TAGS, tags_max)
+        return StoredNames(schedules, tags)
 
     async def list_decisions(
         self, schedule_id: int, limit: int, before: int | None = None

@@ -33,6 +33,7 @@ _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
 _DUE = itemgetter(rows.JOB.names.index("due_at"), rows.JOB.names.index("id"))
+_decode_names = msgspec.json.Decoder(list[str]).decode
 _encode_ids = msgspec.json.Encoder().encode
 _CLOCK_NAMES = [f"clock_{name}" for name in ClockMark._fields]
 
@@ -78,6 +79,12 @@ def fetch_all(
 ) -> list[Row]:
     """Return the rows of a query."""
     return connection.execute(query, parameters).fetchall()
+
+
+def names(connection: sqlite3.Connection, query: str, limit: int) -> list[str]:
+    """Return the names of a query that has them as JSON in one row."""
+    ((found,),) = connection.execute(query, (limit,)).fetchall()
+    return _decode_names(found)
 
 
 def output_sizes(connection: sqlite3.Connection, job_id: int) -> list[OutputSize]:
