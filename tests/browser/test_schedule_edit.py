@@ -201,3 +201,13 @@ async def test_what_changes_is_as_wide_as_the_cards_above_it(open_page: Open, sh
         assert wide
         assert narrow["width"] == wide["width"]
         await page.close()
+
+
+async def test_a_schedule_that_does_not_exist_can_be_made(open_page: Open, shop: Shop) -> None:
+    shop.expected += ["404"]
+    page = await open_page("/schedules/not.there/edit")
+
+    await expect(page.locator("main")).to_contain_text("There is no schedule of this name.")
+    await page.get_by_role("link", name="Make it").click()
+
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("not.there")

@@ -2,19 +2,19 @@
 import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
 import { clock, count, duration, instant, iso, now } from '../lib/format.js';
-import { may } from '../lib/me.js';
 import { go, link } from '../lib/router.js';
 import { DECISIONS, bodyOf, healthOf, micros, ruleOf, verdictOf } from '../lib/schedules.js';
 import { clockIn } from '../lib/zones.js';
 import { Ledger, Sign } from '../charts/ledger.js';
 import { RunBars, runTimes } from '../charts/run_bars.js';
 import { CopyAs } from '../parts/action.js';
-import { Card, Crumbs, Empty, Failure, Loading, Since, Time, useData } from '../parts/basics.js';
+import { Card, Crumbs, Empty, Loading, Since, Time, useData } from '../parts/basics.js';
 import { Fires } from '../parts/fires.js';
 import { useFollowed } from '../parts/followed.js';
 import { Outcomes } from '../parts/outcomes.js';
 import { Payload } from '../parts/payload.js';
 import { ScheduleActions, pathOf } from '../parts/schedule_actions.js';
+import { ScheduleFailure } from '../parts/schedule_failure.js';
 import { Facts } from './schedule/facts.js';
 
 const YEAR_US = 365 * 86_400 * 1e6;
@@ -103,17 +103,12 @@ function Head({ schedule, reload }) {
         <${CopyAs} request=${request} others=${{ json: JSON.stringify(body, null, 2) }}/></div></div>`;
 }
 
-function Gone({ name, error, reload }) {
-  if (error.status !== 404) return html`<h1 class="wrap">${name}</h1><${Failure} error=${error} what="The schedule" again=${reload}/>`;
-  return html`<h1 class="wrap">${name}</h1><${Empty}>There is no schedule of this name. <a href=${link('/schedules')}>All schedules</a>${may('put_schedule') && html` · <a href=${link('/schedules/-new', { name })}>Make it</a>`}</${Empty}>`;
-}
-
 export default function Schedule({ params: { name } }) {
   const [isThere, setThere] = useState(false); // the stream refuses a name that does not exist
   const [found, error, reload] = useFollowed(() => read(name), isThere ? [`schedule:${name}`] : [], ['schedule', 'jobs'], [name]);
   useEffect(() => setThere(Boolean(found)), [Boolean(found)]);
   const [fires] = useData(() => readFires(name), [name, found?.schedule.updated_at]);
-  if (error && (!found || error.status === 404)) return html`<${Gone} name=${name} error=${error} reload=${reload}/>`;
+  if (error && (!found || error.status === 404)) return html`<${ScheduleFailure} title=${name} name=${name} error=${error} reload=${reload}/>`;
   if (!found) return html`<h1 class="wrap">${name}</h1><${Loading}/>`;
   const { schedule, decisions, jobs } = found;
   const failedJobs = new Set(jobs.filter((job) => job.state === 'failed').map((job) => job.id));

@@ -6,10 +6,11 @@ import { may, me } from '../lib/me.js';
 import { go, link } from '../lib/router.js';
 import { bodyOf, hasMask, isRounded } from '../lib/schedules.js';
 import { CopyAs, perform } from '../parts/action.js';
-import { Card, Crumbs, Empty, Failure, Loading, useData } from '../parts/basics.js';
+import { Card, Crumbs, Empty, Loading, useData } from '../parts/basics.js';
 import { CronPreview, useExplanation } from '../parts/cron_preview.js';
 import { Field, idOf } from '../parts/fields.js';
 import { hrefOf, pathOf } from '../parts/schedule_actions.js';
+import { ScheduleFailure } from '../parts/schedule_failure.js';
 import { ScheduleForm, elsewhere } from '../parts/schedule_form.js';
 
 const NEW = { cron: '', tz: Intl.DateTimeFormat().resolvedOptions().timeZone, task: '', payload: null };
@@ -110,7 +111,7 @@ export default function ScheduleEdit({ params: { name }, query: { name: wanted =
   const [schedule, error, reload] = useData(() => (read ? get(pathOf(read)) : Promise.resolve(null)), [read]);
   const title = name ? `Edit ${name}` : 'New schedule';
   const crumbs = [{ text: 'Schedules', href: link('/schedules') }, ...(name ? [{ text: name, href: hrefOf(name) }, { text: 'edit' }] : [{ text: 'new' }])];
-  if (error && !schedule) return html`<h1 class="wrap">${title}</h1><${Failure} error=${error} what=${`The schedule ${read}`} again=${reload}/>`;
+  if (error && !schedule) return html`<${ScheduleFailure} title=${title} name=${read} error=${error} reload=${reload}/>`;
   if (me.value && !may('put_schedule')) return html`<${Crumbs} items=${crumbs}/><h1 class="wrap">${title}</h1><${Empty}>Schedules are changed by the role admin. You are ${me.value.name}, ${me.value.role}.</${Empty}>`;
   if (schedule === undefined) return html`<h1 class="wrap">${title}</h1><${Loading}/>`;
   return html`<${Crumbs} items=${crumbs}/><${Form} title=${title} schedule=${name ? schedule : null} first=${schedule ? bodyOf(schedule) : NEW} wanted=${wanted}/>`;
