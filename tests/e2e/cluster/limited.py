@@ -12,6 +12,7 @@ from tests.e2e.takeover.raw_http import Broken, Client
 
 LIMITS = {"limit1": 1, "limit10": 10}
 RUN_MS = 20
+ELSEWHERE = 0.5  # of the jobs are not where the queue has its home
 PACE_S = 0.05  # the mean pause between two submits to one queue
 
 
@@ -47,7 +48,10 @@ class LimitedClients:
             token = f"{queue}-{next(self._numbers)}"
             submission = Submission(token, "child")
             self._log.submissions.append(submission)
-            job = {"task": "mark", "queue": queue, "payload": {"token": token, "ms": RUN_MS}}
+            payload = {"token": token, "ms": RUN_MS}
+            job: dict[str, object] = {"task": "mark", "queue": queue, "payload": payload}
+            if self._random.random() < ELSEWHERE:
+                job["unique"] = token  # it belongs to the server that has the key
             try:
                 reply = await client.ask("POST", "/v1/jobs", job)
                 if reply.status in (200, 201, 202):
