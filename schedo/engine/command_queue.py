@@ -102,7 +102,11 @@ class CommandQueue:
     def _wake_for_items(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
-            self.loop.call_soon(self._turn, context=self._context)
+            self.loop.call_soon(self._run_turn, context=self._context)
+
+    def _run_turn(self) -> None:
+        if self._is_turn_due:  # else another turn has come before
+            self._turn()
 
     async def take_late(self) -> list[QueuedCommand | AttemptResult | Progress]:
         """Wait for what comes while the engine is frozen, and return it: progress first."""

@@ -24,14 +24,14 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.loads import NOTHING_LOADED, Load, Loaded, Needs
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_messages import Progress
-from schedo.engine.clock_changes import ClockChanges, next_wake_at, tick
+from schedo.engine.clock_changes import ClockChanges, tick
 from schedo.engine.command_queue import QueuedCommand, refuse
 from schedo.engine.committer import Batch, Committer
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.recovery import Reconciliation, restore
-from schedo.engine.standstill import Standstill
+from schedo.engine.turn_end import FEW_STARTS, TurnEnd
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
@@ -45,7 +45,7 @@ _STARTS_MAX = 3  # of a server that others believe to be silent, because its mac
 SWITCH_INTERVAL_S = 0.0001
 
 
-class EngineLoop(Standstill):
+class EngineLoop(TurnEnd):
     """Owns the scheduler and everything that touches it; all of it runs in one event loop."""
 
     def __init__(
@@ -163,7 +163,7 @@ class EngineLoop(Standstill):
         now, step_us = self.clock.now(), self.clock.step_us()
         self.monitor.turn_began(now)
         must_decide, self._must_decide = self._must_decide, False
-        items = self._inbox.drain()
+        items, starts = self._inbox.drain(), 0
         try:
             is_quiet = self._apply_items(items, now)
             # If attempts have ended and no job waits for their slots, nothing is left to decide.
@@ -171,19 +171,19 @@ class EngineLoop(Standstill):
             must_decide |= not is_quiet or self.scheduler.awaits_slots
             if must_decide or step_us or self.monitor.is_turn_due(now):
                 if self.is_sure is None or self.is_sure():
-                    self._decide(now, step_us)
+                    starts = self._decide(now, step_us)
                 else:  # another server may have the shards of this one
                     self._must_decide = True
-            self.notes.take(self.scheduler, now)
-            self.notes.decisions.release()
+            was_ended, self._rest = self._rest is None, (now, step_us, is_quiet)
+            if was_ended and 0 < starts <= FEW_STARTS:
+                self.loop.call_soon(self._follow_starts, context=self._context)
+            else:
+                self._end_turn()
         except Exception as error:
             self._inbox.put_back(items)  # they run with the new scheduler
             self.fail_and_recover(error)
             return
         self._inbox.put_back(items)
-        self._wake_committer(self.scheduler, has_ended=is_quiet)
-        if self.notes.has_unlogged:
-            self.loop.call_soon(self.notes.log_failed)  # after the leases have gone to the workers
 
     def _apply_items(self, items: list[QueuedCommand | AttemptResult], now: int) -> bool:
         """Apply the items and remove them from the list; return whether they make nothing due."""
@@ -202,8 +202,8 @@ class EngineLoop(Standstill):
             del items[:count]
         return is_quiet
 
-    def _decide(self, now: int, step_us: int) -> None:
-        """Handle what is due, send leases and stops, and set the alarm for the next turn."""
+    def _decide(self, now: int, step_us: int) -> int:
+        """Handle what is due, send leases and stops; return the number of leases."""
         scheduler = self.scheduler
         tick(scheduler, now, step_us)
         leases, ready = self.monitor.mark(scheduler.take_leases()), scheduler.take_ready()
@@ -212,24 +212,9 @@ class EngineLoop(Standstill):
         self._is_dispatching = False
         self.polls.complete(scheduler.take_replies(now))
         self.monitor.started(leases, scheduler, ready)
-        at = next_wake_at(scheduler, step_us)
-        self.monitor.expect_turn(at, now)
-        if at is not None and at <= now:
-            self.wake()
-        else:
-            self.clock.arm(at)
-
-    def _wake_committer(self, scheduler: Scheduler, *, has_ended: bool) -> None:
-        """Commit now what something waits for, and starts and ends a moment later."""
-        if (
-            self._unanswered
-            or scheduler.awaits_commit
-            or scheduler.awaits_load
-            or self.waiters.has_ended(scheduler.uncommitted, scheduler.find_job)
-        ):
-            self._committer.wake()
-        elif scheduler.has_changes:
-            self._committer.wake_later(has_ended=has_ended)
+        self.monitor.expect_turn(None, now)
+        self._must_arm = True
+        return len(leases)
 
     def _apply_now(self, command: Command[None]) -> None:
         """Apply a command of a transport: within a turn at once, else in the next one."""
@@ -284,6 +269,7 @@ class EngineLoop(Standstill):
     # Callbacks of the committer.
 
     def _take_batch(self) -> Batch:
+        self._end_turn()
         scheduler = self.scheduler
         is_awaited = scheduler.awaits_commit
         batch = Batch(scheduler.take_changes(), scheduler.take_loads())
@@ -362,6 +348,7 @@ class EngineLoop(Standstill):
 
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""
+        self._rest, self._must_arm = None, False
         snapshot = await self._clock_changes.began(snapshot)
         scheduler = self.scheduler = self._make_scheduler(snapshot)
         if self.shares_limits is not None and self.shares_limits():

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schedo.core.leases import Failed
+from schedo.core.leases import Failed, Lease
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure
-from schedo.engine import clock_changes
+from schedo.engine import clock_changes, turn_end
 from schedo.engine import loop as engine_loop
+from schedo.engine.turn_end import FEW_STARTS
 from tests.engine.world import THRICE, World, running, spec
 
 
@@ -92,6 +94,65 @@ async def test_a_completion_hides_no_instant_that_has_come(
         assert len(world.worker.leases) == 1
 
 
+@pytest.mark.parametrize(
+    ("count", "first"), [(1, "handler"), (FEW_STARTS, "handler"), (FEW_STARTS + 1, "alarm")]
+)
+async def test_the_handlers_of_few_jobs_come_before_the_rest_of_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, first: str
+) -> None:
+    order: list[str] = []
+    loop = asyncio.get_running_loop()
+    async with running(tmp_path / "s.db") as world:
+        for _ in range(count):
+            await world.submit(run_at=world.clock.now() + SECOND)
+        await world.engine.flush()
+        monkeypatch.setattr(
+            world.worker, "start", lambda _: loop.call_soon(order.append, "handler")
+        )
+        monkeypatch.setattr(world.clock, "arm", lambda at: order.append("alarm"))
+
+        world.clock.stall(SECOND)
+        await world.engine.flush()
+
+        assert order[0] == first
+        assert order.count("handler") == count
+
+
+async def test_a_handler_that_ends_at_once_ends_in_the_turn_of_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    taken: list[int] = []
+    has_taken = asyncio.Event()
+    async with running(tmp_path / "s.db") as world:
+        job = await world.submit(run_at=world.clock.now() + SECOND)
+        await world.engine.flush()
+        worker, notes = world.worker, world.engine._loop.notes
+
+        def start(lease: Lease) -> None:
+            worker.leases.append(lease)
+            loop.call_soon(worker.end)
+
+        monkeypatch.setattr(worker, "start", start)
+        take = notes.take
+
+        def note(scheduler: Any, now: int) -> None:
+            taken.append(job.id)
+            has_taken.set()
+            take(scheduler, now)
+
+        monkeypatch.setattr(notes, "take", note)
+
+        world.clock.stall(SECOND)
+        await has_taken.wait()
+
+        assert taken == [job.id]
+        found = world.engine._loop.scheduler.find_job(job.id)
+        assert found is not None
+        assert found.state == "completed"
+        assert world.clock.armed_at is None, "the alarm is set for the next instant: there is none"
+
+
 async def test_the_response_of_a_job_that_cannot_start_yet_waits_for_no_turn(
     tmp_path: Path, ticks: list[int]
 ) -> None:
@@ -110,3 +171,40 @@ async def test_a_job_that_can_start_does_so_before_its_response(tmp_path: Path) 
         await world.engine.submit([spec()])
 
         assert len(world.worker.leases) == 1
+
+
+async def test_a_commit_that_comes_before_the_rest_of_a_turn_ends_the_turn(tmp_path: Path) -> None:
+    async with running(tmp_path / "s.db") as world:
+        loop = world.engine._loop
+        job = await world.submit(run_at=world.clock.now() + SECOND)
+        await world.engine.flush()
+
+        world.clock.stall(SECOND)  # the turn has started the job; its rest waits for the next pass
+        batch = loop._take_batch()
+
+        assert [*batch.changes.jobs] == [job.id]
+        assert world.clock.armed_at is None
+        loop._release(batch)
+
+
+async def test_a_bug_in_the_rest_of_a_turn_ends_in_a_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "s.db") as world:
+        job = await world.submit(run_at=world.clock.now() + SECOND)
+        await world.engine.flush()
+        broken, goes_on = [RuntimeError("a bug")], asyncio.Event()
+        original = clock_changes.next_wake_at
+
+        def next_wake_at(*args: Any) -> int | None:
+            if broken:
+                raise broken.pop()
+            goes_on.set()
+            return original(*args)
+
+        monkeypatch.setattr(turn_end, "next_wake_at", next_wake_at)
+
+        world.clock.stall(SECOND)
+        await goes_on.wait()
+
+        assert [lease.key.job_id for lease in world.worker.leases] == [job.id]

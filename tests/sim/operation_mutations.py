@@ -30,7 +30,8 @@ def count_a_job_too_many(trace: Trace, random: Random) -> Trace:
     at, _, operation = random.choice(steps_of_operations(trace))
 
     def count(changes: Changes) -> None:
-        more = replace(operation, done=operation.done + len(changes.jobs) + 1)
+        jobs = len(changes.jobs) + len(History(trace).rows)  # also those that are stopping
+        more = replace(operation, done=operation.done + jobs + 1)
         changes.bulk_operations = {operation.id: more}
 
     return edit(trace, at, count)

@@ -116,7 +116,7 @@ def test_a_planted_bug_of_the_succession_is_found(
 
 
 def test_without_a_planted_bug_no_violation_is_found() -> None:
-    traces = [run(seed, PLAN) for seed in range(4)]
+    traces = [run(seed, PLAN) for seed in (0, 1, 5, 6)]  # they have all kinds of events
 
     assert [finding for trace in traces for finding in check(trace)] == []
     kinds = {type(event) for trace in traces for event in trace}
