@@ -22,6 +22,7 @@ from schedo.store.cluster import Member, MemberState
 from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS
+from schedo.store.postgres.loads import UNSYNCED
 from schedo.store.postgres.membership import BEAT_S, Membership, View, since_boot_s
 from schedo.store.postgres.session import close, connect
 from schedo.store.postgres.watch import NeighbourWatch
@@ -47,8 +48,12 @@ SELECT server.no, name, url, epoch, version, server.state, timeout_us, settings,
 FROM server LEFT JOIN pg_stat_activity AS session
     ON session.pid = control_pid AND session.backend_start = control_began
 WHERE server.state <> 'closed' OR EXISTS (SELECT 1 FROM shard WHERE owner = server.no)"""
-_TAKE_OVER = f"SELECT take_over({holder.CLASS}, $1::bigint, $2::bigint, $3::smallint[])"
+# It need not wait for the disk: each later commit of the new owner brings it there, too.
+_TAKE_OVER = f"""
+WITH {UNSYNCED}
+SELECT take_over({holder.CLASS}, $1::bigint, $2::bigint, $3::smallint[]) FROM unsynced"""
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL AND no = ANY($2::smallint[])"
+_TAKE_FREE += " RETURNING no"
 # Ends the session in which a server writes, unless the server has been heard of meanwhile. One of
 # an old version has no control session, and is left alone.
 _FENCE = """
@@ -197,10 +202,10 @@ class Control:
             has_taken |= await self._take_over(gone, now - since_s)
         free = membership.wanted_of_free()
         if free:
-            await self._fetch(_TAKE_FREE, membership.me.no, free)
+            taken = await self._fetch(_TAKE_FREE, membership.me.no, free)
+            membership.note_gained([row["no"] for row in taken])
             has_taken = True
         if has_taken:
-            await self._beat()
             await self.notify()
 
     async def _take_over(self, gone: Member, since_s: float) -> bool:
@@ -219,6 +224,7 @@ class Control:
                 self._hurries = max(self._hurries, 1)
             return False
         if taken:
+            membership.note_gained(taken)  # the next heartbeat would come a round trip later
             log.warning(
                 "server %d (%s) is %s: this server takes over %d of its shards",
                 gone.no,

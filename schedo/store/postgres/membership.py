@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from schedo.core.shards import SHARDS, assign
@@ -235,6 +235,14 @@ class Membership:
         while self._late[0][0] < now - LATE_FOR_S:
             self._late.popleft()
         return max(late_us for _, late_us in self._late)
+
+    def note_gained(self, shards: Iterable[int]) -> None:
+        """Note shards that this server has just got."""
+        owners = self._view.owners | dict.fromkeys(shards, self._me.no)
+        self._view = self._view._replace(owners=owners)
+        self._changed()
+        if self.is_change_due():
+            self.on_due()
 
     def find_gone(self) -> list[Member]:
         """Return the servers that are gone or silent, and still have shards."""

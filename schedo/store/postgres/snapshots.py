@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import asyncpg
+import msgspec
 
+from schedo.core.bulk import BulkOperation
 from schedo.core.ids import first_id
 from schedo.core.states import State
 from schedo.store import rows
 from schedo.store.base import ClockMark, Snapshot, Waiting
+from schedo.store.columns import Row
 from schedo.store.conditions import LISTED_STATE, TIMED
-from schedo.store.postgres.reads import BLOCKED, EXPECTATIONS, REQUIREMENTS_KEY
+from schedo.store.postgres.reads import REQUIREMENTS_KEY
 from schedo.store.postgres.writes import SETTINGS
 
 _SHARDS = "SELECT no FROM shard WHERE owner = $1 ORDER BY no"
-_RAISE_EPOCH = "SELECT nextval('epoch')"
 # A random number that the store gets with its first snapshot, and keeps.
-_STORE = """
-INSERT INTO meta (name, value) VALUES ('store', (random() * 9e18)::bigint)
+_STORE = "SELECT value FROM meta WHERE name = 'store'"
+_MAKE_STORE = f"""
+INSERT INTO meta (name, value) SELECT 'store', (random() * 9e18)::bigint WHERE NOT EXISTS ({_STORE})
 ON CONFLICT (name) DO UPDATE SET value = meta.value RETURNING value"""
 _NEWEST_AT = "SELECT created_at - offset_us FROM job ORDER BY id DESC LIMIT 1"
-_CLOCK = "SELECT name, value FROM meta WHERE name = ANY($1::text[])"
 _LAST_ID = """
 SELECT greatest(
     (SELECT max(id) FROM job), (SELECT max(id) FROM schedule), (SELECT max(id) FROM bulk_operation)
@@ -44,10 +47,37 @@ WITH RECURSIVE found AS (
     ) AS following
 )
 SELECT DISTINCT queue, task, requirements FROM found"""
-_QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
-_PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
-_EXPECTATIONS = f"{EXPECTATIONS} WHERE shard = ANY($1::smallint[]) ORDER BY id"
-_OPERATIONS = "SELECT record FROM bulk_operation WHERE shard = ANY($1::smallint[]) ORDER BY id"
+
+
+def _lists(names: Iterable[str], source: str) -> str:
+    """Return the expression whose value is a JSON array with an array for each row."""
+    return f"(SELECT coalesce(json_agg(json_build_array({', '.join(names)})), '[]') FROM {source})"
+
+
+_OF_SHARDS = "WHERE shard = ANY($1::smallint[]) ORDER BY id"
+# One round trip, because a take-over waits for it. All parts are of one instant, and the server
+# follows the settings of that instant. $2: the names of the clock's marks. $3: of the server.
+_READ = f"""
+WITH made AS ({_MAKE_STORE}),
+following AS (UPDATE server SET settings = coalesce(({SETTINGS}), 0) WHERE no = $3)
+SELECT nextval('epoch') AS epoch,
+    coalesce((SELECT value FROM made), ({_STORE})) AS store_id,
+    coalesce(({SETTINGS}), 0) AS settings,
+    coalesce(({_LAST_ID}), 0) AS last_id,
+    coalesce(({_DECIDED_AT}), 0) AS decided_at,
+    ({_NEWEST_AT}) AS newest_at,
+    {_lists(("name", "value"), "meta WHERE name = ANY($2::text[])")} AS clock,
+    {_lists(rows.QUEUE.names, "(SELECT * FROM queue ORDER BY name) AS queue")} AS queues,
+    {_lists(rows.PAUSE.names, "(SELECT * FROM pause ORDER BY scope) AS pause")} AS pauses,
+    {_lists(rows.EXPECTATION.names, f"(SELECT * FROM expectation {_OF_SHARDS}) AS e")}
+        AS expectations,
+    {_lists(("record",), f"(SELECT * FROM bulk_operation {_OF_SHARDS}) AS o")} AS operations,
+    {_lists(("queue", "task", "requirements"), f"({_READY_KEYS}) AS key")} AS ready_keys,
+    EXISTS (
+        SELECT 1 FROM job
+        WHERE state = 'blocked' AND {LISTED_STATE} AND shard = ANY($1::smallint[])
+    ) AS has_blocked"""
+_decode = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 _COUNTS = " UNION ALL ".join(
     f"SELECT queue, state, count(*) FROM job WHERE {condition}"
     " AND shard = ANY($1::smallint[]) GROUP BY queue, state"
@@ -65,32 +95,31 @@ class Found(NamedTuple):
 
 async def read_snapshot(connection: asyncpg.Connection, no: int) -> Found:
     """Return what a server needs before its first turn, under a new epoch. no: its number."""
-    epoch = await connection.fetchval(_RAISE_EPOCH)
-    settings = await connection.fetchval(SETTINGS) or 0
     shards = [shard for (shard,) in await connection.fetch(_SHARDS, no)]
-    clock = await load_clock(connection, no)
+    found = await connection.fetchrow(_READ, shards, clock_names(no), no)
+    clock = _read_clock(no, dict(_decode(found["clock"])), found["newest_at"])
     expectations = [
-        rows.expectation_from_row(row, clock.offset_us)
-        for row in await connection.fetch(_EXPECTATIONS, shards)
+        rows.expectation_from_row(row, clock.offset_us) for row in _decode(found["expectations"])
     ]
-    operations = await connection.fetch(_OPERATIONS, shards)
-    ready_keys = await connection.fetch(_READY_KEYS, shards)
-    last_id = await connection.fetchval(_LAST_ID) or 0
-    decided_at = await connection.fetchval(_DECIDED_AT) or 0
+    ids = (found["last_id"], first_id(found["decided_at"]), *(each.id for each in expectations))
     snapshot = Snapshot(
-        epoch=epoch,
-        last_id=max(last_id, first_id(decided_at), *(each.id for each in expectations)),
-        queues=[*map(rows.queue_from_row, await connection.fetch(_QUEUES))],
-        pauses=[*map(rows.pause_from_row, await connection.fetch(_PAUSES))],
-        bulk_operations=[rows.decode_bulk_operation(record) for (record,) in operations],
-        ready_keys=[*map(rows.ready_key_from_row, ready_keys)],
-        has_blocked=bool(await connection.fetch(BLOCKED, 0, 1, shards)),
+        epoch=found["epoch"],
+        last_id=max(ids),
+        queues=[*map(rows.queue_from_row, _decode(found["queues"]))],
+        pauses=[*map(rows.pause_from_row, _decode(found["pauses"]))],
+        bulk_operations=[*map(_operation_from_row, _decode(found["operations"]))],
+        ready_keys=[*map(rows.ready_key_from_row, _decode(found["ready_keys"]))],
+        has_blocked=found["has_blocked"],
         clock=clock,
         expectations=expectations,
-        store_id=await connection.fetchval(_STORE),
+        store_id=found["store_id"],
         slot=no,
     )
-    return Found(snapshot, shards, settings)
+    return Found(snapshot, shards, found["settings"])
+
+
+def _operation_from_row(row: Row) -> BulkOperation:
+    return rows.decode_bulk_operation(row[0])
 
 
 def clock_names(no: int) -> list[str]:
@@ -98,12 +127,9 @@ def clock_names(no: int) -> list[str]:
     return [f"clock_{name}_{no}" for name in ClockMark._fields]
 
 
-async def load_clock(connection: asyncpg.Connection, no: int) -> ClockMark:
+def _read_clock(no: int, stored: dict[str, int], newest: int | None) -> ClockMark:
     """Return the state of the previous server's clock, with the newest instant of the store."""
-    names = clock_names(no)
-    stored = dict(await connection.fetch(_CLOCK, names))
-    mark = ClockMark(*(stored.get(name, 0) for name in names))
-    newest = await connection.fetchval(_NEWEST_AT)
+    mark = ClockMark(*(stored.get(name, 0) for name in clock_names(no)))
     return mark if newest is None else mark._replace(seen_at=max(mark.seen_at, newest))
 
 

@@ -180,8 +180,6 @@ class PostgresStore(ConcurrentReads):
                 self.cluster.timeout_us, found.settings, writer.pid, self._control.pid
             )
             await writer.run(lambda c: holder.sign(c, self.cluster.me, signature))
-        else:
-            await writer.run(lambda c: holder.follow(c, no, found.settings))
         self.cluster.own(self._owned, found.settings)
         return found.snapshot
 

@@ -31,8 +31,10 @@ class WaitingCount:
     async def begin(self) -> None:
         """Fix what is counted: the jobs that the tables have now."""
         try:
-            await self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            await self._connection.execute("SELECT 1")  # the first query fixes what all others see
+            # The first query fixes what all others see.
+            await self._connection.execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1"
+            )
         except BaseException:
             self._connection.terminate()
             raise

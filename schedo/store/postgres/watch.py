@@ -63,17 +63,18 @@ class NeighbourWatch:
                 continue
             try:
                 if await self._has_ended(no):
-                    self._found()
                     await asyncio.sleep(PAUSE_S)
             except (StoreError, *DRIVER_ERRORS):  # the control session says it
                 self._drop()
                 await asyncio.sleep(PAUSE_S)
 
     async def _has_ended(self, no: int) -> bool:
+        """Wait for the end of a server for a moment; report it."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._address, self._name)
         if not await self._connection.fetchval(_AWAIT, no):
             return False
+        self._found()
         with contextlib.suppress(*DRIVER_ERRORS):
             await self._connection.execute(_UNLOCK, no)
         return True
