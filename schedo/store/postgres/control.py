@@ -154,8 +154,10 @@ class Control:
         has_failed = False
         while True:
             pause_s = BEAT_S if not self._hurries else HURRY_S
+            # Not wait_for: in Python 3.11 it may swallow the cancellation of a close.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
             self._wake.clear()
             self._hurries = max(0, self._hurries - 1)
             try:
