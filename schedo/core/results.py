@@ -20,7 +20,7 @@ from schedo.core.transitions import JobTransitions
 from schedo.core.value_limits import fit_report
 from schedo.errors import StaleLease
 
-_NOWHERE = Location.NOWHERE
+_NOWHERE, _COMPLETED = Location.NOWHERE, State.COMPLETED
 
 
 class Results:
@@ -68,7 +68,8 @@ class Results:
         stop = self._attempts.end(job, key)
         job.location = _NOWHERE
         if type(outcome) is Completed and job.cancel_requested_at is None:
-            self._transitions.complete(job, outcome.result, now)
+            job.result, job.failure, job.poison_suspect = outcome.result, None, False
+            self._transitions.finish(job, _COMPLETED, now)
         else:
             self._settle(job, outcome, stop, now)
         if self._placement.offers:

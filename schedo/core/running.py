@@ -54,7 +54,8 @@ class RunningAttempts:
         job.picked_at = job.started_at = now
         job.due_elapsed = False
         key = _new_key((job.id, job.attempt, job.epoch))
-        worker.hold(key, _amounts(job), is_suspect=job.poison_suspect)
+        amounts = () if job.options.requirements is None else _amounts(job)
+        worker.hold(key, amounts, is_suspect=job.poison_suspect)
         self._hold(job, now)
         lease = make_lease(key, worker_id, job)
         if job.options.at_most_once or job.trigger is _INVOKE or worker.spec.durable_starts:

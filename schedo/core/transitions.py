@@ -17,7 +17,7 @@ from schedo.core.schedules import Schedules
 from schedo.core.states import FINAL, State
 
 # Access to an enum member through its class costs as much as a small call, and happens per job.
-_COMPLETED, _FAILED = State.COMPLETED, State.FAILED
+_FAILED = State.FAILED
 _FAILURES = frozenset({"failed", "timeout", "lost"})  # outcomes of attempts
 
 
@@ -79,11 +79,6 @@ class JobTransitions:
             self.finish(job, transition.state, now, is_lost=is_lost)
         if transition.failure is not None and transition.state is not State.CANCELLED:
             self._note_failed(job, transition)
-
-    def complete(self, job: Job, result: bytes | None, now: int) -> None:
-        """End a job whose attempt has completed, as most attempts do."""
-        job.result, job.failure, job.poison_suspect = result, None, False
-        self.finish(job, _COMPLETED, now)
 
     def _note_failed(self, job: Job, transition: Transition) -> None:
         retry = job.options.retry or ONCE

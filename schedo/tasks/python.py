@@ -71,6 +71,7 @@ class TaskRunner:
         self.threads = threads
         self.grace_s = grace_s
         self.watcher = watcher or Watcher()
+        self.may_start = None if watcher is None else watcher.may_start
         self.hooks = hooks if hooks is not None and hooks.has_attempt_hooks else None
         self.is_async = task.is_async
         self.shortage = Shortage(f"no thread can be started for task {task.name}")
@@ -160,7 +161,8 @@ class _Attempt(msgspec.Struct, eq=False):
     async def _run_handler(self) -> Outcome:
         lease, task = self._context.lease, self._runner.task
         try:
-            if not self._runner.watcher.may_start(lease.key):
+            may_start = self._runner.may_start
+            if may_start is not None and not may_start(lease.key):
                 return Released()
             arguments = task.arguments.read(lease.payload or b"null")
             self._began_ns = perf_counter_ns()
