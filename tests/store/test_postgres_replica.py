@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from schedo.core.job_filter import JobFilter
+from schedo.core.states import State
 from schedo.errors import StoreUnsuitable
 from schedo.store.postgres import replica
 from schedo.store.postgres.replica import Replica
@@ -64,13 +65,14 @@ async def test_lists_come_from_the_standby_and_single_jobs_from_the_primary(
     primary: PostgresServer, standby: PostgresServer
 ) -> None:
     store = await opened(primary, standby.url(schema="lists"), "lists")
-    await put(store, make_job(id=64))
+    await put(store, make_job(id=64, state=State.SCHEDULED))
     await look_until_fresh(replica_of(store))
     replay(standby, is_on=False)
     try:
-        await put(store, make_job(id=128))
+        await put(store, make_job(id=128, state=State.SCHEDULED))
 
         assert await count(store) == 1
+        assert len((await store.list_due(ANY, None, 10)).jobs) == 1
         assert await store.get_job(128) is not None
         assert (await store.find_job_ids(ANY, None, 10)).ids == [128, 64]
     finally:

@@ -73,8 +73,9 @@ class ConcurrentReads:
         )
 
     async def list_due(self, which: JobFilter, after: Pair | None, limit: int) -> JobPage[Pair]:
-        async with self._require_readers().search() as session:
-            return await due_search.search(session, self._offset_us, which, after, limit)
+        return await self._list(
+            lambda session: due_search.search(session, self._offset_us, which, after, limit)
+        )
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
         async with self._require_readers().search() as session:
