@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.sources import Source, sources
 
 # fmt: off
-CHANGES = {"apply", "tick", "tick_attempts", "deliver", "committed", "follow_clock"}
+CHANGES = {"apply", "apply_result", "tick", "tick_attempts", "deliver", "committed", "follow_clock"}
 RECOVERY = {
     "restore", "take_over", "follow_server", "expect_worker", "recover_running", "recover_lost",
     "recovered", "epoch", "last_id",
@@ -25,7 +25,7 @@ QUERIES = {
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "slots", "waiting", "pauses", "unserved", "bulk_operations",
     "expectations",
-    "has_suspects_for",
+    "has_suspects_for", "limits",
 }
 # fmt: on
 DOOR = CHANGES | RECOVERY | EFFECTS | QUERIES

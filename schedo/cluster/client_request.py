@@ -18,7 +18,7 @@ from schedo.store.cluster import Member
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, Handler
 from schedo.web.credentials import find_address
-from schedo.web.http import JSON_TYPE, Request, Response
+from schedo.web.http import JSON_TYPE, Request, Response, problem_response
 from schedo.web.idempotency import HEADER
 
 CLIENT_HOST = b"schedo-host"  # the Host of the client's request: a session is good for it
@@ -128,6 +128,8 @@ class ClientRequest:
     def _held_s(self) -> float:
         """How long another server may hold the request, at the longest."""
         query = self.scope["query_string"]
+        if self.request.is_part:
+            return 0.0
         may_wait = self.operation.may_wait or any(name in query for name in _WAITS)
         return WAIT_US_MAX / SECOND if may_wait else 0.0
 
@@ -149,3 +151,9 @@ def to_response(found: HttpResponse) -> Response:
     )
     content_type = found.headers.get("content-type", "").encode("latin-1") or JSON_TYPE
     return Response(found.status, found.body, headers, content_type)
+
+
+def refuse(request: Request) -> Response:
+    """Return the response to another server that believes that this one is the owner."""
+    moved = Unavailable("this server does not own the shard")
+    return problem_response(moved, request.id).with_headers((NOT_OWNER, b"1"))

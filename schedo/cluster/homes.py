@@ -12,6 +12,7 @@ from enum import StrEnum
 class Home(StrEnum):
     """Which server of a cluster can answer a request."""
 
+    WORK = "work"  # the one that was asked, for its own jobs; the others, each for its jobs
     HERE = "here"  # the one that was asked: it answers for itself
     ANY = "any"  # the one that was asked, because all read the same database
     JOB = "job"  # the owner of the job's shard
@@ -28,8 +29,9 @@ class Home(StrEnum):
 
 
 _OPERATIONS: Mapping[Home, str] = {
+    Home.WORK: "work",
     Home.HERE: """
-        work check_health check_ready get_metrics get_info get_openapi get_problem
+        check_health check_ready get_metrics get_info get_openapi get_problem
         get_me delete_session create_session_link
         advance_clock create_backup get_cluster
         """,

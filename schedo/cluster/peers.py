@@ -59,7 +59,7 @@ class Peers:
             _whole,
             body,
             {**headers, **self._signer.sign(hop)},
-            is_repeatable=hop.method in SAFE_METHODS,
+            is_repeatable=hop.method in SAFE_METHODS or hop.purpose == "work",
             held_s=held_s,
             handled_statuses=_ALL_ERRORS,
         )

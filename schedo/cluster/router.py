@@ -17,10 +17,11 @@ from starlette.types import Scope
 from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
 from schedo.cluster.bulk import BulkChanges, change_own_jobs
-from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest
+from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest, refuse
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
 from schedo.cluster.finding import find
+from schedo.cluster.gateway import Gateway
 from schedo.cluster.gathering import gather
 from schedo.cluster.homes import HOMES, Home
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
@@ -35,7 +36,7 @@ from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unauthorized, 
 from schedo.protocol.operation import Operation
 from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
-from schedo.web.http import Request, Response, problem_response
+from schedo.web.http import Request, Response
 
 if TYPE_CHECKING:
     from schedo.protocol.cluster import ClusterResponse
@@ -63,6 +64,7 @@ class Router:
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         cluster.on_change.append(self._note_change)
         self.background: set[asyncio.Task[None]] = set()
+        self._gateway = Gateway(self)
         self._turn = asyncio.Lock()  # of the changes that all servers confirm
 
     def start(self) -> None:
@@ -91,6 +93,7 @@ class Router:
         if CLIENT_HOST in headers:
             scope["schedo.headers"] = {**headers, b"host": headers[CLIENT_HOST]}
         scope["schedo.confirms"] = hop.purpose == "confirm"
+        scope["schedo.is_part"] = hop.purpose == "work"
         scope["schedo.client_id"], scope["schedo.permission"] = hop.client_id, hop.permission
         scope["schedo.request_id"] = hop.request_id
         scope["schedo.transport"] = RemoteClient(hop.address)
@@ -132,6 +135,10 @@ class Router:
         if shard is None and asked.operation.name == "short_schedule":
             return await self.at_owner(asked, None, self.find)  # it may be an invocation
         return await self.at_owner(asked, shard, self.here)
+
+    async def at_work(self, asked: ClientRequest) -> Response:
+        """Carry the request of a worker out here, and what concerns others at them."""
+        return await self._gateway.respond(asked)
 
     async def at_everyone(self, asked: ClientRequest) -> Response:
         """Carry the request out in all servers, in the order of one of them."""
@@ -289,7 +296,7 @@ class Router:
                 if self.cluster.is_mine(shard):
                     raise  # else the shard has moved meanwhile, and its jobs are not known here
         elif asked.hop is not None:
-            return _refuse(asked.request)
+            return refuse(asked.request)
         owner = self.cluster.owner(shard)
         if owner is not None and owner.url and owner.no != self.cluster.me.no:
             return await self._ask_other(asked, owner)
@@ -322,16 +329,11 @@ class Router:
         """Carry out what another server has sent, unless a shard of it is not here."""
         if all(map(self.cluster.is_mine, shards)):
             return await asked.here()
-        return _refuse(asked.request)
-
-
-def _refuse(request: Request) -> Response:
-    """Return the response to another server that believes that this one is the owner."""
-    moved = Unavailable("this server does not own the shard")
-    return problem_response(moved, request.id).with_headers((NOT_OWNER, b"1"))
+        return refuse(asked.request)
 
 
 _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
+    Home.WORK: Router.at_work,
     Home.HERE: Router.here,
     Home.ANY: Router.here,
     Home.JOB: Router.at_job,

@@ -89,7 +89,7 @@ class HeldLeases:
             return []
         missing: list[tuple[LeaseKey, HeldLease]] = []
         for key, held in session.held.items():
-            if key in running:
+            if key in running or key in request.elsewhere:
                 held.is_unconfirmed = False
             elif held.sent_at is not None and (is_sure or now - held.sent_at > IN_FLIGHT_US):
                 missing.append((key, held))

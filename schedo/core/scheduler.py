@@ -220,9 +220,9 @@ class Scheduler:
         self._session_table.update(old._session_table)
         self._sessions.attach_workers()
 
-    def follow_server(self, now: int, *, was_killed: bool) -> None:
+    def follow_server(self, now: int, *, was_killed: bool, last_id: int | None = None) -> None:
         """Note that this server succeeds another one, whose workers may still reconnect."""
-        previous = PreviousServer(now, self.epoch - 1, self.last_id, was_killed)
+        previous = PreviousServer(now, self.epoch - 1, last_id or self.last_id, was_killed)
         self._session_table.previous = previous
 
     def expect_worker(self, lease: Lease, now: int) -> None:

@@ -39,6 +39,7 @@ class PollRequest(NamedTuple):
     max_leases: int | None = None  # None: one for each free slot
     session_timeout_s: float = 30.0
     supports_offers: bool = False  # else the worker accepts each lease by polling for it
+    elsewhere: frozenset[LeaseKey] = frozenset()  # attempts that it runs for other servers
 
 
 class PollResponse(NamedTuple):

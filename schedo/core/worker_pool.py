@@ -39,6 +39,7 @@ class WorkerSpec:
     version: str | None = None
     polls: bool = False  # it gets at most as many attempts as its last poll requests
     durable_starts: bool = False  # it gets an attempt only when the start is on disk
+    is_relayed: bool = False  # it polls another server, which asks in its name when it has room
 
     def isolates(self, task: str) -> bool:
         """Whether a poison suspect of the task cannot harm the attempts beside it."""
@@ -97,7 +98,7 @@ class Worker:
             "running",
             "last_assigned",
         ),
-        *("_freed", "_turns", "groups", "reserved", "suspects", "number", "used"),
+        *("_freed", "_turns", "elsewhere", "groups", "reserved", "suspects", "number", "used"),
     )
 
     def __init__(
@@ -122,6 +123,7 @@ class Worker:
         self.reserved: set[LeaseKey] = set()  # reservations that count in the current poll
         self.requested = 0  # how many attempts its poll still requests
         self.is_polling = False  # a poll of it is open
+        self.elsewhere = 0  # how many attempts it runs for other servers
         # Negative and decreasing: the worker with the largest value has waited longest.
         self.last_assigned = 0
         self.is_open = True  # False: it finishes its attempts and gets no more
@@ -133,7 +135,7 @@ class Worker:
         """Recompute `free`."""
         self.free = 0
         if self.is_open and not self.is_cordoned:
-            self.free = self.spec.slots - len(self.running)
+            self.free = self.spec.slots - len(self.running) - self.elsewhere
             if self.spec.polls:
                 self.free = min(self.free, self.requested)
         if self.free > 0:
@@ -142,8 +144,9 @@ class Worker:
     @property
     def slots_free(self) -> int:
         """The number of further attempts that the worker could run if it polled for them."""
-        is_taking = self.is_open and not self.is_cordoned
-        return self.spec.slots - len(self.running) if is_taking else 0
+        if self.spec.is_relayed or not self.is_open or self.is_cordoned:
+            return max(self.free, 0)
+        return self.spec.slots - len(self.running) - self.elsewhere
 
     @property
     def can_start_now(self) -> bool:
@@ -278,6 +281,13 @@ class WorkerPool:
             worker.requested = count
             worker.is_polling = count > 0
             worker.reserved.clear()
+            worker.refresh()
+
+    def note_elsewhere(self, worker_id: str, count: int) -> None:
+        """Note how many of the worker's slots are in use for other servers."""
+        worker = self._workers[worker_id]
+        if worker.elsewhere != count:
+            worker.elsewhere = count
             worker.refresh()
 
     def cordon(self, worker_id: str, is_cordoned: bool) -> None:

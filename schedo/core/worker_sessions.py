@@ -5,8 +5,7 @@ lists the running attempts, and may poll. A worker receives leases only while it
 after the session timeout, or RECONNECT_US after its poll broke off, if it sends no other request.
 
 The sessions outlive the scheduler (see SessionTable): in a recovery the workers stay attached, and
-each has its whole timeout again. The open polls end: the engine completes them when it drops the
-scheduler.
+each has its whole timeout again. The open polls end: the engine completes them.
 """
 
 from __future__ import annotations
@@ -192,6 +191,7 @@ class WorkerSessions:
         if not session.is_connected or session.registered is not request.spec:
             self._table.register(session, request.spec)
             self._workers.attach(session.spec)
+        self._workers.note_elsewhere(session.name, len(request.elsewhere))
         session.move(_DRAINING if request.is_draining else _CONNECTED)
         return session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from schedo.core.ids import ID_MAX
 from schedo.core.shards import shard_of
 from schedo.engine.homes import texts_of
 from schedo.engine.limit_sharing import LimitSharing
@@ -64,6 +65,9 @@ class Ownership:
     async def _follow(self) -> None:
         try:
             await self._loop.restart(self._cluster.change_shards)
+            if self._cluster.take_inherited():
+                now = self._loop.clock.now()
+                self._loop.scheduler.follow_server(now, was_killed=True, last_id=ID_MAX)
             self._limits.wake()
             self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
         except SchedoError as error:  # the recovery follows the shards, too

@@ -6,6 +6,7 @@ The name of a lease is <job id>.<attempt>.<epoch>. It never names another attemp
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -17,6 +18,7 @@ from schedo.core.model import PLAIN, LeaseKey, Options, Trigger
 from schedo.errors import Invalid, NotFound
 from schedo.protocol.fields import Id, Instant
 from schedo.protocol.options import CARRIED, CarriedOptions, carried_fields
+from schedo.protocol.reading import Steps
 from schedo.protocol.times import parse_instant, render_instant
 
 LeaseText = Annotated[
@@ -46,6 +48,15 @@ def parse_lease(text: str, pointer: str = "/lease") -> LeaseKey:
         except NotFound:
             pass
     raise Invalid.field(pointer, f"{text[:60]!a} is no lease; send it as the server did")
+
+
+def read_leases(pointer: str, texts: Sequence[str]) -> Steps[list[LeaseKey]]:
+    """Return the leases with these names, in steps; raise Invalid for one below the pointer."""
+    found = []
+    for at, text in enumerate(texts):
+        found.append(parse_lease(text, f"{pointer}/{at}"))
+        yield
+    return found
 
 
 class LeaseResponse(CarriedOptions, kw_only=True):

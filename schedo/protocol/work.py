@@ -29,6 +29,7 @@ from schedo.protocol.leases import (
     LeaseText,
     StopResponse,
     parse_lease,
+    read_leases,
     render_lease,
     whole_seconds,
 )
@@ -188,8 +189,8 @@ class WorkRequest(Struct, kw_only=True, omit_defaults=True):
             yield
         running = None
         if self.running is not None:
-            running = frozenset((yield from _read_leases("/running", self.running)))
-        accept = yield from _read_leases("/accept", self.accept or [])
+            running = frozenset((yield from read_leases("/running", self.running)))
+        accept = yield from read_leases("/accept", self.accept or [])
         return PollRequest(
             worker=spec.id,
             session=self.session or "",
@@ -306,14 +307,6 @@ def _read_names(pointer: str, names: list[str] | None) -> frozenset[str] | None:
     if names is None:
         return None
     return frozenset(fields.read_name(f"{pointer}/{at}", name) for at, name in enumerate(names))
-
-
-def _read_leases(pointer: str, texts: list[str]) -> Steps[list[LeaseKey]]:
-    found = []
-    for at, text in enumerate(texts):
-        found.append(parse_lease(text, f"{pointer}/{at}"))
-        yield
-    return found
 
 
 def _read_defaults(requests: dict[str, TaskDefaultsRequest]) -> dict[str, Options]:

@@ -117,6 +117,9 @@ class ShardOwner(Cluster, Protocol):
     def is_change_due(self) -> bool:
         """Return whether the engine must go on with other shards, or other settings of queues."""
 
+    def take_inherited(self) -> bool:
+        """Return whether shards of a server that has died have come since the last call."""
+
     async def change_shards(self) -> None:
         """Give away the shards that others should have. Raise StoreError.
 

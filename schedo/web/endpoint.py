@@ -126,6 +126,7 @@ def _make_request(
         scope.get("schedo.transport"),
         scope["root_path"],
         scope.get("schedo.confirms", False),
+        scope.get("schedo.is_part", False),
     )
 
 

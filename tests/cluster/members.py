@@ -14,10 +14,12 @@ from schedo.cluster.router import Router
 from schedo.core.limits import MILLISECOND
 from schedo.core.shards import SHARDS
 from schedo.errors import NotFound
+from schedo.store.base import Snapshot, Store
 from schedo.store.cluster import Member, MemberState
 from schedo.testing.clock import VirtualClock
 from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
+from tests.stores import make_store
 from tests.web.world import T0, World
 
 KEY = b"k" * 32
@@ -72,7 +74,7 @@ class FakeCluster:
                 await world.engine.get(job_id)
             except NotFound:
                 continue
-            return self._map.owners.index(world.number)
+            return world.number - 1
         return None
 
     async def shards_of_jobs(self, job_ids: Sequence[int]) -> dict[int, int]:
@@ -81,6 +83,21 @@ class FakeCluster:
 
     async def announce(self, url: str) -> None:
         raise NotImplementedError
+
+
+def make_store_with(epoch: int) -> Store:
+    """Return a store whose server has this epoch."""
+    store = make_store()
+    opening = store.open
+
+    async def open_later() -> Snapshot:
+        found = await opening()
+        for _ in range(epoch - 1):
+            found = await store.snapshot()
+        return found
+
+    setattr(store, "open", open_later)  # noqa: B010  # mypy refuses the assignment
+    return store
 
 
 class MemberWorld(World):
@@ -117,10 +134,10 @@ async def running_cluster(
     """Run servers 1 to `count`; shard s belongs to server 1 + s mod count."""
     everything = Map()
     everything.owners = [1 + shard % count for shard in range(SHARDS)]
-    # Each has a clock of its own, so that no two make the same id.
+    # Each has a clock of its own, so that no two make the same id; nor have two the same epoch.
     worlds = [
-        MemberWorld(settings, clock=VirtualClock(T0 + MILLISECOND * number))
-        for number in range(count)
+        MemberWorld(settings, make_store_with(number), VirtualClock(T0 + MILLISECOND * number))
+        for number in range(1, count + 1)
     ]
     async with asyncio.TaskGroup() as starting:
         for world in worlds:

@@ -236,3 +236,31 @@ def test_a_session_remembers_a_bounded_number_of_ended_attempts() -> None:
     assert len(session.reported) == len(session.revoked) == REPORTED_KEPT
     assert not session.has_reported(LeaseKey(0, 1, 1), Completed())
     assert session.has_reported(LeaseKey(REPORTED_KEPT, 1, 1), Completed())
+
+
+# Attempts of other servers.
+
+THEIRS = frozenset({LeaseKey(77, 1, 9)})
+
+
+def test_attempts_for_other_servers_take_slots() -> None:
+    site = Site()
+    full = site.poll(slots=1, running=frozenset(), elsewhere=THEIRS)
+    job = site.submit(make_spec())
+    site.turn(SECOND)
+    assert full not in site.replies
+    assert site.state(job.id) is State.QUEUED
+
+    [lease] = site.poll_at_once(now=2 * SECOND, slots=1, running=frozenset()).leases
+
+    assert lease.key.job_id == job.id
+
+
+def test_an_attempt_that_the_worker_says_it_runs_for_another_server_is_kept() -> None:
+    site = Site()
+    lease = site.leased()
+
+    response = site.poll_at_once(running=frozenset(), elsewhere=frozenset({lease.key}) | THEIRS)
+
+    assert response.revoked == []
+    assert site.state(lease.key.job_id) is State.RUNNING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -383,3 +384,14 @@ def test_cached_task_defaults_are_bounded(
         assert workers.task_defaults(f"other {number}") is None
         assert workers.task_defaults("work") is announced
     assert len(workers._defaults) <= 3
+
+
+def test_nothing_is_placed_on_a_relayed_worker_between_two_polls() -> None:
+    workers = WorkerPool()
+    workers.attach(replace(worker_spec("w", 2, polls=True), is_relayed=True))
+    assert workers.place(READY_KEY, 1) == []
+
+    workers.poll("w", 1)
+
+    assert [each.spec.id for each in workers.place(READY_KEY, 1)] == ["w"]
+    assert workers.place(READY_KEY, 2) == []

@@ -12,12 +12,14 @@ import pytest
 from schedo.core.changes import Changes
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.loads import Load, LoadJob
-from schedo.core.model import Job, Unique
+from schedo.core.model import Job, LeaseKey, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
 from schedo.errors import StoreError, Unavailable
+from tests.core.remote_site import make_poll
 from tests.engine.world import World, running
 
 DOUBT = "this server does not know whether it still owns its jobs"
@@ -31,6 +33,7 @@ class Shards:
         self.is_known = True
         self.mine = {*range(SHARDS)}
         self.given: set[int] = set()
+        self.has_inherited = False
 
     def is_sure(self) -> bool:
         return self.is_known
@@ -40,6 +43,10 @@ class Shards:
 
     def is_change_due(self) -> bool:
         return bool(self.given)
+
+    def take_inherited(self) -> bool:
+        has_inherited, self.has_inherited = self.has_inherited, False
+        return has_inherited
 
     async def change_shards(self) -> None:
         self.mine -= self.given
@@ -242,3 +249,23 @@ async def test_what_waits_for_the_change_and_has_a_home_elsewhere_then_is_refuse
 
 def test_a_command_without_a_text_may_be_carried_out_by_any_server() -> None:
     assert texts_of(object()) == ()
+
+
+async def test_a_server_adopts_what_workers_run_for_a_dead_one(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit(task="remote")
+        started = LeaseKey(job.id, 1, world.engine.health().epoch)  # which was not durable
+        shards.given = {31}
+        shards.has_inherited = True
+        shards.on_due()
+        ownership = world.engine.ownership
+        assert ownership is not None
+        assert ownership._task is not None
+        await ownership._task
+
+        spec = WorkerSpec("a", 1, frozenset({"remote"}))
+        request = make_poll(spec=spec, running=frozenset({started}))
+        response = await world.engine.sessions.work(request)
+
+        assert response.revoked == []
+        assert (await world.engine.get(job.id)).state is State.RUNNING

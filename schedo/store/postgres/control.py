@@ -226,6 +226,7 @@ class Control:
                 self._hurries = max(self._hurries, 1)
             return False
         if taken:
+            membership.has_inherited = True
             membership.note_gained(taken)  # the next heartbeat would come a round trip later
             log.warning(
                 "server %d (%s) is %s: this server takes over %d of its shards",

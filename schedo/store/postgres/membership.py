@@ -80,6 +80,7 @@ class Membership:
         self._owned = Owned(0)
         self._adopted_s = 0.0
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
+        self.has_inherited = False  # shards of a server that has died
         self._settings = 0  # the version of the queues and pauses that the engine has
         self._sure_until_s = 0.0
         self._moved_s = 0.0
@@ -147,6 +148,10 @@ class Membership:
             or self._view.settings > self._settings
             or bool(self._moves())
         )
+
+    def take_inherited(self) -> bool:
+        has_inherited, self.has_inherited = self.has_inherited, False
+        return has_inherited
 
     async def change_shards(self) -> None:
         """Give away the shards that others should have; the engine takes no turn meanwhile."""

@@ -22,6 +22,7 @@ from schedo.engine.sharing import in_steps
 from schedo.engine.worker_polls import Claim
 from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
+from schedo.protocol.relayed_work import RelayedWorkRequest
 from schedo.protocol.requirements import escape
 from schedo.protocol.roles import Role
 from schedo.protocol.work import WorkRequest, WorkResponse
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 async def work(context: AppContext, request: Request) -> Response:
     """Apply a worker's request; a poll stays open until there is a lease or a stop."""
-    fields = await request.read(WorkRequest)
+    fields = await request.read(RelayedWorkRequest if request.is_part else WorkRequest)
     reading = _make_poll(context, request, fields)
     is_short = len(request.body) <= SMALL_BODY_BYTES_MAX
     poll = at_once(reading) if is_short else await in_steps(reading)

@@ -1,0 +1,159 @@
+"""The request of a worker as parts, one for each server that owns some of its jobs.
+
+All parts describe the worker; each has those leases, results and so on that are for one server. The
+responses to the parts become one. What a newer worker or server adds to a message stays in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+
+class _Entry(Struct):
+    lease: str
+
+
+class _Fields(Struct):
+    """The fields of a request that say which servers it is for; the handler checks all of them."""
+
+    worker: str
+    running: list[str] | None = None
+    results: list[_Entry] | None = None
+    progress: list[_Entry] | None = None
+    accept: list[str] | None = None
+    reject: list[_Entry] | None = None
+    slots: int | None = None
+    max_leases: int | None = None
+    draining: bool | None = None
+
+
+_FIELDS = msgspec.json.Decoder(_Fields)
+_RAW = msgspec.json.Decoder(dict[str, Raw])
+_ENTRIES = msgspec.json.Decoder(list[Raw])
+_LISTS = ("running", "results", "progress", "accept", "reject")
+# Only a server may send the last two.
+_OF_ONE_REQUEST = frozenset((*_LISTS, "wait", "max_leases", "elsewhere", "relayed"))
+
+
+class WorkerRequest:
+    """The request of a worker, by the leases that it names."""
+
+    def __init__(self, body: bytes) -> None:
+        """Raise msgspec.MsgspecError or UnicodeDecodeError for a body that is no request."""
+        self._body = body
+        fields = self.fields = _FIELDS.decode(body)
+        self._named: Mapping[str, Sequence[str]] = {
+            "running": fields.running or (),
+            "results": [each.lease for each in fields.results or ()],
+            "progress": [each.lease for each in fields.progress or ()],
+            "accept": fields.accept or (),
+            "reject": [each.lease for each in fields.reject or ()],
+        }
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether the worker asks for leases."""
+        return self.fields.max_leases != 0 and not self.fields.draining
+
+    @cached_property
+    def leases(self) -> Collection[str]:
+        """All leases that the request names, each once."""
+        return dict.fromkeys(lease for named in self._named.values() for lease in named).keys()
+
+    @cached_property
+    def changed(self) -> Set[str]:
+        """The leases whose results and decisions must arrive before the worker gets a response."""
+        named = self._named
+        return {*named["results"], *named["accept"], *named["reject"]}
+
+    def make_part(self, leases: Collection[str], **fields: Any) -> bytes:
+        """Return the part with what names one of the leases, and with further fields."""
+        raw = self._raw
+        part: dict[str, Any] = {n: value for n, value in raw.items() if n not in _OF_ONE_REQUEST}
+        if self.fields.running is not None:
+            part["running"] = [lease for lease in self.fields.running if lease in leases]
+        for name in _LISTS[1:]:
+            named = self._named[name]
+            if named:
+                entries = zip(named, _ENTRIES.decode(raw[name]), strict=True)
+                part[name] = [entry for lease, entry in entries if lease in leases]
+        return msgspec.json.encode(part | fields)
+
+    def make_next(self) -> WorkerRequest:
+        """Return the request without what has arrived: the worker, and what it runs."""
+        left = {name: value for name, value in self._raw.items() if name not in _LISTS[1:]}
+        return WorkerRequest(msgspec.json.encode(left))
+
+    @cached_property
+    def _raw(self) -> dict[str, Raw]:
+        return _RAW.decode(self._body)
+
+
+class _Stop(Struct):
+    lease: str
+    reason: str
+
+
+class _Refused(Struct):
+    lease: str
+    status: int
+    code: str
+    detail: str
+
+
+class PartResponse(Struct):
+    """The response of one server to its part of a request."""
+
+    protocol: int
+    epoch: int
+    leases: list[Raw]
+    stop: list[_Stop]
+    revoked: list[str]
+    refused: list[_Refused]
+    heartbeat: int | float
+    session_timeout: int | float
+    drain: bool
+
+    @property
+    def denied(self) -> Sequence[str]:
+        """The leases that the server says the worker does not hold."""
+        return [*self.revoked, *(each.lease for each in self.refused)]
+
+    @property
+    def new_leases(self) -> Sequence[str]:
+        """The names of the leases that it gives to the worker."""
+        return [_ENTRY.decode(lease).lease for lease in self.leases]
+
+
+_ENTRY = msgspec.json.Decoder(_Entry)
+_ANSWER = msgspec.json.Decoder(PartResponse)
+_NOTHING_DENIED = b'"revoked":[],"refused":[]'
+
+
+def read_answer(body: bytes) -> PartResponse:
+    """Return the response in a body of the status 200."""
+    return _ANSWER.decode(body)
+
+
+def denies_nothing(body: bytes) -> bool:
+    """Whether the response in the body says of no lease that the worker does not hold it."""
+    # The last of these names is that of the response: a payload may have it, too, but comes before.
+    return body.startswith(_NOTHING_DENIED, body.rfind(b'"revoked":'))
+
+
+def merge_answers(own: PartResponse, others: Iterable[PartResponse]) -> PartResponse:
+    """Return the response of this server with what the others have said."""
+    answers = (own, *others)
+    return msgspec.structs.replace(
+        own,
+        leases=[lease for each in answers for lease in each.leases],
+        stop=[stop for each in answers for stop in each.stop],
+        revoked=[lease for each in answers for lease in each.revoked],
+        refused=[refused for each in answers for refused in each.refused],
+        drain=any(each.drain for each in answers),
+    )

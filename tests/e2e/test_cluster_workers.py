@@ -1,0 +1,127 @@
+"""Remote workers of several servers: their attempts go on whichever server dies or leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.core.shards import SHARDS
+from schedo.errors import Exit
+from tests.e2e.server import Server, eventually, serving
+from tests.postgres import PostgresServer
+
+pytestmark = pytest.mark.e2e
+
+SERVERS = 3
+SLOTS = 12
+Message = dict[str, Any]
+
+
+class Worker:
+    """A worker that polls by hand."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+
+    def poll(self, server: Server, **fields: Any) -> Message:
+        """Poll a server, and return the response; keep its leases."""
+        status, answer = self.try_poll(server, **fields)
+        assert status == 200, answer
+        return answer
+
+    def try_poll(self, server: Server, **fields: Any) -> tuple[int, Message]:
+        description = {"worker": "hand", "session": "1", "slots": SLOTS, "tasks": ["remote"]}
+        body = {**description, "running": self.running, "wait": 0, **fields}
+        status, answer = server.ask("POST", "/v1/work", body)
+        if status == 200:
+            self.running += [each["lease"] for each in answer["leases"]]
+        return status, answer
+
+    def finish(self, server: Server) -> Message:
+        """Report all attempts as completed."""
+        results = [{"lease": lease, "outcome": "completed"} for lease in self.running]
+        self.running = []
+        return self.poll(server, results=results, max_leases=0)
+
+
+@pytest.fixture
+def servers(postgres: PostgresServer, tmp_path: Path, url: str) -> Iterator[list[Server]]:
+    # On a busy machine no server is taken for dead, and the end of a process is noticed anyway.
+    options = ("--store", url, "--failover-timeout", "5s")
+    with ExitStack() as stack:
+        found = [stack.enter_context(serving(tmp_path, *options)) for _ in range(SERVERS)]
+
+        def shares() -> bool:
+            members = found[0].ask("GET", "/v1/cluster")[1]["members"]
+            each = SHARDS // SERVERS
+            return len(members) == SERVERS and all(len(m["shards"]) >= each for m in members)
+
+        eventually(shares, "shards for all")
+        yield found
+
+
+def take_jobs(worker: Worker, server: Server, count: int) -> list[str]:
+    """Submit jobs to a server, and let the worker take them there."""
+    worker.poll(server)
+    jobs = [server.submit(task="remote")["id"] for _ in range(count)]
+
+    def has_all() -> bool:
+        worker.poll(server, wait=1)
+        return len(worker.running) == count
+
+    eventually(has_all, "the leases")
+    return jobs
+
+
+def shows_completed(server: Server, jobs: list[str]) -> bool:
+    found = [server.ask("GET", f"/v1/jobs/{job}")[1] for job in jobs]
+    return all((job["state"], job["attempt"]) == ("completed", 1) for job in found)
+
+
+def test_attempts_outlive_the_server_that_has_started_them(servers: list[Server]) -> None:
+    first, second, _ = servers
+    worker = Worker()
+    jobs = take_jobs(worker, first, SLOTS)
+
+    first.kill()
+    listed = worker.poll(second)
+    answer = worker.finish(second)
+
+    assert (listed["revoked"], answer["refused"]) == ([], [])
+    eventually(lambda: shows_completed(second, jobs), "all to be completed at their first attempt")
+
+
+def test_attempts_outlive_the_server_that_their_worker_polls(servers: list[Server]) -> None:
+    first, second, third = servers
+    worker = Worker()
+    jobs = take_jobs(worker, first, SLOTS)
+    assert worker.poll(second)["revoked"] == []
+
+    second.kill()
+    answer = worker.finish(third)
+
+    assert answer["refused"] == []
+    eventually(lambda: shows_completed(first, jobs), "all to be completed at their first attempt")
+
+
+def test_attempts_outlive_a_restart_of_all_servers_one_after_the_other(
+    servers: list[Server],
+) -> None:
+    worker = Worker()
+    jobs = take_jobs(worker, servers[0], SLOTS)
+
+    revoked = []
+    for place, server in enumerate(servers):
+        assert server.terminate() == Exit.DONE
+        revoked += worker.poll(servers[(place + 1) % SERVERS])["revoked"]
+        server.start()
+    answer = worker.finish(servers[0])
+
+    assert (revoked, answer["refused"]) == ([], [])
+    eventually(
+        lambda: shows_completed(servers[1], jobs), "all to be completed at their first attempt"
+    )
