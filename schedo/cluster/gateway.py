@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse, to_response
+from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers, count_for
 from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
     denies_nothing,
-    merge_answers,
-    read_answer,
+    merge_responses,
+    read_response,
 )
+from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.worker_messages import PollRequest
 from schedo.engine.sharing import in_steps
+from schedo.engine.workers import Workers
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
 from schedo.protocol.leases import parse_lease, render_lease
 from schedo.protocol.reading import at_once
@@ -42,101 +45,173 @@ if TYPE_CHECKING:
 # How long results wait for an owner while their shard moves; and between two looks for it.
 MOVING_S = 1.0
 PAUSE_S = 0.02
+ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
+EMPTY_S = 0.02  # after which it says that it has none
+EARLY_S = 0.05  # before its end, a wait has been ended by something
 LOOK_S = 1.0  # between two questions for stop requests at the owners of a worker's other attempts
-WORKERS_MAX = 10_000
 _MOVING = -1  # the place of a lease whose shard has no owner now
-
-
-class _Worker:
-    """What the gateway knows of one worker."""
-
-    def __init__(self) -> None:
-        self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
-        self.stopped: set[str] = set()  # those of them whose stop request it has got
-
-
-class _Refusal(Exception):
-    """The owner of some jobs refuses a part of a request, and with it the whole."""
-
-    def __init__(self, response: Response) -> None:
-        self.response = response
 
 
 class Gateway:
     """The workers that poll this server, and their attempts of jobs that others own."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, sessions: Workers) -> None:
         self._router = router
-        self._workers: dict[str, _Worker] = {}  # those that run something for other servers
+        # Those that run something for other servers, or wait here.
+        self._workers: dict[str, PollingWorker] = {}
+        self._own_surplus = OwnSurplus(sessions)
+        self._surplus_of_others = SurplusOfOthers(router, self._wake)
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a worker, or to its gateway."""
         if asked.hop is None and not self._router.others():
             return await asked.here()
+        if asked.hop is not None and asked.hop.purpose == "surplus":
+            return await self._own_surplus.respond()
         try:
             request = WorkerRequest(asked.request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return await asked.here()  # the handler says what is wrong
         if asked.hop is not None:
             return await self._respond_to_gateway(asked, request)
-        if request.fields.worker in self._workers or not self._are_new(asked, request.leases):
-            return await self._divide(asked, request)
-        response = await asked.here()
-        if denies_nothing(response.body):
-            return response
-        answer = await self._believe(read_answer(response.body))
-        return response._replace(body=msgspec.json.encode(answer))
+        name = request.fields.worker
+        worker = self._workers.setdefault(name, PollingWorker())
+        try:
+            return await self._divide(asked, request, worker)
+        except Refusal as refusal:
+            return refusal.response
+        finally:
+            if not (worker.elsewhere or worker.poll) and self._workers.get(name) is worker:
+                del self._workers[name]
 
     # For a worker.
 
-    async def _divide(self, asked: ClientRequest, request: WorkerRequest) -> Response:
-        """Carry out each part of the request at the owner of its jobs, and wait here for news."""
-        try:
-            poll = await _check(asked.request)
-        except SchedoError:
-            return await asked.here()  # its handler says what is wrong, and nothing has happened
-        name = request.fields.worker
-        worker = self._workers.setdefault(name, _Worker())
-        call = _Call(asked, request, worker)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + poll.wait_s
-        try:
+    async def _divide(
+        self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker
+    ) -> Response:
+        """Carry out each part of the request at the owner of its jobs, and wait here for more."""
+        call = WorkerCall(asked, request, worker)
+        began = asyncio.get_running_loop().time()
+        if worker.elsewhere or not self._are_new(asked, request.leases):
+            call.wait_s = (await _check(asked.request)).wait_s  # if it is wrong, nothing happens
             await self._place(call, {*request.leases, *worker.elsewhere})
+        if request.is_poll:
+            self._surplus_of_others.want()
+            worker.poll = call
+        try:
             while True:
-                answers = await self._ask_others(call)
-                left_s = 0.0 if call.must_hear(answers) else min(until - loop.time(), LOOK_S)
-                own = await self._ask_here(call, max(left_s, 0.0))
-                answer = merge_answers(await self._believe(read_answer(own.body)), answers)
-                if call.must_hear([answer]) or loop.time() >= until or not request.is_poll:
-                    call.note_sent(answer)
-                    return own._replace(body=msgspec.json.encode(answer))
+                response = await self._take_turn(call, began)
+                if response is not None:
+                    return response
                 call.request = call.request.make_next()
-        except _Refusal as refusal:
-            return refusal.response
         finally:
-            if not worker.elsewhere or len(self._workers) > WORKERS_MAX:
-                self._workers.pop(name, None)
+            if worker.poll is call:
+                worker.poll = None
 
-    async def _ask_here(self, call: _Call, wait_s: float) -> Response:
-        """Carry out here what is about jobs of this server."""
+    async def _take_turn(self, call: WorkerCall, began: float) -> Response | None:
+        """Ask all servers that may have something for the worker; None: nothing is there yet."""
+        found = await self._ask_others(call)
+        spec = call.spec
+        if spec is not None and call.may_ask:
+            call.targets.update(self._surplus_of_others.serving(spec))
+        wait_s = 0.0 if call.targets or call.must_hear(found) else None
+        response, is_over = await self._ask_here(call, began, wait_s)
+        if not (found or call.targets or call.foreign) and denies_nothing(response.body):
+            return response  # as nearly always: only this server had something to say
+        own = await self._believe(read_response(response.body))
+        if not own.leases and not call.must_hear(found):
+            found += await self._ask_for_jobs(call)
+        merged = merge_responses(own, found)
+        if is_over or call.must_hear([merged]) or not call.may_ask:
+            call.note_sent(merged)
+            return response._replace(body=msgspec.json.encode(merged))
+        return None
+
+    async def _ask_here(
+        self, call: WorkerCall, began: float, wait_s: float | None
+    ) -> tuple[Response, bool]:
+        """Carry out here what is about jobs of this server; return whether the wait is over.
+
+        wait_s: how long it may wait for a lease; None: as the worker wants.
+        """
+        if wait_s is None and not (call.foreign or call.has_waited):
+            call.has_waited = True
+            return await call.asked.here(), not call.targets
+        if call.wait_s is None:
+            call.wait_s = (await _check(call.asked.request)).wait_s
+        loop = asyncio.get_running_loop()
+        left_s = max(began + call.wait_s - loop.time(), 0.0)
+        if wait_s is None:
+            wait_s = min(left_s, LOOK_S) if call.worker.elsewhere else left_s
         leases = [lease for lease in call.request.leases if lease not in call.foreign]
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
         if call.request.fields.max_leases is not None:
             fields["max_leases"] = call.request.fields.max_leases
-        request = call.asked.request
         part = call.request.make_part(leases, **fields)
-        return await call.asked.handle(
-            call.asked.context, request._replace(body=part, is_part=True)
-        )
+        until = loop.time() + wait_s
+        call.has_waited = True
+        request = call.asked.request._replace(body=part, is_part=True)
+        response = await call.asked.handle(call.asked.context, request)
+        # One that came early without a reason ends the poll: a newer one has replaced it.
+        was_ended = not call.targets and loop.time() < until - EARLY_S
+        return response, was_ended or (left_s <= wait_s and not call.targets)
 
-    async def _ask_others(self, call: _Call) -> list[PartResponse]:
+    async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
+        """Ask the servers with a surplus for leases, as many as the worker has room for."""
+        found: list[PartResponse] = []
+        targets, call.targets = call.targets, set()
+        for member in self._router.others():
+            room = self._find_room(call)
+            if member.no not in targets or room <= 0 or not call.may_ask:
+                continue
+            theirs = self._group(call, call.worker.elsewhere)
+            leases = next((leases for each, leases in theirs if each.no == member.no), [])
+            response = await self._ask(call, member, leases, room)
+            if response is None or not response.leases:
+                self._surplus_of_others.forget(member.no)
+            if response is not None:
+                found.append(response)
+                call.worker.elsewhere.update(dict.fromkeys(response.new_leases))
+                call.foreign.update(response.new_leases)
+        return found
+
+    def _find_room(self, call: WorkerCall) -> int:
+        """Return how many more leases the worker can have."""
+        fields, sessions = call.request.fields, call.asked.context.engine.sessions
+        running = {*(fields.running or ()), *call.worker.elsewhere}
+        if fields.running is None:
+            running.update(render_lease(lease.key) for lease in sessions.held_by(call.name))
+        room = (1 if fields.slots is None else fields.slots) - len(running)
+        return room if fields.max_leases is None else min(room, fields.max_leases)
+
+    def _wake(self, no: int, found: Found) -> bool:
+        """Let workers that wait ask a server for jobs; return whether there are any."""
+        left = sum(count for _, count in found.ready)
+        was_any = False
+        for worker in [*self._workers.values()]:
+            call = worker.poll
+            spec = None if call is None else call.spec
+            if call is None or spec is None or not call.may_ask:
+                continue
+            count, room = count_for(spec, found), self._find_room(call)
+            if count and room > 0:
+                was_any = True
+                if not call.targets:
+                    call.asked.context.engine.sessions.end_poll(call.name)
+                call.targets.add(no)
+                left -= min(count, room)
+            if left <= 0:
+                break
+        return was_any
+
+    async def _ask_others(self, call: WorkerCall) -> list[PartResponse]:
         """Let the other servers carry out what is about their jobs; return what they respond.
 
         Raise Unavailable if a result or a decision about an offer finds no owner in time.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
-        answers: list[PartResponse] = []
+        responses: list[PartResponse] = []
         left = {*call.worker.elsewhere}
         while left:
             places = self._group(call, left)
@@ -145,9 +220,9 @@ class Gateway:
             )
             for (_, leases), answer in zip(places, found, strict=True):
                 if answer is not None:
-                    answers.append(answer)
+                    responses.append(answer)
                     left.difference_update(leases)
-                    call.note_answer(leases, answer)
+                    call.note_response(leases, answer)
             missing = left & call.request.changed
             if not missing:
                 break
@@ -158,15 +233,19 @@ class Gateway:
             await self._router.wait_for_change(PAUSE_S)
             await self._place(call, left)
             left &= call.worker.elsewhere.keys()
-        return answers
+        return responses
 
     async def _ask(
-        self, call: _Call, member: Member, leases: Collection[str]
+        self, call: WorkerCall, member: Member, leases: Collection[str], room: int = 0
     ) -> PartResponse | None:
-        """Return what a server says of its part; None: it does not own the jobs, or is silent."""
+        """Return what a server says of its part; None: it does not own the jobs, or is silent.
+
+        room: how many new leases it may give.
+        """
         running = {*(call.request.fields.running or ()), *call.worker.elsewhere}
         others = [*running.difference(leases)]
-        part = call.request.make_part(leases, elsewhere=others, relayed=True, wait=0, max_leases=0)
+        fields = {"wait": ASK_S if room else 0, "max_leases": room}
+        part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
         try:
             response = to_response(await asked.send(member, "work"))
@@ -176,9 +255,9 @@ class Gateway:
             call.worker.elsewhere.update(dict.fromkeys(leases))  # their shards may be others now
             return None
         if response.status == 200:
-            return read_answer(response.body)
+            return read_response(response.body)
         if response.status == WorkerReplaced.status or call.request.changed & {*leases}:
-            raise _Refusal(response)
+            raise Refusal(response)
         return None
 
     # Where a lease belongs.
@@ -190,7 +269,7 @@ class Gateway:
         ending = f".{asked.context.engine.health().epoch}"
         return all(lease.endswith(ending) for lease in leases)
 
-    async def _place(self, call: _Call, leases: Collection[str]) -> None:
+    async def _place(self, call: WorkerCall, leases: Collection[str]) -> None:
         """Note which of the leases are of other servers, and the shards of their jobs."""
         elsewhere = call.worker.elsewhere
         unknown = {
@@ -217,7 +296,7 @@ class Gateway:
             return {}
         return dict(await self._router.cluster.shards_of_jobs(job_ids))
 
-    def _group(self, call: _Call, leases: Collection[str]) -> list[tuple[Member, list[str]]]:
+    def _group(self, call: WorkerCall, leases: Collection[str]) -> list[tuple[Member, list[str]]]:
         """Return the owners of the jobs of the leases, each with the leases of its jobs."""
         groups: dict[int, tuple[Member, list[str]]] = {}
         for lease in leases:
@@ -260,47 +339,28 @@ class Gateway:
         unknown = [lease for lease in request.leases if lease not in held]
         if unknown and len(await self._find_owned(unknown)) < len(unknown):
             return refuse(asked.request)
-        response = await asked.here()
+        response = await self._carry_out(asked, request)
         if response.status == 200 and not denies_nothing(response.body):
-            denied = read_answer(response.body).denied
+            denied = read_response(response.body).denied
             if len(await self._find_owned(denied)) < len(denied):
                 return refuse(asked.request)  # the shard has moved meanwhile
         return response
 
-
-class _Call:
-    """One request of a worker, and what is left of it."""
-
-    def __init__(self, asked: ClientRequest, request: WorkerRequest, worker: _Worker) -> None:
-        self.asked, self.request, self.worker = asked, request, worker
-        self.name = request.fields.worker
-        self.foreign: set[str] = set()  # leases that are not of this server
-
-    def note_answer(self, leases: Collection[str], answer: PartResponse) -> None:
-        """Note what the owner of these leases has said: those with results have ended."""
-        ended = {lease for lease in leases if lease in self.request.changed}
-        running = {*(self.request.fields.running or ()), *(self.request.fields.accept or ())}
-        gone = (ended - running) | {*answer.denied}
-        if self.request.fields.running is not None:
-            gone |= {lease for lease in leases if lease not in running}
-        for lease in gone:
-            self.worker.elsewhere.pop(lease, None)
-        self.worker.stopped &= self.worker.elsewhere.keys()
-
-    def must_hear(self, answers: Sequence[PartResponse]) -> bool:
-        """Whether the worker must hear of something now."""
-        return any(
-            each.leases
-            or each.denied
-            or each.drain
-            or any(stop.lease not in self.worker.stopped for stop in each.stop)
-            for each in answers
-        )
-
-    def note_sent(self, answer: PartResponse) -> None:
-        """Note which stop requests the worker has got."""
-        elsewhere = self.worker.elsewhere
-        self.worker.stopped |= {each.lease for each in answer.stop if each.lease in elsewhere}
+    async def _carry_out(self, asked: ClientRequest, request: WorkerRequest) -> Response:
+        """Carry out a part; if it asks for jobs, respond soon unless one of them has started."""
+        if not request.is_poll:
+            return await asked.here()
+        name, sessions = request.fields.worker, asked.context.engine.sessions
+        carrying_out = asyncio.ensure_future(asked.here())
+        try:
+            await asyncio.wait((carrying_out,), timeout=EMPTY_S)
+            if not carrying_out.done() and sessions.get(name).running <= len(
+                sessions.held_by(name)
+            ):
+                sessions.end_poll(name)
+            return await carrying_out
+        finally:
+            carrying_out.cancel()
 
 
 async def _check(request: Request) -> PollRequest:

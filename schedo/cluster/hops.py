@@ -26,7 +26,8 @@ from schedo.web.permissions import ANYONE, TokenPermission
 # forward: the receiver answers in place of the first server, and refuses what it does not own.
 # confirm: another server has carried out a change that concerns all, and the receiver follows.
 # work: a part of the request of a worker, which polls the first server (see gateway.py).
-Purpose = Literal["forward", "confirm", "work"]
+# surplus: a question for jobs that no worker of the receiver has room for (see surplus.py).
+Purpose = Literal["forward", "confirm", "work", "surplus"]
 _KEY_PURPOSE = b"what one server of a cluster sends to another one"
 _AGE_US_MAX = MINUTE  # by the clocks of two servers
 

@@ -64,7 +64,7 @@ class Router:
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         cluster.on_change.append(self._note_change)
         self.background: set[asyncio.Task[None]] = set()
-        self._gateway = Gateway(self)
+        self._gateway = Gateway(self, context.engine.sessions)
         self._turn = asyncio.Lock()  # of the changes that all servers confirm
 
     def start(self) -> None:
@@ -224,12 +224,17 @@ class Router:
         others = () if asked.hop else self._reachability.others()
         return await gather(asked, self.cluster.me.name, others)
 
-    async def send(self, member: Member, purpose: Purpose, own: OwnRequest) -> HttpResponse:
-        """Send a request of this server itself; raise PeerUnreachable or ChangeLost."""
+    async def send(
+        self, member: Member, purpose: Purpose, own: OwnRequest, held_s: float = 0.0
+    ) -> HttpResponse:
+        """Send a request of this server itself; raise PeerUnreachable or ChangeLost.
+
+        held_s: how long the other server may hold it.
+        """
         now = self._context.engine.clock.now()
         hop = Hop(purpose, now, own.method, own.target, "cluster", own.id, "", own.permission)
         headers = {"content-type": "application/json"} if own.body else {}
-        return await self._peers.send(member, hop, own.body, headers)
+        return await self._peers.send(member, hop, own.body, headers, held_s)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that no request waits for."""

@@ -131,13 +131,13 @@ class PartResponse(Struct):
 
 
 _ENTRY = msgspec.json.Decoder(_Entry)
-_ANSWER = msgspec.json.Decoder(PartResponse)
+_RESPONSE = msgspec.json.Decoder(PartResponse)
 _NOTHING_DENIED = b'"revoked":[],"refused":[]'
 
 
-def read_answer(body: bytes) -> PartResponse:
+def read_response(body: bytes) -> PartResponse:
     """Return the response in a body of the status 200."""
-    return _ANSWER.decode(body)
+    return _RESPONSE.decode(body)
 
 
 def denies_nothing(body: bytes) -> bool:
@@ -146,14 +146,14 @@ def denies_nothing(body: bytes) -> bool:
     return body.startswith(_NOTHING_DENIED, body.rfind(b'"revoked":'))
 
 
-def merge_answers(own: PartResponse, others: Iterable[PartResponse]) -> PartResponse:
+def merge_responses(own: PartResponse, others: Iterable[PartResponse]) -> PartResponse:
     """Return the response of this server with what the others have said."""
-    answers = (own, *others)
+    responses = (own, *others)
     return msgspec.structs.replace(
         own,
-        leases=[lease for each in answers for lease in each.leases],
-        stop=[stop for each in answers for stop in each.stop],
-        revoked=[lease for each in answers for lease in each.revoked],
-        refused=[refused for each in answers for refused in each.refused],
-        drain=any(each.drain for each in answers),
+        leases=[lease for each in responses for lease in each.leases],
+        stop=[stop for each in responses for stop in each.stop],
+        revoked=[lease for each in responses for lease in each.revoked],
+        refused=[refused for each in responses for refused in each.refused],
+        drain=any(each.drain for each in responses),
     )

@@ -3,8 +3,7 @@
 `Command[R]` has a reply of type R: `Scheduler.apply` returns it, or raises a SchedoError and has
 changed nothing. An AttemptResult (core/leases.py) is itself a command; its reply is the job.
 
-Jobs and schedules in a reply are the records in memory. A caller that keeps one beyond the turn
-copies it.
+Jobs and schedules in a reply are the records in memory; who keeps one beyond the turn copies it.
 """
 
 from __future__ import annotations
@@ -200,8 +199,7 @@ class AttachWorker(Command[None], frozen=True):
 class DetachWorker(Command[None], frozen=True):
     """Remove the worker. The attempts that it still holds are lost.
 
-    Those that are in `unsent` when the command is applied are released instead, because no
-    worker has received them.
+    Those that are in `unsent` when it is applied are released: no worker has received them.
     """
 
     worker: str
@@ -284,7 +282,9 @@ class HoldStop(Command[None], frozen=True):
 
 
 class CompletePolls(Command[None], frozen=True):
-    """Complete all open polls, because the server shuts down."""
+    """Complete the open polls of a worker, or of all: None."""
+
+    worker: str | None = None
 
 
 # Placement.

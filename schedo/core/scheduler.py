@@ -137,6 +137,7 @@ class Scheduler:
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
         self.find_waiting = partial(figures.find_waiting, self._jobs, explainer)
         self.dry_run = DryRuns(self._pauses, self._placement, self._workers, explainer).find
+        self.find_surplus = partial(figures.find_surplus, self._jobs, self._pauses)
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
         # The replies to polls that are complete, once the leases were dispatched.
         self.take_replies = self._sessions.take_replies

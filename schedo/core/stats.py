@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from schedo.core.explain import Explainer
 from schedo.core.job_table import JobTable
-from schedo.core.model import Job, Queue
+from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import PagedIndex
 from schedo.core.pauses import Pauses
 from schedo.core.schedule_table import ScheduleTable
@@ -114,10 +114,28 @@ def read_stats(jobs: JobTable, schedules: ScheduleTable, workers: WorkerPool) ->
     )
 
 
+def find_surplus(jobs: JobTable, pauses: Pauses, most: int) -> dict[ReadyKey, int]:
+    """Return up to `most` ready keys with jobs that wait only for a worker.
+
+    Each has the number of those in memory, as far as the limit of the queue lets them run.
+    """
+    found: dict[ReadyKey, int] = {}
+    if pauses.starts:
+        return found
+    for ready_key, index in jobs.ready_queues.ready_indexes():
+        queue_state = jobs.ready_queues.queue_state(ready_key.queue)
+        if len(index) and queue_state.is_open and not ready_key.isolated:
+            found[ready_key] = min(len(index), queue_state.free_slots)
+            if len(found) == most:
+                break
+    return found
+
+
 def count_slots(workers: WorkerPool) -> tuple[int, int]:
     """Return the slots of all open workers, and how many are in use; it goes through all."""
     slots = busy = 0
     for worker in workers:
-        slots += worker.spec.slots if worker.is_open else 0
+        if worker.is_open:  # another server counts the slots of a relayed one
+            slots += len(worker.running) if worker.spec.is_relayed else worker.spec.slots
         busy += len(worker.running)
     return slots, busy

@@ -321,6 +321,12 @@ class SessionTable:
         self._parts.add(spec)
         return session
 
+    def select(self, name: str | None) -> Sequence[Session]:
+        """Return the session of this name if there is one; None: all sessions."""
+        if name is None:
+            return [*self.by_name.values()]
+        return [self.by_name[name]] if name in self.by_name else []
+
     def register(self, session: Session, spec: WorkerSpec) -> None:
         """Replace the spec of the session, for which `find_or_add` has found room."""
         self._parts.remove(session.registered)

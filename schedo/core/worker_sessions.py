@@ -168,8 +168,8 @@ class WorkerSessions:
             self._touched[session] = None
 
     def complete_all(self, command: CompletePolls, now: int, loaded: Loaded) -> None:
-        """Complete all open polls, because the server shuts down."""
-        for session in self._sessions.values():
+        """Complete the open polls of a worker, or of all."""
+        for session in self._table.select(command.worker):
             for poll in session.polls.values():
                 poll.until = 0
             self._touched[session] = None

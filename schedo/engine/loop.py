@@ -67,6 +67,7 @@ class EngineLoop(TurnEnd):
         self.is_sure: Callable[[], bool] | None = None
         # Whether other servers run jobs of the same queues, and share their limits.
         self.shares_limits: Callable[[], bool] | None = None
+        self.on_decided: Callable[[], None] = _ignore  # called after such decisions of a cluster
         self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
@@ -153,7 +154,7 @@ class EngineLoop(TurnEnd):
 
     # The turn.
 
-    def _turn(self) -> None:
+    def _turn(self) -> None:  # noqa: PLR0912  # hot: no further call in a turn
         self._is_turn_due = False
         if not self._is_open:
             self._has_late_items.set()
@@ -170,8 +171,11 @@ class EngineLoop(TurnEnd):
             # New jobs are decided about when they are durable: their commit wakes the loop.
             must_decide |= not is_quiet or self.scheduler.awaits_slots
             if must_decide or step_us or self.monitor.is_turn_due(now):
-                if self.is_sure is None or self.is_sure():
+                if self.is_sure is None:
                     starts = self._decide(now, step_us)
+                elif self.is_sure():
+                    starts = self._decide(now, step_us)
+                    self.on_decided()
                 else:  # another server may have the shards of this one
                     self._must_decide = True
             was_ended, self._rest = self._rest is None, (now, step_us, is_quiet)
@@ -368,3 +372,7 @@ class EngineLoop(TurnEnd):
         self._is_open, self.failure = True, None
         self._put_back(self.dispatcher.take_late())
         self.wake()
+
+
+def _ignore() -> None:
+    """Do nothing: no other server looks for jobs."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from schedo.core.commands import Cordon, DetachWorker, Drain
+from schedo.core.commands import CompletePolls, Cordon, DetachWorker, Drain
 from schedo.core.leases import Lease
+from schedo.core.model import ReadyKey
 from schedo.core.worker_commands import RUNS_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
@@ -47,6 +48,18 @@ class Workers:
     def has_suspects_for(self, spec: WorkerSpec) -> bool:
         """Whether poison suspects wait that a worker of this spec could run."""
         return self._loop.failure is None and self._loop.scheduler.has_suspects_for(spec)
+
+    def watch_surplus(self, look: Callable[[], None]) -> None:
+        """Call `look` after each turn in which a server of a cluster has decided what starts."""
+        self._loop.on_decided = look
+
+    def find_surplus(self, most: int) -> dict[ReadyKey, int]:
+        """Return up to `most` ready keys with jobs that wait only for a worker, and how many."""
+        return {} if self._loop.failure else self._loop.scheduler.find_surplus(most)
+
+    def end_poll(self, name: str) -> None:
+        """Let the open poll of a worker have its response now."""
+        self._loop.enqueue(CompletePolls(name))
 
     async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
         """Cordon or uncordon the worker; a restart of the server removes the cordon."""

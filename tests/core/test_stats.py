@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from schedo.core.model import Queue
+from schedo.core.model import PauseScope, Queue
+from schedo.core.pause_commands import PauseServer
 from schedo.core.stats import KEYS_MAX
 from schedo.core.worker_commands import WORKER_RUNS_MAX
 from schedo.core.worker_messages import Run
+from schedo.core.worker_pool import WorkerSpec
 from tests.core.builders import HOUR, SECOND, T0, make_spec, worker_spec
+from tests.core.remote_site import Site
 from tests.core.server import Server
 
 
@@ -70,3 +73,27 @@ def test_the_search_for_waiting_jobs_is_bounded() -> None:
         server.submit(make_spec(queue=f"q{number}"), T0)
 
     assert len(server.scheduler.find_waiting(T0 + SECOND, 1_000)) <= KEYS_MAX
+
+
+def test_jobs_that_wait_only_for_a_worker_are_the_surplus() -> None:
+    server = Server(slots=0)
+    server.set_queue(Queue("limited", concurrency=1))
+    server.set_queue(Queue("paused", paused=True))
+    for queue in ("limited", "limited", "paused", "open", "open"):
+        server.submit(make_spec(queue=queue), T0)
+
+    found = server.scheduler.find_surplus(10)
+
+    assert {key.queue: count for key, count in found.items()} == {"limited": 1, "open": 2}
+    assert len(server.scheduler.find_surplus(1)) == 1
+    server.apply(PauseServer((PauseScope.STARTS,)), T0)
+    assert server.scheduler.find_surplus(10) == {}
+
+
+def test_a_relayed_worker_counts_only_the_slots_that_it_uses_here() -> None:
+    site = Site()
+    site.poll(spec=WorkerSpec("a", 5, is_relayed=True), max_leases=1)
+    site.submit(make_spec())
+    site.turn()
+
+    assert site.scheduler.slots() == (1, 1)

@@ -337,3 +337,14 @@ def test_a_transfer_leaves_remote_workers_their_attempts() -> None:
     site.apply(TransferAttempts("handover-7"), T0)
 
     assert [site.job(job.id).worker for job in (local, remote)] == ["handover-7", "a"]
+
+
+def test_the_poll_of_one_worker_is_completed_alone() -> None:
+    site = Site()
+    polls = [site.poll(name) for name in ("a", "b")]
+
+    site.apply(CompletePolls("a"), T0)
+    site.apply(CompletePolls("unknown"), T0)
+    site.turn()
+
+    assert [poll in site.replies for poll in polls] == [True, False]

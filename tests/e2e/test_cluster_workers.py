@@ -125,3 +125,17 @@ def test_attempts_outlive_a_restart_of_all_servers_one_after_the_other(
     eventually(
         lambda: shows_completed(servers[1], jobs), "all to be completed at their first attempt"
     )
+
+
+def test_the_jobs_of_all_servers_run_on_a_worker_that_polls_one(servers: list[Server]) -> None:
+    worker = Worker()
+    jobs = [server.submit(task="remote")["id"] for server in servers for _ in range(3)]
+
+    def has_all() -> bool:
+        worker.poll(servers[0], wait=1)
+        return len(worker.running) == len(jobs)
+
+    eventually(has_all, "the leases")
+    worker.finish(servers[0])
+
+    eventually(lambda: shows_completed(servers[1], jobs), "all to be completed")

@@ -1,0 +1,75 @@
+"""What a gateway knows of a worker, and of the request that it carries out for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.work_parts import PartResponse, WorkerRequest
+from schedo.core.worker_pool import WorkerSpec
+from schedo.web.http import Response
+
+
+class PollingWorker:
+    """What the gateway knows of one worker."""
+
+    def __init__(self) -> None:
+        self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
+        self.stopped: set[str] = set()  # those of them whose stop request it has got
+        self.poll: WorkerCall | None = None  # the one that waits
+
+
+class Refusal(Exception):
+    """The owner of some jobs refuses a part of a request, and with it the whole."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+
+class WorkerCall:
+    """One request of a worker, and what is left of it."""
+
+    def __init__(self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker) -> None:
+        self.asked, self.request, self.worker = asked, request, worker
+        self.name = request.fields.worker
+        self.foreign: set[str] = set()  # leases that are not of this server
+        self.targets: set[int] = set()  # servers that may have jobs for the worker
+        self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
+        self.has_waited = False  # this server has the results that came with the request
+
+    @property
+    def spec(self) -> WorkerSpec | None:
+        """The worker as its token allows it; None: the engine does not know it yet."""
+        known = self.asked.context.workers.get(self.name)
+        return None if known is None else known.spec
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the worker waits for leases, and with no newer request."""
+        return self.worker.poll is self and not self.asked.context.draining.is_set()
+
+    def note_response(self, leases: Collection[str], answer: PartResponse) -> None:
+        """Note what the owner of these leases has said: those with results have ended."""
+        ended = {lease for lease in leases if lease in self.request.changed}
+        running = {*(self.request.fields.running or ()), *(self.request.fields.accept or ())}
+        gone = (ended - running) | {*answer.denied}
+        if self.request.fields.running is not None:
+            gone |= {lease for lease in leases if lease not in running}
+        for lease in gone:
+            self.worker.elsewhere.pop(lease, None)
+        self.worker.stopped &= self.worker.elsewhere.keys()
+
+    def must_hear(self, responses: Sequence[PartResponse]) -> bool:
+        """Whether the worker must hear of something now."""
+        return any(
+            each.leases
+            or each.denied
+            or each.drain
+            or any(stop.lease not in self.worker.stopped for stop in each.stop)
+            for each in responses
+        )
+
+    def note_sent(self, answer: PartResponse) -> None:
+        """Note which stop requests the worker has got."""
+        elsewhere = self.worker.elsewhere
+        self.worker.stopped |= {each.lease for each in answer.stop if each.lease in elsewhere}

@@ -1,0 +1,149 @@
+"""Jobs for which the owner has no free worker run on workers that poll other servers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schedo.cluster import gateway
+from schedo.core.states import State
+from schedo.protocol.leases import parse_lease
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld, running_cluster
+from tests.cluster.workers import HandWorker, lease_of, result
+
+
+async def is_completed(world: MemberWorld, lease: str) -> bool:
+    return (await world.engine.get(parse_lease(lease).job_id)).state is State.COMPLETED
+
+
+async def test_a_job_runs_on_a_worker_that_polls_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    polling = worker.begin_poll(second)
+
+    await first.submit(task="demo")
+    lease = lease_of(await polling)
+    answer = await worker.poll(second, results=[result(lease)])
+
+    assert answer["refused"] == []
+    assert await is_completed(first, lease)
+
+
+async def test_a_job_that_waits_already_runs_on_the_next_worker_of_another_server(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    await first.submit(task="demo")
+
+    assert lease_of(await HandWorker().begin_poll(second))
+
+
+async def test_a_job_whose_start_must_be_durable_runs_on_a_worker_of_another_server(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    polling = HandWorker().begin_poll(second)
+
+    await first.submit(task="demo", delivery="at_most_once")
+
+    assert lease_of(await polling)
+
+
+async def test_a_worker_gets_no_more_leases_of_all_servers_than_it_has_slots(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        await world.post("/v1/jobs:batch", [{"task": "demo"}] * 5)
+    worker = HandWorker(slots=3)
+    running: list[str] = []
+    while len(running) < 3:
+        answer = await worker.begin_poll(second, *running)
+        running += [each["lease"] for each in answer["leases"]]
+
+    full = worker.begin_poll(second, *running)
+    await asyncio.wait([full], timeout=0.1)
+
+    assert len(running) == 3
+    assert not full.done()
+    answer = await worker.poll(second, *running[1:], results=[result(running[0])], wait=20)
+    assert len(answer["leases"]) == 1
+    await full
+
+
+async def test_two_gateways_that_want_one_job_start_it_once() -> None:
+    async with running_cluster(3) as (_, (first, second, third)):
+        workers = [HandWorker("a"), HandWorker("b")]
+        polls = [
+            worker.begin_poll(world) for worker, world in zip(workers, (second, third), strict=True)
+        ]
+        for poll in polls:
+            await asyncio.wait([poll], timeout=0.05)
+
+        await first.submit(task="demo")
+        done, waiting = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, timeout=0.1)
+
+        assert [len(poll.result()["leases"]) for poll in done] == [1]
+        for poll in waiting:
+            assert not poll.done()
+            poll.cancel()
+
+
+async def test_a_worker_that_does_not_serve_the_jobs_of_another_server_is_not_asked(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    worker.description["tasks"] = ["other"]
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    await asyncio.wait([polling], timeout=0.15)
+    assert not polling.done()
+
+    await first.submit(task="other")
+
+    assert lease_of(await polling)
+
+
+async def test_a_job_of_a_paused_queue_or_server_is_no_surplus(cluster: Cluster) -> None:
+    _, first, _ = cluster
+    sessions = first.engine.sessions
+    await first.submit(task="demo")
+    await first.submit(task="demo", queue="paused")
+    assert len(sessions.find_surplus(16)) == 2
+    assert len(sessions.find_surplus(1)) == 1
+
+    await first.post("/v1/queues/paused:pause")
+    assert [key.queue for key in sessions.find_surplus(16)] == ["default"]
+    await first.post("/v1/server:pause", {})
+
+    assert sessions.find_surplus(16) == {}
+
+
+async def test_the_jobs_of_the_gateway_come_first(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await first.submit(task="demo")
+    await second.submit(task="own")
+
+    answer = await HandWorker(slots=1).begin_poll(second)
+
+    assert [each["task"] for each in answer["leases"]] == ["own"]
+
+
+async def test_a_stop_reaches_a_worker_whose_poll_waits_at_another_server(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=2)
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    lease = lease_of(await polling)
+    monkeypatch.setattr(gateway, "LOOK_S", 0.0)
+
+    await second.post(f"/v1/jobs/{lease[:13]}:cancel")
+    answer = await worker.begin_poll(second, lease)
+
+    assert answer["stop"] == [{"lease": lease, "reason": "cancel"}]
