@@ -61,7 +61,7 @@ class EventStream:
             async for text in _events(reader):
                 fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
                 if "event" in fields:
-                    self._note(fields["event"], fields["id"])
+                    self._note(fields["event"], fields.get("id", ""))  # none: of another server
         except ConnectionRefusedError:
             self._log.refused += 1
         except (OSError, asyncio.IncompleteReadError):
