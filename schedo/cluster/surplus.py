@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 KEYS_MAX = 16  # ready keys in one response
 HELD_S = 10.0  # how long a request for the surplus is held
-PAUSE_S = 0.05  # before the next request when no worker here takes any of it; it doubles
+TAKING_S = 0.002  # before the next request, while workers here take what the last one has said
+PAUSE_S = 0.05  # the same when no worker here takes any of it; it doubles
 PAUSE_S_MAX = 1.0
 _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
 
@@ -96,19 +97,19 @@ class SurplusOfOthers:
         self._known.pop(no, None)
 
     async def _ask_on(self, member: Member) -> None:
-        pause_s = PAUSE_S
+        pause_s = TAKING_S
         try:
             while self._is_wanted() and self._lives(member):
                 found = await self._ask(member)
                 if found.ready:
                     self._known[member.no] = found
-                    pause_s = PAUSE_S if self._wake(member.no, found) else pause_s
+                    if self._wake(member.no, found):
+                        pause_s = TAKING_S
+                    else:
+                        pause_s = min(max(2 * pause_s, PAUSE_S), PAUSE_S_MAX)
+                    await self._router.wait_for_change(pause_s)
                 else:
                     self.forget(member.no)
-                    pause_s = PAUSE_S
-                if member.no in self._known:
-                    await self._router.wait_for_change(pause_s)
-                    pause_s = min(2 * pause_s, PAUSE_S_MAX)
         finally:
             self.forget(member.no)
             self._questions.discard(member.epoch)
