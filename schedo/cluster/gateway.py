@@ -111,6 +111,8 @@ class Gateway:
     async def _take_turn(self, call: WorkerCall, began: float) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
         found = await self._ask_others(call)
+        if call.is_replaced:
+            call.request = call.request.make_report()  # what the worker ran then is old
         spec = call.spec
         if spec is not None and call.may_ask:
             call.targets.update(self._surplus_of_others.serving(spec))
@@ -134,7 +136,7 @@ class Gateway:
 
         wait_s: how long it may wait for a lease; None: as the worker wants.
         """
-        if wait_s is None and not (call.foreign or call.has_waited):
+        if wait_s is None and not (call.foreign or call.has_waited or call.is_replaced):
             call.has_waited = True
             return await call.asked.here(), not call.targets
         if call.wait_s is None:

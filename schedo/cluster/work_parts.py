@@ -89,6 +89,11 @@ class WorkerRequest:
         left = {name: value for name, value in self._raw.items() if name not in _LISTS[1:]}
         return WorkerRequest(msgspec.json.encode(left))
 
+    def make_report(self) -> WorkerRequest:
+        """Return the request as one that asks for nothing and does not say what runs."""
+        left = {name: value for name, value in self._raw.items() if name != "running"}
+        return WorkerRequest(msgspec.json.encode(left | {"max_leases": 0, "wait": 0}))
+
     @cached_property
     def _raw(self) -> dict[str, Raw]:
         return _RAW.decode(self._body)

@@ -31,7 +31,7 @@ class WorkerCall:
 
     def __init__(self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker) -> None:
         self.asked, self.request, self.worker = asked, request, worker
-        self.name = request.fields.worker
+        self.name, self.is_poll = request.fields.worker, request.is_poll
         self.foreign: set[str] = set()  # leases that are not of this server
         self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
@@ -42,6 +42,11 @@ class WorkerCall:
         """The worker as its token allows it; None: the engine does not know it yet."""
         known = self.asked.context.workers.get(self.name)
         return None if known is None else known.spec
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the worker has sent a newer poll."""
+        return self.is_poll and self.worker.poll is not self
 
     @property
     def may_ask(self) -> bool:
