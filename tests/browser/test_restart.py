@@ -33,11 +33,13 @@ async def test_the_page_is_right_again_without_a_reload_after_a_kill(
         await expect(page.locator(".connection")).to_have_text("live")
         await page.evaluate("document.documentElement.id = 'same'")
         await asyncio.to_thread(server.submit, task="missing", queue="later", delay="1h")
-        await expect(page.get_by_role("link", name="later")).to_be_visible()
+        await expect(page.get_by_role("link", name="later", exact=True)).to_be_visible()
 
         server.kill()
         await expect(page.locator(".connection")).to_contain_text("reconnecting")
-        await expect(page.get_by_role("link", name="later")).to_be_visible()  # nothing is hidden
+        await expect(
+            page.get_by_role("link", name="later", exact=True)
+        ).to_be_visible()  # nothing is hidden
         await asyncio.to_thread(server.start)
         await asyncio.to_thread(server.submit, task="missing", queue="newer", delay="1h")
 

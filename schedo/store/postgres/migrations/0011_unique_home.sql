@@ -7,6 +7,6 @@ DECLARE
     after CONSTANT text := 'coalesce(unique_key, options -> ''unique'' ->> ''key'', options ->> ''unique'', home)';
     definition CONSTANT text := pg_get_functiondef('enqueue'::regproc);
 BEGIN
-    ASSERT position(before IN definition) > 0;
+    ASSERT position(before IN definition) > 0 OR position(after IN definition) > 0;  -- it may be repeated
     EXECUTE replace(definition, before, after);
 END $$;

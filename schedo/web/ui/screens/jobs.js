@@ -140,6 +140,8 @@ function useChanges(query, page, readNow) {
     found.hasMore = false;
   };
   // Jobs of what comes next that no longer wait: others have come up after the last row.
-  const gone = isNext ? [...found.rows.values()].filter((job) => !TIMED.includes(job.state)).length : 0;
-  return { rows: found.rows, news: found.news.size, gone, isNext, isExact: found.isExact, hasMore: found.hasMore, clear };
+  const gone = isNext ? [...found.rows.values()].filter((job) => shown.has(job.id) && !TIMED.includes(job.state)).length : 0;
+  // A job may be noted while the page that has it is on its way.
+  const news = [...found.news].filter((id) => !shown.has(id)).length;
+  return { rows: found.rows, news, gone, isNext, isExact: found.isExact, hasMore: found.hasMore, clear };
 }
