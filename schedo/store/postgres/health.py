@@ -40,7 +40,7 @@ SELECT * FROM (
     FROM pg_replication_slots WHERE xmin IS NOT NULL
 ) AS holder ORDER BY transactions DESC, age DESC NULLS LAST LIMIT 1"""
 _INBOX = f"""
-SELECT (SELECT count(*) FROM (SELECT FROM inbox LIMIT {INBOX_COUNTED_MAX}) AS some),
+SELECT (SELECT count(*) FROM (SELECT FROM inbox LIMIT {INBOX_COUNTED_MAX}) AS waiting),
     (SELECT min(id) FROM inbox)"""
 _LONGEST = f"{_SESSIONS} AND xact_start IS NOT NULL ORDER BY xact_start LIMIT 1"
 
