@@ -66,7 +66,7 @@ async def test_the_log_stays_and_the_successor_sees_every_commit(
 async def test_the_successor_copies_the_log_after_its_first_turn(
     store: SqliteStore, path: Path
 ) -> None:
-    await put(store, make_job(id=1))
+    await put(store, make_job(id=1, payload=b"x" * 10_000))  # pages that no later commit writes
     successor = await pass_on(store, path)
     before = read(str(path))
 
