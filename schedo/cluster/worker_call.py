@@ -65,7 +65,7 @@ class WorkerCall:
         self.worker.stopped &= self.worker.elsewhere.keys()
 
     def must_hear(self, responses: Sequence[PartResponse]) -> bool:
-        """Whether the worker must hear of something now."""
+        """Return whether the poll must be answered now, with a lease, denial, stop or drain."""
         return any(
             each.leases
             or each.denied

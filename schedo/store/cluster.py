@@ -58,8 +58,8 @@ class Cluster(Protocol):
     def has_lost(self, member: Member) -> bool:
         """Return whether the server is gone, and others have its shards.
 
-        It commits nothing any more for the shards that it had. So what it was asked has happened
-        by now, or never will.
+        That server can commit no more changes to the shards that it had. So a request that was
+        forwarded to it has been carried out by now, or never will be.
         """
 
     async def shard_of_job(self, job_id: int) -> int | None:

@@ -22,7 +22,7 @@ HOME = shard_of("few")
 
 
 class Limits:
-    """The QueueLimits of a test: it gives what the test says, and keeps what it was asked."""
+    """A fake of QueueLimits, which returns the shares of the test and records each claim."""
 
     def __init__(self) -> None:
         self.shares = {"few": 0}

@@ -1,4 +1,4 @@
-"""A standby that answers lists and searches: what it is asked, and when it is left out."""
+"""A standby of PostgreSQL answers lists and searches, unless it lags, fails or is away."""
 
 from __future__ import annotations
 
