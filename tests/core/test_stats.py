@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedo.core.commands import CloseWorker
 from schedo.core.model import PauseScope, Queue
 from schedo.core.pause_commands import PauseServer
 from schedo.core.stats import KEYS_MAX
@@ -97,3 +98,14 @@ def test_a_relayed_worker_counts_only_the_slots_that_it_uses_here() -> None:
     site.turn()
 
     assert site.scheduler.slots() == (1, 1)
+
+
+def test_a_worker_that_closes_offers_no_slots_but_uses_those_of_its_attempts() -> None:
+    server = Server(slots=2)
+    server.submit(make_spec())
+    server.run(T0)
+    [worker] = server.scheduler.worker_statuses(T0)
+
+    server.apply(CloseWorker(worker.name), T0)
+
+    assert server.scheduler.slots() == (0, 1)
