@@ -236,7 +236,7 @@ class Overloaded(SchedoError):
 
 
 class StoreError(SchedoError):
-    """The store or another server failed; the requested change may or may not be durable."""
+    """The store or a server failed or stopped; the requested change may or may not be durable."""
 
     code = "outcome-unknown"
     status = 503

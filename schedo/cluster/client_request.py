@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.hops import Hop, Purpose, find_target
-from schedo.cluster.peers import SAFE_METHODS, Peers
+from schedo.cluster.peers import SAFE_METHODS, ChangeLost, Peers
 from schedo.core.limits import SECOND
 from schedo.errors import Unavailable
 from schedo.protocol.operation import Operation
@@ -84,7 +84,7 @@ class ClientRequest:
             return to_response(found)
         if not self.context.draining.is_set():
             raise ClientGone
-        raise Unavailable("the server is shutting down; another one waits for the end of the job")
+        raise ChangeLost("the server is shutting down; another one carries the request out")
 
     async def send(self, member: Member, purpose: Purpose) -> HttpResponse:
         """Send the request to another server; raise PeerUnreachable or ChangeLost."""

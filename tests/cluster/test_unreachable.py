@@ -107,6 +107,26 @@ async def test_a_change_whose_server_dies_meanwhile_is_sent_once_and_has_an_unkn
     assert len(heads) == 1
 
 
+async def test_a_change_that_another_server_has_got_is_not_called_refused_by_one_that_stops(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    has_come = asyncio.Event()
+
+    async def carry_out(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        has_come.set()
+        await reader.read()
+
+    async with standing_in(everything, 1, carry_out):
+        body = {"task": "demo", "unique": text_of(first)}
+        submitting = asyncio.ensure_future(second.post("/v1/jobs?wait=20s", body))
+        await has_come.wait()
+        second.app.drain()
+        reply = await submitting
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+
+
 async def test_a_read_whose_server_dies_meanwhile_is_sent_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from schedo.core.requirements import Requirements
 from schedo.core.states import FINAL, State
 from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.workers import spec_of
-from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, Unavailable
+from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, StoreError
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeDryRunResponse,
@@ -167,8 +167,9 @@ async def _place(
         return await _show(context, request, jobs)
     if not context.draining.is_set():
         raise ClientGone
-    raise Unavailable(
-        "the server is shutting down; if a worker accepted the job, GET /v1/jobs lists it"
+    raise StoreError(  # a client that takes it for refused would run it twice
+        "the server is shutting down; if a worker accepted the job, it runs, and GET /v1/jobs lists"
+        " it"
     )
 
 

@@ -207,7 +207,7 @@ async def test_the_wait_of_an_invocation_ends_when_the_server_stops(world: Placi
 
     reply = await waiting
 
-    assert (reply.status, reply.code) == (503, "unavailable")
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
 
 
 async def test_commands_are_refused_if_no_worker_runs_them() -> None:
