@@ -27,6 +27,7 @@ def main() -> int:
         seed=given.seed,
         pause_s=given.pause,
         limit_s=given.limit,
+        earlier=given.earlier,
         load=Load(pace_s=given.pace, firings=given.firings),
     )
     directory = Path(tempfile.mkdtemp(prefix="schedo-cluster-"))
@@ -51,6 +52,7 @@ def _parse() -> argparse.Namespace:
     add("--pause", type=float, default=1.0, help="longest pause between nemeses, s")
     add("--pace", type=float, default=0.1, help="mean pause of each client, s")
     add("--firings", type=int, default=50, help="timers that are due in each second")
+    add("--earlier", type=Path, help="root of a checkout for every other server")
     add("--keep", action="store_true", help="keep the files of the run")
     return parser.parse_args()
 

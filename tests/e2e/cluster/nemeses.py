@@ -13,6 +13,7 @@ from tests.e2e.cluster.servers import Cluster, Member
 from tests.e2e.takeover.evidence import Kill
 
 FLAPS = 3
+SKEWS_US = (-5_000_000, -250_000, 250_000, 5_000_000)
 
 
 class Nemeses:
@@ -85,6 +86,14 @@ class Nemeses:
             " WHERE application_name LIKE 'schedo%' ORDER BY random() LIMIT 1",
         )
 
+    async def _skew(self, member: Member) -> None:
+        """Set the clock of a server, and set it back; half of the time the server dies between."""
+        member.set_clock(self._random.choice(SKEWS_US))
+        await asyncio.sleep(self._random.uniform(0.5, 3))
+        if self._random.random() < 0.5:
+            await self._kill(member)
+        member.set_clock(0)
+
     async def _restart_fast(self, _: Member) -> None:
         await self._restart("fast")
 
@@ -108,6 +117,7 @@ NEMESES: dict[str, Callable[[Nemeses, Member], Awaitable[None]]] = {
     "reset-store": Nemeses._reset_store,
     "cut-peers": Nemeses._cut_peers,
     "terminate": Nemeses._terminate,
+    "skew": Nemeses._skew,
     "restart-fast": Nemeses._restart_fast,
     "restart-immediate": Nemeses._restart_immediate,
 }

@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from tests.e2e.cluster.limited import LIMITS, LimitedClients
 from tests.e2e.cluster.limits import find_most_at_once
-from tests.e2e.cluster.nemeses import NEMESES, OUTAGES, Nemeses
+from tests.e2e.cluster.nemeses import NEMESES, OUTAGES, SKEWS_US, Nemeses
 from tests.e2e.cluster.owners import Owners
 from tests.e2e.cluster.servers import Cluster
+from tests.e2e.cluster.submitters import InvokingClient, SqlClient
 from tests.e2e.takeover.checker import Findings, check, find_lateness
 from tests.e2e.takeover.clients import Clients, Load
-from tests.e2e.takeover.evidence import ClientLog, read_lines
+from tests.e2e.takeover.evidence import ClientLog, Line, read_lines
 from tests.e2e.takeover.run import wait_idle
 from tests.postgres import PostgresServer
+
+EARLY_S = 0.02  # the resolution of the times in the lines of commands
 
 
 @dataclass(frozen=True)
 class Plan:
     """How many servers, which nemeses in turn and how often, for at most how long.
 
-    count: of nemeses in all. pause_s: the longest pause between two.
+    count: of nemeses in all. pause_s: the longest pause between two. earlier: the root of a
+    checkout of an earlier version; every other server is of that one.
     """
 
     servers: int = 3
@@ -33,6 +39,7 @@ class Plan:
     seed: int = 0
     pause_s: float = 1.0
     limit_s: float = 3_600.0
+    earlier: Path | None = None
     load: Load = field(default_factory=Load)
 
 
@@ -49,19 +56,24 @@ class Outcome:
 async def run(directory: Path, postgres: PostgresServer, plan: Plan) -> Outcome:
     """Carry out the plan, let everything end, and check it."""
     began = time.monotonic()
-    cluster = Cluster(directory, postgres, plan.servers)
+    cluster = Cluster(directory, postgres, plan.servers, plan.earlier)
     await cluster.start()
     clients = Clients(cluster.ports, cluster.runs, plan.seed, plan.load)
     limited = LimitedClients(cluster.ports, clients.log, plan.seed)
+    sql = SqlClient(postgres, clients.log, plan.seed)
+    invoking = InvokingClient(cluster.ports, clients.log, plan.seed)
     owners = Owners(postgres)
     try:
         await clients.start()
         await limited.start()
+        submitting = [asyncio.create_task(each.run()) for each in (sql, invoking)]
         owners.start()
         await _harm(cluster, plan)
         until = time.time() - 1
         owners.stop()
         await limited.stop()
+        sql.is_stopping = invoking.is_stopping = True
+        await asyncio.gather(*submitting)
         await clients.stop()
         await wait_idle(cluster.ports, clients.log)
     finally:
@@ -88,14 +100,30 @@ async def _harm(cluster: Cluster, plan: Plan) -> None:
     await asyncio.sleep(plan.pause_s)
 
 
+def _check_early(
+    findings: Findings, lines: list[Line], to_wall_s: float, nemeses: Sequence[str]
+) -> None:
+    """Nothing starts before it is due, but for the clock of its server."""
+    allowed_s = EARLY_S + ("skew" in nemeses) * max(SKEWS_US) / 1e6
+    for line in lines:
+        early_s = datetime.fromisoformat(line.due).timestamp() - line.at - to_wall_s
+        if line.what == "start" and early_s > allowed_s:
+            findings.fault("early", f"{line} started {early_s:.3f} s before it was due")
+
+
 def _check(cluster: Cluster, log: ClientLog, until: float) -> Findings:
     lines = read_lines(cluster.runs)
-    # A worker that reconnects to a server without its jobs loses them: docs/cluster.md.
-    findings = check(log, lines, cluster.rows(), until, keeps_remote=False)
-    findings.lateness_s = find_lateness(lines, time.time() - time.monotonic())
+    findings = check(log, lines, cluster.rows(), until)
+    to_wall_s = time.time() - time.monotonic()
+    findings.lateness_s = find_lateness(lines, to_wall_s)
+    _check_early(findings, lines, to_wall_s, [each.what for each in cluster.kills])
     findings.counts.update(f"nemesis {kill.what}" for kill in cluster.kills)
     findings.counts.update(f"ended by itself with {code}" for code in cluster.codes)
     findings.counts["tracebacks"] = cluster.log().count("Traceback")
+    for kind in ("sql", "invoke"):
+        made = [each for each in log.submissions if each.token.startswith(f"{kind}-")]
+        findings.counts[f"{kind}: acknowledged"] = sum(each.job is not None for each in made)
+        findings.counts[f"{kind}: taken back or refused"] = sum(each.is_rejected for each in made)
     for queue, limit in LIMITS.items():
         most, count = find_most_at_once(lines, f"{queue}-")
         findings.counts[f"runs of the queue with the limit {limit}"] = count

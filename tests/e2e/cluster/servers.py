@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from schedo.core.ids import render_id
+from tests.e2e.cluster import skewed
 from tests.e2e.cluster.link import Link
 from tests.e2e.takeover.evidence import Kill, Row
 from tests.e2e.takeover.processes import APPLICATION, DEADLINE_S, find_port, start_worker
@@ -33,12 +34,17 @@ _ROWS = (
 class Member:
     """One server: a process at a time, with a port, and the ways to PostgreSQL and to its peers."""
 
-    def __init__(self, number: int, directory: Path, postgres: PostgresServer) -> None:
-        self.number = number
+    def __init__(
+        self, number: int, directory: Path, postgres: PostgresServer, source: Path = ROOT
+    ) -> None:
+        """source: the root of the checkout whose version the server is of."""
+        self.number, self._source = number, source
         self.port = find_port()
         self.directory = directory / f"server-{number}"
         self.directory.mkdir()
         self.runs = directory / "runs.log"
+        self._clock = self.directory / "clock"
+        self.set_clock(0)
         self.to_store = Link(partial(asyncio.open_unix_connection, postgres.socket))
         self.from_peers = Link(partial(asyncio.open_connection, "127.0.0.1", self.port))
         self.process: subprocess.Popen[bytes] | None = None
@@ -59,15 +65,21 @@ class Member:
         words += ["--advertise", f"http://127.0.0.1:{self.from_peers.port}"]
         words += ["--processes", "1", "--concurrency", "32", APPLICATION]
         kept = {name: text for name, text in os.environ.items() if not name.startswith("SCHEDO_")}
+        own = {"PYTHONPATH": str(self._source), "TAKEOVER_RUNS": str(self.runs)}
+        own[skewed.PATH_VARIABLE] = str(self._clock)
         with (self.directory / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "schedo", "serve", *words],
+                [sys.executable, "-P", skewed.__file__, "serve", *words],
                 cwd=self.directory,
-                env=kept | {"PYTHONPATH": str(ROOT), "TAKEOVER_RUNS": str(self.runs)},
+                env=kept | own,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    def set_clock(self, offset_us: int) -> None:
+        """Let the wall clock of the server be ahead of the real one by this much."""
+        skewed.write_offset(self._clock, offset_us)
 
     @property
     def is_alive(self) -> bool:
@@ -107,11 +119,18 @@ class Member:
 class Cluster:
     """All servers; a process that has ended is followed by the next one after a moment."""
 
-    def __init__(self, directory: Path, postgres: PostgresServer, count: int) -> None:
+    def __init__(
+        self, directory: Path, postgres: PostgresServer, count: int, earlier: Path | None = None
+    ) -> None:
+        """earlier: the root of another checkout, for every other server."""
         self.postgres = postgres
         self.runs = directory / "runs.log"
         self.runs.touch()
-        self.members = [Member(number, directory, postgres) for number in range(1, count + 1)]
+        sources = [ROOT, earlier or ROOT]
+        self.members = [
+            Member(number, directory, postgres, sources[number % 2])
+            for number in range(1, count + 1)
+        ]
         self.kills: list[Kill] = []
         self.codes: list[int] = []  # of processes that ended by themselves
         self._keeping: asyncio.Task[None] | None = None
