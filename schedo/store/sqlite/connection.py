@@ -264,11 +264,14 @@ def sync_commits(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = FULL")
 
 
-def checkpoint(connection: sqlite3.Connection, path: str) -> bool:
-    """Copy the log into the database as far as readers allow; return whether all was copied."""
+def checkpoint(connection: sqlite3.Connection, path: str, *, may_wait: bool) -> bool:
+    """Copy the log into the database as far as readers allow; return whether all was copied.
+
+    may_wait: if the log is too long, wait for the readers for a moment, and empty it.
+    """
     query = "PRAGMA wal_checkpoint(PASSIVE)"
     is_busy, frames, copied = connection.execute(query).fetchone()
-    if os.stat(path + "-wal").st_size > WAL_BYTES_ALARM:
+    if may_wait and os.stat(path + "-wal").st_size > WAL_BYTES_ALARM:
         return truncate_log(connection)
     return not is_busy and frames == copied
 

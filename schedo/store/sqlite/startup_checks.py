@@ -19,6 +19,7 @@ from schedo.errors import StoreDamaged
 from schedo.store.sqlite import last_commit
 from schedo.store.sqlite.copy_marks import is_plain_copy
 from schedo.store.sqlite.last_commit import CommitMark
+from schedo.store.sqlite.log_frames import INDEX_BYTES, count_frames, has_pages
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -62,7 +63,7 @@ def find_damage(path: str, mark: CommitMark | None, read: ReadStart = read_start
     header = read(path, _HEADER_BYTES)
     if header is None or len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         return _find_missing(path, header, log_bytes, mark)
-    truncated = _find_truncated(path, header, log_bytes, mark)
+    truncated = _find_truncated(path, header, log_bytes, mark, read)
     if truncated is not None:
         return truncated
     if mark is None:
@@ -166,14 +167,22 @@ def _find_missing(
 
 
 def _find_truncated(
-    path: str, header: bytes, log_bytes: int, mark: CommitMark | None
+    path: str, header: bytes, log_bytes: int, mark: CommitMark | None, read: ReadStart
 ) -> Damage | None:
-    """Compare the size of the database to its header; the log may have the pages that it lacks."""
+    """Compare the size of the database to its header; the log may have the pages that it lacks.
+
+    A kill in the middle of a checkpoint leaves that: the page with the size is copied first.
+    """
     (page_bytes,) = struct.unpack_from(">H", header, 16)
+    page_bytes = 65_536 if page_bytes == 1 else page_bytes
     (pages,) = struct.unpack_from(">I", header, 28)
-    whole, size = pages * (65_536 if page_bytes == 1 else page_bytes), size_of(path)
+    whole, size = pages * page_bytes, size_of(path)
     if size >= whole or header[24:28] != header[92:96]:  # a header of an old SQLite has no size
         return None
+    absent = range(size // page_bytes + 1, pages + 1)
+    if log_bytes and has_pages(path + "-wal", read(path + "-shm", INDEX_BYTES), absent, page_bytes):
+        return None
+    # The index of the log may be missing, too. This reads the whole file.
     with suppress(sqlite3.DatabaseError):
         if _check_integrity(path, "" if log_bytes else "immutable=1") == "ok":
             return None
@@ -257,8 +266,4 @@ def _read_extent(path: str, how: str = "") -> _Extent:
 
 def _has_frames(path: str, log_bytes: int, read: ReadStart) -> bool:
     """Return whether SQLite found a whole transaction in the log at the last open."""
-    if not log_bytes:
-        return False
-    header = read(path + "-shm", 20)
-    frames: int = struct.unpack_from("=I", header or bytes(20), 16)[0]
-    return frames > 0
+    return bool(log_bytes) and count_frames(read(path + "-shm", INDEX_BYTES)) > 0

@@ -49,9 +49,6 @@ from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from schedo.core.tallies import HourTallies
 
 log = logging.getLogger("schedo.store")
@@ -169,7 +166,10 @@ class SqliteStore(PassedLocks, SessionKeys):
         return self._guard.committed(connection)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        self._guard.copy_log(connection, partial(connections.checkpoint, path=self._name))
+        # The count reads for seconds: a wait for it would only hold up the commits.
+        may_wait = self._waiting is None or self._waiting.is_done
+        copy = partial(connections.checkpoint, path=self._name, may_wait=may_wait)
+        self._guard.copy_log(connection, copy)
 
     async def check(self) -> None:
         await self._run(self._require_open(self._writer), self._guard.check)
@@ -335,7 +335,9 @@ class SqliteStore(PassedLocks, SessionKeys):
         return reads.read_snapshot(connection)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
-        if log_bytes > connections.WAL_BYTES_MAX and not self._is_copied:
+        # The log that the previous server left is copied by `_flush_old`, after the first reads.
+        is_due = log_bytes > connections.WAL_BYTES_MAX and not self._has_left_log
+        if is_due and not self._is_copied:
             self._post(self._checkpoint)
 
     def _flush_later(self) -> None:

@@ -30,6 +30,11 @@ class WaitingCount:
         self._is_awaited = asyncio.Event()
         self._counting: asyncio.Future[Waiting] = asyncio.get_running_loop().create_future()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it reads no more; any thread may ask."""
+        return self._counting.done()
+
     async def begin(self) -> None:
         """Fix what is counted: the jobs that the tables have now."""
         if isinstance(self._connection, InlineConnection):

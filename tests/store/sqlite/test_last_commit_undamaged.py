@@ -11,9 +11,20 @@ import pytest
 
 from schedo.core.model import Options
 from schedo.errors import StoreDamaged
+from schedo.store.sqlite import startup_checks
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
-from tests.store.crashes import checkpointed, content, contents, copy, crashed, lay, opened, remove
+from tests.store.crashes import (
+    SUFFIXES,
+    checkpointed,
+    content,
+    contents,
+    copy,
+    crashed,
+    lay,
+    opened,
+    remove,
+)
 from tests.store.files import make_old_file
 from tests.store.steps import put
 
@@ -97,13 +108,52 @@ async def test_a_log_that_is_deleted_in_the_middle_of_a_checkpoint_is_reported_a
         await opened(left)
 
 
+async def test_a_kill_in_the_middle_of_a_checkpoint_does_not_make_the_start_read_the_whole_file(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = await half_copied(path, tmp_path)
+    monkeypatch.setattr(startup_checks, "_check_integrity", None)
+
+    assert len(content(left)) < len(content(path))
+    assert len(await opened(left)) == 12
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut", "zeroed", "of another log"])
+async def test_without_the_index_of_the_log_the_whole_file_is_checked(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    left = await half_copied(path, tmp_path)
+    index = Path(f"{left}-shm")
+    start = content(index)
+    match harm:
+        case "missing":
+            remove(left, "-shm")
+        case "cut":
+            os.truncate(index, 40)
+        case "zeroed":
+            lay(index, bytes(len(start)))
+        case "of another log":
+            lay(index, start[:32] + b"otherlog" + start[40:])
+    checked: list[str] = []
+    check = startup_checks._check_integrity
+
+    def look(path: str, how: str) -> str:
+        checked.append(how)
+        return check(path, how)
+
+    monkeypatch.setattr(startup_checks, "_check_integrity", look)
+
+    assert len(await opened(left)) == 12
+    assert checked == [""]
+
+
 async def half_copied(path: Path, tmp_path: Path) -> Path:
     """Return a crash in which the first half of the database's pages was copied from the log."""
     store = SqliteStore(path)
     await store.open()
     for number in range(1, 13):
         await put(store, make_job(id=number, payload=b"x" * 3_000, options=Options(tags=("a",))))
-    before = copy(path, tmp_path / "half")
+    before = copy(path, tmp_path / "half", (*SUFFIXES, "-shm"))
     copying: list[bytes] = []
     assert store._writer is not None
 

@@ -15,6 +15,7 @@ import pytest
 from schedo.core.loads import LoadJob
 from schedo.core.model import Job
 from schedo.errors import StoreDamaged, StoreLocked, StoreUnsuitable
+from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.store import FLUSH_PERIOD_S, SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_table
@@ -166,9 +167,16 @@ async def test_a_damaged_file_cannot_be_prepared(path: Path) -> None:
 
 
 @pytest.mark.parametrize("commits", [0, 1])
+@pytest.mark.parametrize("is_long", [False, True])
 async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
-    path: Path, store: SqliteStore, commits: int
+    path: Path,
+    store: SqliteStore,
+    monkeypatch: pytest.MonkeyPatch,
+    is_long: bool,
+    commits: int,
 ) -> None:
+    if is_long:  # beside another server it would be copied after each commit
+        monkeypatch.setattr(connections, "WAL_BYTES_MAX", 0)
     await put(store, make_job(id=1, payload=b"x" * 10_000))  # pages that no later commit writes
     crashed = killed(path)
     before = crashed.path.read_bytes()
@@ -233,4 +241,29 @@ async def test_after_a_kill_the_recovery_is_in_the_tables_and_later_commits_are_
 
     assert await in_table(following) == {1: "queued", 2: "queued"}
     assert {job.id for job in await all_jobs(following)} == {1, 2, 3}
+    await following.close()
+
+
+async def test_no_commit_waits_for_the_count_of_the_waiting_jobs_to_empty_a_long_log(
+    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[bool] = []
+
+    def empty(connection: sqlite3.Connection) -> bool:
+        waits.append(True)
+        return True
+
+    monkeypatch.setattr(connections, "truncate_log", empty)
+    monkeypatch.setattr(connections, "WAL_BYTES_ALARM", 0)
+    await put(store, make_job(id=1))
+    following = SqliteStore(killed(path).path)
+    epoch = (await following.open()).epoch  # the count begins a moment later
+
+    await following.shorten_log()
+    assert not waits
+    await following.count_waiting(epoch)
+    await following.shorten_log()
+
+    assert waits
+    monkeypatch.undo()
     await following.close()
