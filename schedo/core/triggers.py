@@ -10,10 +10,12 @@ elapsed time stays the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import count, takewhile
 
 from schedo.core import limits
-from schedo.core.cron import count_fires, next_fire, parse_cron, previous_fire
+from schedo.core.cron import count_fires, fires_after, next_fire, parse_cron, previous_fire
 from schedo.core.cron_syntax import EVERY_US_MIN
 from schedo.core.model import Rule
 from schedo.core.timezones import check_zone
@@ -26,17 +28,31 @@ _NEXT_FIRES_KEPT = 1_024
 @lru_cache(maxsize=_NEXT_FIRES_KEPT)
 def next_after(rule: Rule, after: int) -> int | None:
     """Return the first instant strictly after `after`, or None if there is none."""
-    if rule.start_at is not None:
-        after = max(after, rule.start_at + rule.phase_us - 1)
+    after = _not_before_start(rule, after)
     if rule.cron is not None:
         instant = next_fire(rule.cron, rule.tz, after, rule.gap, rule.fold)
     elif rule.every_us is not None:
-        anchor = _anchor(rule)
-        instant = anchor + ((after - anchor) // rule.every_us + 1) * rule.every_us
+        instant = _next_of_interval(rule, rule.every_us, after)
     else:
         instant = rule.at if rule.at is not None and rule.at > after else None
-    last = limits.INSTANT_MAX if rule.end_at is None else rule.end_at
-    return instant if instant is not None and instant <= last else None
+    return instant if instant is not None and instant <= _last_instant(rule) else None
+
+
+def instants_after(rule: Rule, after: int) -> Iterator[int]:
+    """Yield the instants strictly after `after`, oldest first: next_after of each is the following.
+
+    It is for lists: it costs less than calls of next_after, and leaves their cache to the timers.
+    """
+    after = _not_before_start(rule, after)
+    instants: Iterator[int]
+    if rule.cron is not None:
+        instants = fires_after(rule.cron, rule.tz, after, rule.gap, rule.fold)
+    elif rule.every_us is not None:
+        instants = count(_next_of_interval(rule, rule.every_us, after), rule.every_us)
+    else:
+        instants = iter([rule.at] if rule.at is not None and rule.at > after else [])
+    last = _last_instant(rule)
+    return takewhile(lambda instant: instant <= last, instants)
 
 
 def latest_through(rule: Rule, after: int, through: int, count_max: int) -> tuple[list[int], int]:
@@ -44,8 +60,7 @@ def latest_through(rule: Rule, after: int, through: int, count_max: int) -> tupl
 
     The count stops at MISSED_COUNT_MAX. The cost does not depend on the number of instants.
     """
-    if rule.start_at is not None:
-        after = max(after, rule.start_at + rule.phase_us - 1)
+    after = _not_before_start(rule, after)
     if rule.end_at is not None:
         through = min(through, rule.end_at)
     if through <= after:
@@ -122,6 +137,21 @@ def _never(rule: Rule) -> Invalid:
         "/cron" if rule.cron is not None else "/every",
         f"the schedule never fires in {rule.tz}: no such time comes within 50 years",
     )
+
+
+def _not_before_start(rule: Rule, after: int) -> int:
+    if rule.start_at is None:
+        return after
+    return max(after, rule.start_at + rule.phase_us - 1)
+
+
+def _last_instant(rule: Rule) -> int:
+    return limits.INSTANT_MAX if rule.end_at is None else rule.end_at
+
+
+def _next_of_interval(rule: Rule, every_us: int, after: int) -> int:
+    anchor = _anchor(rule)
+    return anchor + ((after - anchor) // every_us + 1) * every_us
 
 
 def _anchor(rule: Rule) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -11,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from schedo.core import limits
 from schedo.core.cron import check_zone, explain, parse_cron
 from schedo.core.model import Rule
-from schedo.core.triggers import next_after
+from schedo.core.triggers import instants_after
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import DurationText, Instant, duration_or_unset, or_unset
@@ -124,7 +125,7 @@ class ClockChangeResponse(Struct, forbid_unknown_fields=True):
     description: str
 
 
-# For a page of schedules, because a screen reads its page again and again.
+# These three are kept for a page of schedules, because a screen reads its page again and again.
 _explained = lru_cache(maxsize=LIMIT_MAX)(explain)
 
 
@@ -144,15 +145,10 @@ def describe_rule(rule: Rule) -> str:
     return f"Once, at {render_instant(rule.at)}"
 
 
-def list_fires(rule: Rule, after: int, count: int = limits.FIRES_SHOWN) -> list[int]:
+@lru_cache(maxsize=LIMIT_MAX)
+def list_fires(rule: Rule, after: int, count: int = limits.FIRES_SHOWN) -> Sequence[int]:
     """Return the first `count` instants of the rule after an instant."""
-    fires: list[int] = []
-    fire: int | None = after
-    while fire is not None and len(fires) < count:
-        fire = next_after(rule, fire)
-        if fire is not None:
-            fires.append(fire)
-    return fires
+    return tuple(islice(instants_after(rule, after), count))
 
 
 class TogetherResponse(Struct, forbid_unknown_fields=True):

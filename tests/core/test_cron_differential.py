@@ -12,14 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schedo.core.cron import Fold, Gap, count_fires, next_fire, parse_cron, previous_fire
+from schedo.core.cron import (
+    Fold,
+    Gap,
+    count_fires,
+    fires_after,
+    next_fire,
+    parse_cron,
+    previous_fire,
+)
 from schedo.errors import Invalid
 
 MINUTE = timedelta(minutes=1)
@@ -196,8 +204,11 @@ def test_the_fires_of_an_expression_are_those_of_a_simple_reference(
     )
     start = (days.start + days.end) // 2 + second
 
+    following = expected[bisect_left(expected, start + 1) :][:40]
+    listed = islice(fires_after(cron, tz, start * 1_000_000, gap, fold), len(following))
+    assert [*listed] == [wanted * 1_000_000 for wanted in following]
     after = start
-    for wanted in expected[bisect_left(expected, start + 1) :][:40]:
+    for wanted in following:
         instant = next_fire(cron, tz, after * 1_000_000, gap, fold)
         assert instant == wanted * 1_000_000
         after = wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from schedo.core import limits
 from schedo.core.model import Rule
-from schedo.core.triggers import check_rule, jitter_for, latest_through, next_after
+from schedo.core.triggers import (
+    check_rule,
+    instants_after,
+    jitter_for,
+    latest_through,
+    next_after,
+)
 from schedo.errors import Invalid
 
 SECOND = 1_000_000
@@ -121,20 +127,18 @@ def test_an_empty_range_has_no_fires() -> None:
     assert latest_through(Rule(every_us=MINUTE, end_at=T0), T0 + HOUR, T0 + DAY, 0) == ([], 0)
 
 
-@given(
-    st.sampled_from(
-        [
-            Rule(cron="*/20 * * * *", tz="Australia/Lord_Howe"),
-            Rule(cron="30 2 * * *", tz="Europe/Berlin", gap="skip", fold="both"),
-            Rule(cron="*/7 * * * * *"),
-            Rule(every_us=700_001, start_at=T0 + 12_345),
-            Rule(every_us=13 * MINUTE, end_at=T0 + 5 * HOUR),
-            Rule(at=T0 + HOUR),
-        ]
-    ),
-    st.integers(0, DAY),
-    st.integers(0, 10 * MINUTE),
-)
+RULES = [
+    Rule(cron="*/20 * * * *", tz="Australia/Lord_Howe"),
+    Rule(cron="30 2 * * *", tz="Europe/Berlin", gap="skip", fold="both"),
+    Rule(cron="*/7 * * * * *"),
+    Rule(every_us=700_001, start_at=T0 + 12_345),
+    Rule(every_us=13 * MINUTE, end_at=T0 + 5 * HOUR),
+    Rule(at=T0 + HOUR),
+    Rule(cron="15 14 * * *", start_at=T0 + 2 * DAY, end_at=T0 + 4 * DAY),
+]
+
+
+@given(st.sampled_from(RULES), st.integers(0, DAY), st.integers(0, 10 * MINUTE))
 def test_a_search_backward_finds_the_same_fires_as_a_search_forward(
     rule: Rule, offset: int, length: int
 ) -> None:
@@ -149,6 +153,27 @@ def test_a_search_backward_finds_the_same_fires_as_a_search_forward(
 
     assert instants == forward[::-1]
     assert counted == len(forward)
+
+
+@given(st.sampled_from(RULES), st.integers(-DAY, 3 * DAY))
+def test_the_instants_of_a_list_are_found_one_by_one_as_well(rule: Rule, offset: int) -> None:
+    found: list[int] = []
+    instant = next_after(rule, T0 + offset)
+    while instant is not None and len(found) < 10:
+        found.append(instant)
+        instant = next_after(rule, instant)
+
+    assert [*islice(instants_after(rule, T0 + offset), 10)] == found
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule(cron="0 0 1 1 *"), Rule(cron="0 0 1 1 *", tz="Asia/Tokyo"), Rule(every_us=DAY)]
+)
+def test_a_list_ends_with_the_last_year(rule: Rule) -> None:
+    listed = [*instants_after(rule, limits.INSTANT_MAX - 3 * 366 * DAY)]
+
+    assert listed
+    assert next_after(rule, listed[-1]) is None
 
 
 def test_jitter_is_the_same_each_time_and_differs_between_schedules() -> None:

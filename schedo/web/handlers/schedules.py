@@ -261,11 +261,11 @@ def _describe(context: AppContext, facts: _Facts, schedule: Schedule) -> Schedul
     return response
 
 
-def _list_next(schedule: Schedule, after: int) -> list[int]:
+def _list_next(schedule: Schedule, after: int) -> Sequence[int]:
     """Return the next instants; the first one need not be searched unless its turn is late."""
     first = schedule.next_fire_at
     if first is None:
-        return []
+        return ()
     if first <= after:
         return list_fires(schedule.rule, after)
     return [first, *list_fires(schedule.rule, first, FIRES_SHOWN - 1)]
