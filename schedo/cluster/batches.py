@@ -18,7 +18,7 @@ import msgspec
 from schedo.cluster.client_request import ClientRequest, read_whole
 from schedo.cluster.texts import shard_of_key, shard_of_spec
 from schedo.core.shards import SHARDS
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.errors import SchedoError
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import Steps, split_array, split_lines
@@ -49,8 +49,8 @@ async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
     """Return the results of all items, in their order."""
     request = asked.request
     try:
-        items = await in_steps(_read_items(request))
-        shards = await in_steps(_find_shards(items, router.has_limit))
+        items = await jobs_in_steps(_read_items(request))
+        shards = await jobs_in_steps(_find_shards(items, router.has_limit))
         shard_of_all = shard_of_key(request)
     except SchedoError:
         return await asked.here()  # its handler says what is wrong

@@ -30,7 +30,7 @@ from schedo.cluster.work_parts import (
 from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.worker_messages import PollRequest
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.workers import Workers
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
 from schedo.protocol.leases import parse_lease, render_lease
@@ -370,4 +370,4 @@ async def _check(request: Request) -> PollRequest:
     fields = await request.read(WorkRequest)
     if len(request.body) <= SMALL_BODY_BYTES_MAX:
         return at_once(fields.to_poll())
-    return await in_steps(fields.to_poll())
+    return await jobs_in_steps(fields.to_poll())

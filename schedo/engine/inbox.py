@@ -22,7 +22,7 @@ from schedo.core.ids import is_from_sql
 from schedo.core.inbox import Enqueued, TakeIn
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.errors import SchedoError, StoreRefused, Unavailable
 from schedo.store.inbox import InboxRow, SqlInbox
 
@@ -150,7 +150,7 @@ class Inbox:
         assert self._read_rows is not None, "they are read by it"
         began_at = elapsed_us(self._loop.clock)
         try:
-            found = [self._refuse(row) for row in await in_steps(self._read_rows(rows))]
+            found = [self._refuse(row) for row in await jobs_in_steps(self._read_rows(rows))]
             # After a recovery the rows may be taken already, or belong to another server.
             is_current = lambda: self._loop.scheduler is scheduler  # noqa: E731
             await self._loop.try_enqueue(TakeIn(found, is_current))

@@ -1,8 +1,8 @@
 """The event loop's time, shared between the timers and the requests of clients.
 
 The loop handles the timers once a turn. So the work for clients is bounded in each turn: all long
-work together runs for SLICE_S, and requests begin only as long as the turn stays short. The rest
-waits in order for later turns.
+work together runs for a slice of it, and requests begin only as long as the turn stays short. The
+rest waits in order for later turns.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-SLICE_S = 0.003
+# The slice of what is made for readers. A look-up of a job takes five turns, and so waits for five.
+SLICE_S = 0.001
+# That of jobs which clients submit and workers run. The longer it is, the less each of them costs.
+JOBS_SLICE_S = 0.003
 STEP_S = 0.001
 BEGUN_MAX = 64  # more at a time gain nothing
 URGENT_MAX = 4  # health checks that begin in one turn before all others
 _BEGUN_AT_FIRST = 16
 _JUDGED_MIN = 4  # a turn with fewer requests does not change the limit
-_LONG_TURN_S = 2 * SLICE_S
-_SHORT_TURN_S = SLICE_S / 2
+_LONG_TURN_S = 0.006
+_SHORT_TURN_S = 0.0015
 
 
 class LoopShare:
@@ -31,7 +34,8 @@ class LoopShare:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[Callable[[], None]] = deque()
+        # With each the time after which the turn ends that has called it.
+        self._waiting: deque[tuple[Callable[[], None], float]] = deque()
         self._urgent: deque[Callable[[], None]] = deque()
         self._begun_max = _BEGUN_AT_FIRST
         self._begun = 0  # in this turn
@@ -62,7 +66,7 @@ class LoopShare:
             self._begun += 1
             begin()
 
-        self._enter(begin_now)
+        self._enter(begin_now, JOBS_SLICE_S)
 
     async def admitted(self) -> None:
         """Wait for a turn that has time for a request; it then counts as begun."""
@@ -72,19 +76,22 @@ class LoopShare:
         self.begin_later(turn.set)
         await turn.wait()
 
-    async def run(self, steps: Generator[None, None, T]) -> T:
-        """Return the result of the steps, each of which takes a millisecond or two at most."""
+    async def run(self, steps: Generator[None, None, T], slice_s: float) -> T:
+        """Return the result of the steps, each of which takes a millisecond or two at most.
+
+        slice_s: after how many seconds of work a turn ends that has taken one of them.
+        """
         result: asyncio.Future[T] = self._loop.create_future()
-        work = _Work(self._enter, steps, result)
-        self._enter(work)
+        work = _Work(lambda step: self._enter(step, slice_s), steps, result)
+        self._enter(work, slice_s)
         try:
             return await result
         finally:
             work.cancel()
             del result  # breaks a cycle: an error refers to this frame, the future to the error
 
-    def _enter(self, call: Callable[[], None]) -> None:
-        self._waiting.append(call)
+    def _enter(self, call: Callable[[], None], slice_s: float) -> None:
+        self._waiting.append((call, slice_s))
         self._arm()
 
     def _arm(self) -> None:
@@ -102,8 +109,9 @@ class LoopShare:
         for _ in range(min(URGENT_MAX, len(self._urgent))):
             self._urgent.popleft()()
         while self._waiting and self._begun < self._begun_max:
-            self._waiting.popleft()()
-            if time.perf_counter() - now > SLICE_S:
+            call, slice_s = self._waiting.popleft()
+            call()
+            if time.perf_counter() - now > slice_s:
                 break
         self._begun_before += self._begun
         self._begun = 0
@@ -203,4 +211,9 @@ def loop_share() -> LoopShare:
 
 async def in_steps(steps: Generator[None, None, T]) -> T:
     """Return the result of the steps, each of which takes a millisecond or two at most."""
-    return await loop_share().run(steps)
+    return await loop_share().run(steps, SLICE_S)
+
+
+async def jobs_in_steps(steps: Generator[None, None, T]) -> T:
+    """As in_steps, for jobs and results that the server exchanges with clients and workers."""
+    return await loop_share().run(steps, JOBS_SLICE_S)

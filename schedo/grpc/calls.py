@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from google.protobuf.message import DecodeError, Message
 
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.errors import BadJson
 from schedo.grpc import schedo_pb2 as pb
 from schedo.grpc.messages import (
@@ -48,7 +48,7 @@ async def submit(call: Call, request: pb.SubmitRequest) -> pb.Job:
 
 
 async def submit_batch(call: Call, request: pb.SubmitBatchRequest) -> pb.SubmitBatchResponse:
-    fields = await in_steps(to_fields_in_steps(request))
+    fields = await jobs_in_steps(to_fields_in_steps(request))
     for at, job in enumerate(fields.get("jobs", ())):
         if "wait" in job:
             raise fail(Code.INVALID_ARGUMENT, f"/jobs/{at}/wait: a batch waits for no job")
@@ -102,7 +102,7 @@ async def read_answer(kind: type[M], answer: Answer) -> M:
         raise CallFailed(failure)
     if len(answer.body) <= _SMALL_BYTES:
         return read_message(kind, answer.body)
-    return await in_steps(read_message_in_steps(kind, answer.body))
+    return await jobs_in_steps(read_message_in_steps(kind, answer.body))
 
 
 class Method(NamedTuple):

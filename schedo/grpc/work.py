@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.errors import BadJson
 from schedo.grpc import schedo_pb2 as pb
 from schedo.grpc.calls import parse, read_answer
@@ -156,7 +156,7 @@ class WorkStream:
         return *names, self._stream.headers.get(b"authorization")
 
     async def _describe(self, message: pb.WorkRequest) -> None:
-        description = await in_steps(to_fields_in_steps(message))
+        description = await jobs_in_steps(to_fields_in_steps(message))
         for name in _OF_A_MESSAGE:
             description.pop(name, None)
         for name in ("worker", "session"):
@@ -165,7 +165,7 @@ class WorkStream:
         self._description = description
 
     async def _make_request(self, message: pb.WorkRequest, **others: Any) -> Fields:
-        fields = await in_steps(to_fields_in_steps(message))
+        fields = await jobs_in_steps(to_fields_in_steps(message))
         sent = {name: fields[name] for name in _SENT_ON if name in fields}
         if self._is_draining:
             sent["draining"] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedo.core.strict_json import CheckedJson, decode_strictly
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.protocol.pieces import PIECE_BYTES, check_pieces
 
 
@@ -12,5 +12,5 @@ async def check_json(text: bytes) -> CheckedJson:
     if len(text) <= PIECE_BYTES:
         decode_strictly(text)
     else:
-        await in_steps(check_pieces(text))
+        await jobs_in_steps(check_pieces(text))
     return CheckedJson(text)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from starlette.types import Scope, Send
 
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.errors import BadRequest, SchedoError
 from schedo.protocol.decode import decode_request
 from schedo.protocol.problems import PROBLEM_TYPE, problem_headers, render_problem
@@ -83,7 +83,7 @@ class Request(NamedTuple):
         """
         if len(self.body) <= SMALL_BODY_BYTES_MAX:
             return decode_request(self.body, kind, see)
-        return await in_steps(read_request(self.body, kind, see))
+        return await jobs_in_steps(read_request(self.body, kind, see))
 
     def check_job(self, queue: str, task: str) -> None:
         """Raise Forbidden unless the token covers the task's jobs of the queue."""

@@ -7,12 +7,13 @@ import gc
 import time
 import types
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
 
 import pytest
 
 from schedo.engine import sharing
-from schedo.engine.sharing import LoopShare, SharedCall, in_steps
+from schedo.engine.sharing import LoopShare, SharedCall, in_steps, jobs_in_steps
 
 
 @types.coroutine
@@ -57,6 +58,29 @@ async def test_other_callbacks_run_between_the_steps_of_long_work(
     await asyncio.gather(*(in_steps(count_to(50)) for _ in range(10)))
 
     assert ticks.end() >= 500
+
+
+@pytest.mark.parametrize(("run", "in_a_turn"), [(in_steps, 2), (jobs_in_steps, 5)])
+async def test_a_turn_is_shorter_for_readers_than_for_jobs(
+    run: Callable[[Generator[None, None, None]], Coroutine[Any, Any, None]],
+    in_a_turn: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    ticks = Ticks()
+    turns: list[int] = []
+
+    def steps_of_700_us() -> Generator[None, None, None]:
+        nonlocal now
+        for _ in range(4 * in_a_turn):
+            now += 0.0007
+            turns.append(ticks.count)
+            yield
+
+    await run(steps_of_700_us())
+
+    assert [*Counter(turns).values()] == [in_a_turn] * 4
 
 
 async def test_several_long_computations_alternate() -> None:

@@ -149,7 +149,7 @@ async def test_a_workers_results_are_converted_in_many_turns(world: World) -> No
     steps = 0
     run = LoopShare.run
 
-    async def watch(share: LoopShare, work: Generator[None, None, Any]) -> Any:
+    async def watch(share: LoopShare, work: Generator[None, None, Any], slice_s: float) -> Any:
         def count() -> Generator[None, None, Any]:
             nonlocal steps
             while True:
@@ -160,7 +160,7 @@ async def test_a_workers_results_are_converted_in_many_turns(world: World) -> No
                 steps += 1
                 yield
 
-        return await run(share, count())
+        return await run(share, count(), slice_s)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LoopShare, "run", watch)
@@ -173,7 +173,7 @@ async def test_a_workers_results_are_converted_in_many_turns(world: World) -> No
 async def test_the_running_attempts_of_a_worker_are_read_in_many_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "SLICE_S", 0.0)
+    monkeypatch.setattr(sharing, "JOBS_SLICE_S", 0.0)
     turns = 0
     turn = LoopShare._turn
 

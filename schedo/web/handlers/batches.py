@@ -17,7 +17,7 @@ import orjson
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import JobSpec
 from schedo.engine.call_results import Accepted
-from schedo.engine.sharing import STEP_S, in_steps
+from schedo.engine.sharing import STEP_S, jobs_in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
 from schedo.protocol.job_texts import JobTexts, render_brief
 from schedo.protocol.jobs import JobRequest
@@ -60,7 +60,7 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
     idempotent = IdempotentRequest(request)
     # Every job names its task, so this bounds their number before the body is parsed.
     async with context.batches.taken(request.body.count(b'"task"')):
-        specs = await in_steps(_read_items(context, request, idempotent))
+        specs = await jobs_in_steps(_read_items(context, request, idempotent))
         is_brief = _prefers_minimal(request)
         response = await idempotent.perform(
             context,

@@ -18,7 +18,7 @@ from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.model import Options
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.sharing import in_steps
+from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.worker_polls import Claim
 from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
@@ -44,7 +44,7 @@ async def work(context: AppContext, request: Request) -> Response:
     fields = await request.read(RelayedWorkRequest if request.is_part else WorkRequest)
     reading = _make_poll(context, request, fields)
     is_short = len(request.body) <= SMALL_BODY_BYTES_MAX
-    poll = at_once(reading) if is_short else await in_steps(reading)
+    poll = at_once(reading) if is_short else await jobs_in_steps(reading)
     del fields, reading
     responding = _respond(context, request, poll)
     del request  # with its body
@@ -55,7 +55,7 @@ async def work(context: AppContext, request: Request) -> Response:
         raise
     steps = _render(response, context.engine.health().epoch, poll.session_timeout_s)
     is_short = len(response.refused) + len(response.leases) <= _FEW_ENTRIES
-    return Response(200, at_once(steps) if is_short else await in_steps(steps))
+    return Response(200, at_once(steps) if is_short else await jobs_in_steps(steps))
 
 
 async def _respond(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
