@@ -21,7 +21,7 @@ from schedo.errors import StoreError
 from schedo.store.cluster import Member, MemberState
 from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address
-from schedo.store.postgres.errors import DRIVER_ERRORS
+from schedo.store.postgres.errors import DRIVER_ERRORS, store_error
 from schedo.store.postgres.loads import UNSYNCED
 from schedo.store.postgres.membership import BEAT_S, Membership, View, since_boot_s
 from schedo.store.postgres.session import close, connect
@@ -127,11 +127,11 @@ class Control:
 
     async def notify(self) -> None:
         """Let all servers look at once at what has changed."""
-        with contextlib.suppress(StoreError, *DRIVER_ERRORS):
+        with contextlib.suppress(StoreError):
             await self._fetch(_NOTIFY, self._channel)
 
     async def tell(self, what: str) -> None:
-        """Write the URL or the state of this server for the others."""
+        """Write the URL or the state of this server for the others; raise StoreError."""
         me = self._membership.me
         if me.no:
             value = me.url if what == "url" else str(me.state.value)
@@ -142,9 +142,12 @@ class Control:
         async with self._lock:
             if self._connection is None:
                 raise StoreError("the control session is not open")
-            found: list[asyncpg.Record] = await self._connection.fetch(
-                query, *parameters, timeout=ANSWER_S
-            )
+            try:
+                found: list[asyncpg.Record] = await self._connection.fetch(
+                    query, *parameters, timeout=ANSWER_S
+                )
+            except DRIVER_ERRORS as error:
+                raise store_error(error, self._address.shown) from error
             return found
 
     def _on_notified(self, *_: object) -> None:
