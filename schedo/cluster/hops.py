@@ -19,7 +19,7 @@ import msgspec
 from starlette.types import Scope
 
 from schedo.core.limits import MINUTE
-from schedo.errors import Unauthorized
+from schedo.errors import Unauthorized, Unavailable
 from schedo.web.elsewhere import CLIENT, HOP
 from schedo.web.permissions import ANYONE, TokenPermission
 
@@ -71,13 +71,22 @@ class Signer:
         return {HOP.decode(): "1", CLIENT.decode(): f"{text}.{self._mac(text)}"}
 
     def check(self, headers: Mapping[bytes, bytes], scope: Scope, now: int) -> Hop:
-        """Return what another server says of a request; raise Unauthorized if it did not sign."""
+        """Return what another server says of a request; raise Unauthorized if it did not sign.
+
+        Raise Unavailable for a request that only a later version understands.
+        """
         text, _, mac = headers.get(CLIENT, b"").decode("latin-1").rpartition(".")
         if not hmac.compare_digest(self._mac(text).encode(), mac.encode()):
             raise Unauthorized(
                 "the header schedo-hop is for servers of this cluster, which sign it"
             )
-        hop = _DECODER.decode(base64.urlsafe_b64decode(text))
+        try:
+            hop = _DECODER.decode(base64.urlsafe_b64decode(text))
+        except msgspec.ValidationError as error:  # not 4xx: a worker would drop its results
+            raise Unavailable(
+                "another server of the cluster sends what this version of schedo does not know"
+                f" ({error}); upgrade this one, too"
+            ) from error
         if abs(now - hop.at) > _AGE_US_MAX:
             raise Unauthorized(
                 "another server has signed this request at an instant that is more than a minute"

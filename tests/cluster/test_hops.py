@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
+from msgspec import structs
 
 from schedo.cluster.hops import Hop, Signer, find_target
 from schedo.core.limits import MINUTE
-from schedo.errors import Unauthorized
+from schedo.errors import Unauthorized, Unavailable
 from schedo.protocol.roles import Role
 from schedo.web.permissions import ANYONE, TokenPermission
 from tests.cluster.conftest import Cluster
@@ -53,6 +56,13 @@ def test_a_client_of_a_server_without_tokens_stays_that() -> None:
 def test_a_forged_or_an_old_signature_is_refused(headers: dict[bytes, bytes], why: str) -> None:
     with pytest.raises(Unauthorized, match=why):
         Signer(KEY).check(headers, SCOPE, T0)
+
+
+def test_a_request_that_only_a_later_version_knows_can_be_sent_again() -> None:
+    later = structs.replace(make_hop(), purpose=cast("Any", "borrow"))
+
+    with pytest.raises(Unavailable, match=r"'borrow'.*upgrade this one"):
+        Signer(KEY).check(headers_of(later), SCOPE, T0)
 
 
 @pytest.mark.parametrize("other", [{"method": "POST"}, {"path": "/v1/log"}, {"query_string": b""}])
