@@ -150,6 +150,8 @@ class Server:
 
     async def open(self) -> None:
         """Open the store and start the engine; raise StoreLocked if another server holds it."""
+        if self.engine.cluster is not None:
+            self.engine.cluster.join()
         await self.engine.start()
         await asyncio.sleep(0)  # the leases of the first turn go to the children before all else
         await self.others.open()

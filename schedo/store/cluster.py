@@ -69,7 +69,10 @@ class Cluster(Protocol):
         """Return the shards of the jobs that are in the store, by id. Raise StoreError."""
 
     async def announce(self, url: str) -> None:
-        """Let the other servers know by which URL they reach this one. Raise StoreError."""
+        """Let the other servers know by which URL they reach this one. Raise StoreError.
+
+        A server that joins gets its shards from now on.
+        """
 
 
 class Claim(NamedTuple):
@@ -110,6 +113,12 @@ class ShardOwner(Cluster, Protocol):
 
     # Called when is_change_due, or when is_sure again.
     on_due: Callable[[], None]
+
+    def join(self) -> None:
+        """Get no shard of the other servers before `announce`, because nothing can run here yet.
+
+        It is called before the store is opened. Shards without an owner come at once.
+        """
 
     def is_sure(self) -> bool:
         """Return whether no other server can have this one's shards now."""

@@ -7,6 +7,7 @@ import signal
 import threading
 import urllib.error
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import accumulate, count
 from pathlib import Path
@@ -22,6 +23,18 @@ pytestmark = pytest.mark.e2e
 
 COUNTED = {"task": "shell", "payload": {"command": "echo run >> $SCHEDO_JOB_ID"}}
 
+SLOW_APP = """
+import time
+from pathlib import Path
+
+from schedo import Schedo
+
+Path("importing").touch()
+while not Path("ready").exists():
+    time.sleep(0.01)
+app = Schedo()
+"""
+
 
 class Cluster:
     """Servers in a directory, and the database that they share."""
@@ -32,9 +45,10 @@ class Cluster:
         self.servers: list[Server] = []
         self.directory = directory
 
-    def join(self) -> Server:
+    def join(self, *application: str) -> Server:
         """Start a server; return it when the shards are shared."""
-        self.servers.append(self._stack.enter_context(serving(self.directory, *self._arguments)))
+        words = *self._arguments, *application
+        self.servers.append(self._stack.enter_context(serving(self.directory, *words)))
         each = SHARDS // len(self.servers)
         eventually(lambda: min(self.owned()) >= each, "shards for all")
         return self.servers[-1]
@@ -44,6 +58,10 @@ class Cluster:
         query = "SELECT owner, count(*) FROM jobs.shard GROUP BY owner"
         found = dict(line.split("|") for line in self._postgres.sql(query).splitlines())
         return [int(found.get(str(no + 1), 0)) for no in range(len(self.servers))]
+
+    def count_servers(self) -> int:
+        """Return how many servers the others know."""
+        return int(self._postgres.sql("SELECT count(*) FROM jobs.server"))
 
     def name_at(self, no: int) -> str:
         """Return a name of a schedule whose home the server owns."""
@@ -67,6 +85,24 @@ class Cluster:
 def cluster(postgres: PostgresServer, tmp_path: Path, url: str) -> Iterator[Cluster]:
     with ExitStack() as stack:
         yield Cluster(postgres, tmp_path, url, stack)
+
+
+def test_a_server_joins_when_it_has_imported_its_application(cluster: Cluster) -> None:
+    cluster.join()
+    (cluster.directory / "slow.py").write_text(SLOW_APP)
+    importing = cluster.directory / "importing"
+
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(cluster.join, "slow:app")
+        try:
+            eventually(importing.exists, "import")
+            known = cluster.count_servers()
+        finally:
+            importing.with_name("ready").touch()
+        joining.result()
+
+    assert known == 1
+    assert cluster.owned() == [SHARDS // 2, SHARDS // 2]
 
 
 def test_the_jobs_of_a_killed_server_run_at_the_other_one(cluster: Cluster) -> None:

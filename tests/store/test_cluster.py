@@ -193,17 +193,6 @@ async def test_a_server_whose_session_was_ended_keeps_its_shards_if_it_lives(
         assert shards(store, other) == ALL
 
 
-async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error_of_the_store(
-    postgres_store_url: str,
-) -> None:
-    async with sharing(postgres_store_url, 1) as (store,):
-        assert store._control._connection is not None
-        store._control._connection.terminate()
-
-        with pytest.raises(StoreError):
-            await store.cluster.leave()
-
-
 async def test_the_control_session_has_one_query_at_a_time_while_it_is_opened_again(
     postgres_store_url: str,
 ) -> None:

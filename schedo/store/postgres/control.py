@@ -197,7 +197,7 @@ class Control:
     async def _act(self) -> None:
         """Take what this server should have of dead servers, and of what is free."""
         membership = self._membership
-        if membership.is_leaving or since_boot_s() < self._judges_from_s:
+        if membership.is_joining or membership.is_leaving or since_boot_s() < self._judges_from_s:
             return
         has_taken = False
         now, found = since_boot_s(), membership.find_gone()

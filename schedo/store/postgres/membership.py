@@ -80,6 +80,7 @@ class Membership:
         self._owned = Owned(0)
         self._adopted_s = 0.0
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
+        self.is_joining = False  # the other servers do not know this one yet
         self.has_inherited = False  # shards of a server that has died
         self._settings = 0  # the version of the queues and pauses that the engine has
         self._sure_until_s = 0.0
@@ -89,6 +90,7 @@ class Membership:
         self.is_writing: Callable[[], bool] = lambda: False  # whether the session that writes lives
         self.limits: QueueLimits  # set by the store, which has the session
         self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_no_shard
+        self.sign: Callable[[], Awaitable[None]]  # set by the store, too
         self.tell: Callable[[str], Awaitable[None]] = _notify_no_server
 
     # For the web side: see Cluster.
@@ -127,9 +129,14 @@ class Membership:
 
     async def announce(self, url: str) -> None:
         self._me = self._me._replace(url=url)
+        if self.is_joining:
+            await self.sign()
         await self.tell("url")
 
     # For the engine.
+
+    def join(self) -> None:
+        self.is_joining = True
 
     def is_sure(self) -> bool:
         """Return whether no other server can have this one's shards now.

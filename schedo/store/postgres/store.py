@@ -95,7 +95,7 @@ class PostgresStore(ConcurrentReads):
         self._read_url = read_url
         self.cluster = Membership(process, failover_timeout_us, self._require_readers)
         self.cluster.is_writing = self._is_writing
-        self.cluster.give = self._give
+        self.cluster.give, self.cluster.sign = self._give, self._sign
         self.cluster.limits = QueueShares(
             self._require_writer, lambda: self._owned, lambda: self.cluster.settings
         )
@@ -174,14 +174,18 @@ class PostgresStore(ConcurrentReads):
         self.inbox.own(found.shards)
         self._offset_us = found.snapshot.clock.offset_us
         await self._begin_count(found.snapshot.epoch)
-        # Last: from its signature on, others judge a server by its heartbeats, and give it shards.
-        if must_sign:
-            signature = holder.Signature(
-                self.cluster.timeout_us, found.settings, writer.pid, self._control.pid
-            )
-            await writer.run(lambda c: holder.sign(c, self.cluster.me, signature))
         self.cluster.own(self._owned, found.settings)
+        if must_sign and (found.shards or not self.cluster.is_joining):
+            await self._sign()
         return found.snapshot
+
+    async def _sign(self) -> None:
+        """Let others judge this server by its heartbeats from now on, and give it shards."""
+        cluster, writer = self.cluster, self._require_writer()
+        cluster.is_joining = False
+        pids = writer.pid, self._control.pid
+        signature = holder.Signature(cluster.timeout_us, cluster.settings, *pids)
+        await writer.run(lambda c: holder.sign(c, cluster.me, signature))
 
     def _is_writing(self) -> bool:
         return self._writer is not None and not self._writer.is_lost

@@ -1,0 +1,85 @@
+"""Servers that join a store in PostgreSQL, or leave it."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.core.shards import SHARDS
+from schedo.errors import StoreError
+from schedo.store.postgres.store import PostgresStore
+from tests.store.servers import due, follow, kill, shards, sharing, until
+
+ALL = list(range(SHARDS))
+BEATS = 5
+
+
+async def beat(store: PostgresStore) -> None:
+    """Wait for some heartbeats of the store, within which others would have seen it."""
+    store.cluster._late.clear()
+    await until(store, lambda: len(store.cluster._late) > BEATS)
+
+
+async def test_a_server_that_joins_gets_shards_when_it_is_announced(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (store,):
+        joining = PostgresStore(postgres_store_url)
+        joining.cluster.join()
+        await joining.open()
+        await beat(joining)
+        assert store.cluster.members() == (store.cluster.me,)
+        assert not store.cluster.is_change_due()
+
+        await joining.cluster.announce("http://two")
+        await due(store)
+        await follow(store)
+        await due(joining)
+        await follow(joining)
+
+        assert len(shards(joining)) == SHARDS // 2
+        assert store.cluster.members()[1].url == "http://two"
+        await joining.close()
+
+
+async def test_the_first_server_owns_all_shards_before_it_is_announced(
+    postgres_store_url: str,
+) -> None:
+    store = PostgresStore(postgres_store_url)
+    store.cluster.join()
+    await store.open()
+    await store.cluster.announce("http://one")
+
+    assert shards(store) == ALL
+    assert store.cluster.me.url == "http://one"
+    await store.close()
+
+
+async def test_the_shards_of_a_server_that_dies_wait_for_the_only_one_that_joins(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (dead,):
+        joining = PostgresStore(postgres_store_url)
+        joining.cluster.join()
+        await joining.open()
+        kill(dead)
+        await until(joining, lambda: len(joining.cluster.find_gone()) > 0)
+        await beat(joining)
+        assert not joining.cluster.is_change_due()
+
+        await joining.cluster.announce("http://two")
+        await due(joining)
+        await follow(joining)
+
+        assert shards(joining) == ALL
+        await joining.close()
+
+
+async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error_of_the_store(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (store,):
+        assert store._control._connection is not None
+        store._control._connection.terminate()
+
+        with pytest.raises(StoreError):
+            await store.cluster.leave()
