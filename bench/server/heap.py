@@ -6,6 +6,8 @@ minute the garbage is collected and the rest is read: of each tab, and of the wo
 share. The slope is that of the median line through all pairs of readings (Theil and Sen) after the
 first fifteen minutes, in which the charts fill. The lists are full from the start: a schedule shows
 its last twenty runs, and one that fires each five minutes would need a hundred minutes for them.
+Two snapshots say how much of the growth is code: V8 compiles for an hour what runs often, and so
+the heap grows although the page keeps no more than before.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from playwright.async_api import Browser, CDPSession
 from bench.server.chromium import VIEWPORT, WorkerHeap, open_browser, open_session, read_heap
 from bench.server.connection import connect, request, run
 from bench.server.evidence import NotDone
+from bench.server.heap_snapshot import HeapParts, read_parts
 from bench.server.page_load import SCHEDULES, name_of, put_schedules, submitting
 from bench.server.process import NOOP_APP, Server
 from bench.server.script import Option, Results, positive, run_script
@@ -32,6 +35,8 @@ FILLING = 15  # readings, until the charts are full
 RUNS_SHOWN = 20  # of each schedule
 WORKER = "the shared worker"
 COUNTED = ("Nodes", "JSEventListeners")
+
+Heaps = dict[str, list[dict[str, float]]]  # the readings of each screen and of the worker
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
@@ -44,8 +49,8 @@ async def _watch(server: Server, arguments: argparse.Namespace, results: Results
     await put_schedules(server)
     await _fill_lists(server)
     async with submitting(server, arguments.rate), open_browser() as browser:
-        heaps = await _read_for(browser, server, arguments)
-    skipped = min(FILLING, arguments.minutes // 2)
+        heaps, parts = await _read_for(browser, server, arguments)
+    skipped = _count_filling(arguments)
     for name, readings in heaps.items():
         used = [each["JSHeapUsedSize"] for each in readings]
         results.add(f"heap of {name} after {arguments.minutes} min", used[-1], "bytes")
@@ -56,6 +61,13 @@ async def _watch(server: Server, arguments: argparse.Namespace, results: Results
             if counter in readings[0]:
                 first, last = readings[skipped][counter], readings[-1][counter]
                 results.note(f"{name}: {counter} {first:,.0f} -> {last:,.0f}")
+    for name, (before, after) in parts.items():
+        code, kept = after.code - before.code, after.kept - before.kept
+        results.note(f"{name}: {code / 1e6:+.3f} MB of code, {kept / 1e6:+.3f} MB of all else")
+
+
+def _count_filling(arguments: argparse.Namespace) -> int:
+    return int(min(FILLING, arguments.minutes // 2))
 
 
 async def _fill_lists(server: Server) -> None:
@@ -73,7 +85,8 @@ async def _fill_lists(server: Server) -> None:
 
 async def _read_for(
     browser: Browser, server: Server, arguments: argparse.Namespace
-) -> dict[str, list[dict[str, float]]]:
+) -> tuple[Heaps, dict[str, list[HeapParts]]]:
+    """Return the readings, and the parts of the heap of each screen when full and at the end."""
     context = await browser.new_context(viewport=VIEWPORT)
     sessions: dict[str, CDPSession] = {}
     for path in SCREENS:
@@ -82,8 +95,9 @@ async def _read_for(
         await page.locator(".connection", has_text="live").wait_for()
         sessions[path] = await open_session(page)
     worker = await WorkerHeap.attach(browser)
-    heaps: dict[str, list[dict[str, float]]] = {name: [] for name in (*sessions, WORKER)}
-    for _ in range(arguments.minutes + 1):
+    heaps: Heaps = {name: [] for name in (*sessions, WORKER)}
+    parts: dict[str, list[HeapParts]] = {name: [] for name in sessions}
+    for number in range(arguments.minutes + 1):
         began = time.monotonic()
         for path, session in sessions.items():
             heaps[path].append(await read_heap(session))
@@ -92,8 +106,11 @@ async def _read_for(
             f"{name} {readings[-1]['JSHeapUsedSize'] / 1e6:.2f}" for name, readings in heaps.items()
         )
         print(f"    {time.strftime('%H:%M:%S')} MB: {line}", flush=True)
+        if number in (_count_filling(arguments), arguments.minutes):
+            for path, session in sessions.items():
+                parts[path].append(await read_parts(session))
         await asyncio.sleep(max(0.0, arguments.interval - (time.monotonic() - began)))
-    return heaps
+    return heaps, parts
 
 
 def _find_slope(values: Sequence[float]) -> float:
