@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from playwright.async_api import Page, expect
 
 from schedo.protocol.public_url import parse_public_url
 from schedo.protocol.roles import Role
-from schedo.web.permissions import TokenPermission, digest
+from schedo.web.permissions import ANONYMOUS, TokenPermission, digest
 from schedo.web.settings import WebSettings
 from tests.browser.conftest import Open
 from tests.browser.shop import Shop
@@ -68,6 +70,28 @@ async def test_a_page_that_began_at_the_login_is_live_on_the_next_screen(
 
     await expect(page.locator(".connection")).to_have_text("live")
     await expect(page.get_by_role("link", name="New schedule")).to_be_visible()
+
+
+async def test_a_server_without_tokens_says_that_it_has_no_login(open_page: Open) -> None:
+    page = await open_page("/login?next=/queues")
+    await expect(page.locator("h1")).to_have_text("There is no login")
+    await expect(page.get_by_label("Token")).to_have_count(0)
+
+    await page.get_by_role("link", name="Go on").click()
+
+    await expect(page).to_have_title("Queues · schedo")
+
+
+async def test_who_may_look_without_a_token_reads_so_at_the_login(
+    open_page: Open, shop: Shop
+) -> None:
+    secure(shop)
+    shop.app.use(replace(shop.app.context.settings, anyone=ANONYMOUS))
+
+    page = await open_page("/login")
+
+    await expect(page.locator("main")).to_contain_text("Without a token you may only look.")
+    await expect(page.get_by_label("Token")).to_be_focused()
 
 
 async def test_without_a_token_each_way_leads_to_the_login(open_page: Open, shop: Shop) -> None:

@@ -1,6 +1,8 @@
 // Log in with a token. It becomes a cookie that scripts cannot read; the page never keeps it.
 import { api } from '../lib/api.js';
 import { base, html, useEffect, useRef, useState } from '../lib/base.js';
+import { loadMe, me } from '../lib/me.js';
+import { link } from '../lib/router.js';
 
 // Only a path of this page, so that a link cannot lead elsewhere after the login.
 const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
@@ -9,7 +11,10 @@ export default function Login({ query }) {
   const [error, setError] = useState('');
   const [isBusy, setBusy] = useState(false);
   const field = useRef();
-  useEffect(() => field.current.focus(), []); // an `autofocus` is refused if anything has the focus
+  const [isAsked, setAsked] = useState(false); // whether the server has said who this is, or cannot
+  const access = me.value?.access;
+  useEffect(() => { loadMe().then(() => setAsked(true)); }, []); // nothing else of the page asks before a login
+  useEffect(() => field.current?.focus(), [isAsked]); // an `autofocus` is refused if anything has the focus
   const logIn = async (proof) => {
     setBusy(true);
     try {
@@ -30,9 +35,17 @@ export default function Login({ query }) {
     history.replaceState(null, '', location.pathname + location.search);
     logIn({ link });
   }, []);
+  if (!isAsked) return html`<h1 class="vh">Log in to schedo</h1>`;
+  // A server without tokens would refuse each one.
+  if (access === 'open') {
+    return html`<div class="login"><section class="card" aria-labelledby="login"><div class="body">
+      <h1 id="login">There is no login</h1>
+      <p>This server asks for no token, so everyone may do everything.</p>
+      <a class="btn primary" href=${link(safe(query.next))}>Go on</a></div></section></div>`;
+  }
   return html`<div class="login"><section class="card" aria-labelledby="login"><form class="body" onSubmit=${submit}>
     <h1 id="login">Log in to schedo</h1>
-    <p class="muted">This server asks for a token. It is exchanged for a cookie that lasts 12 hours.</p>
+    <p class="muted">${access === 'anonymous' ? 'Without a token you may only look' : 'This server asks for a token'}. A token is exchanged for a cookie that lasts 12 hours.</p>
     <input type="text" name="name" value="schedo" autocomplete="username" hidden/>
     <label class="field">Token<input ref=${field} type="password" name="token" required autocomplete="current-password" spellcheck=${false}
       aria-invalid=${error ? 'true' : undefined} aria-describedby=${error ? 'login-error' : undefined}/></label>
