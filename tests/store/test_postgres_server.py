@@ -19,7 +19,7 @@ from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, refused, running_server
 from tests.store.servers import kill
-from tests.store.steps import listed, of_jobs, put
+from tests.store.steps import counted, listed, of_jobs, put
 
 SCHEMA = "schema=jobs"
 
@@ -230,6 +230,7 @@ async def test_a_backup_and_a_standby_are_refused_with_what_to_use(store: Postgr
 async def test_the_health_names_the_transaction_that_keeps_dead_rows(
     store: PostgresStore, url: str, server: PostgresServer
 ) -> None:
+    await counted(store)  # a count keeps what was there when it began
     await put(store, *(make_job(id=n) for n in range(1, 30)))
     other = await asyncpg.connect(
         store._address.url, server_settings={"application_name": "report"}

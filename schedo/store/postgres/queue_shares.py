@@ -12,7 +12,7 @@ replaced changes nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import asyncpg
@@ -23,9 +23,6 @@ from schedo.store.conditions import LISTED_STATE
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import Writer
 
-_NOTE_READ = """
-UPDATE shard SET read_by = owner
-WHERE owner = $1 AND no = ANY($2::smallint[]) AND read_by IS DISTINCT FROM owner"""
 # What the other servers have of each queue. Jobs that run in a shard whose owner has not read it
 # yet come apart, as those of server 0, because no server counts them. The last row says how many
 # shards belong to servers that may not know a limit yet, and start jobs as if there was none.
@@ -58,11 +55,6 @@ SELECT queue, $1, wanted, kept FROM unnest($2::text[], $3::bigint[], $4::bigint[
 ON CONFLICT (queue, server) DO UPDATE SET wanted = excluded.wanted,
     held = greatest(excluded.held, least(old.share, excluded.wanted))
 RETURNING queue, share, held"""
-
-
-async def note_read(connection: asyncpg.Connection, no: int, shards: Sequence[int]) -> None:
-    """Note that the server counts what runs in these shards from now on."""
-    await connection.execute(_NOTE_READ, no, shards)
 
 
 @dataclass

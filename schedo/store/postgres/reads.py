@@ -5,8 +5,7 @@ The conditions of partial indexes are repeated here literally (see migrations/00
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import merge
+from collections.abc import Iterable, Sequence
 from itertools import starmap
 from operator import attrgetter
 
@@ -69,12 +68,19 @@ SELECT {columns} FROM (
 WHERE coalesce(bytes_before, 0) <= {limits.SCHEDULE_PAGE_PAYLOADS_BYTES_MAX} ORDER BY {order}"""
 
 
-_SCHEDULES = bounded(
-    _SCHEDULE,
-    """SELECT * FROM schedule
-    WHERE paused = 0 AND next_fire_at IS NOT NULL AND elapsed = $1 AND (next_fire_at, id) > ($2, $3)
+# Of both timelines, each after an instant of its own: the wall clock's and the elapsed one.
+_SCHEDULES = " UNION ALL ".join(
+    "({})".format(
+        bounded(
+            _SCHEDULE,
+            f"""SELECT * FROM schedule
+    WHERE paused = 0 AND next_fire_at IS NOT NULL AND elapsed = {elapsed}
+    AND (next_fire_at, id) > ({after}, $3::bigint)
     AND shard = ANY($5::smallint[]) ORDER BY next_fire_at, id LIMIT $4""",
-    "next_fire_at, id",
+            "next_fire_at, id",
+        )
+    )
+    for elapsed, after in enumerate(("$1::bigint", "$2::bigint"))
 )
 _ACTIVE = f"""
 SELECT run.schedule_id, run.id, run.state
@@ -193,16 +199,12 @@ async def page_of_schedules(
     connection: asyncpg.Connection, offset_us: int, load: LoadSchedules, shards: list[int]
 ) -> list[Schedule]:
     """Return a page of schedules by their next fire, with their active jobs."""
-
-    async def timeline(elapsed: int, value: int) -> Iterator[Schedule]:
-        parameters = (elapsed, value, load.after[1], load.limit, shards)
-        found = await connection.fetch(_SCHEDULES, *parameters)
-        return (rows.schedule_from_row(row, offset_us) for row in found)
-
-    wall = await timeline(0, load.after[0])
-    elapsed = await timeline(1, max(load.after[0] - offset_us, INTEGER_MIN))
-    page = load.take_page(merge(wall, elapsed, key=attrgetter("next_fire_at", "id")))
-    return await _with_active(connection, page)
+    value, ident = load.after
+    elapsed = max(value - offset_us, INTEGER_MIN)
+    found = await connection.fetch(_SCHEDULES, value, elapsed, ident, load.limit, shards)
+    schedules = [rows.schedule_from_row(row, offset_us) for row in found]
+    schedules.sort(key=attrgetter("next_fire_at", "id"))
+    return await _with_active(connection, load.take_page(schedules))
 
 
 async def page_of_blocked(
@@ -226,6 +228,8 @@ async def page_of_blocked(
 
 
 async def _with_active(connection: asyncpg.Connection, found: list[Schedule]) -> list[Schedule]:
+    if not found:  # as in most take-overs, whose first start would wait for the answer
+        return found
     by_id = {each.id: each for each in found}
     for schedule_id, job_id, state in await connection.fetch(_ACTIVE, [*by_id]):
         each = by_id[schedule_id]

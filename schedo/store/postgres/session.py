@@ -24,6 +24,9 @@ T = TypeVar("T")
 CONNECT_S = 10.0
 Target = Literal["read-write", "prefer-standby"]
 READERS_MAX = 3
+# Apart from one, a session that no read has needed for so long is closed. When the process dies,
+# the locks of its other sessions wait for the processors until PostgreSQL has ended these, too.
+SPARE_S = 1.0
 # A plan is made once and used for months, often before the tables have their rows and statistics.
 # Each query of the store has an index for it, so the planner gets no other choice.
 _SETTINGS = {
@@ -59,7 +62,10 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
     """
     try:
         connection = await asyncpg.connect(
-            address.url, timeout=CONNECT_S, target_session_attrs=target
+            address.url,
+            timeout=CONNECT_S,
+            target_session_attrs=target,
+            max_cached_statement_lifetime=0,  # a take-over needs its statements after months, too
         )
     except (*DRIVER_ERRORS, ValueError) as error:
         raise opening_error(error, address.shown) from error
@@ -170,7 +176,9 @@ class Readers:
 
     def __init__(self, address: Address, name: str, target: Target = "read-write") -> None:
         self._address, self._name, self._target = address, name, target
-        self._idle: list[asyncpg.Connection] = []
+        self._idle: list[asyncpg.Connection] = []  # the one that was used last is the last
+        self._timer: asyncio.TimerHandle | None = None
+        self._least = 0  # of those that were idle, since the last look
         self._room = asyncio.Semaphore(READERS_MAX)
         self._searches = asyncio.Semaphore(READERS_MAX - 1)  # one is left to short reads
         self._is_closed = False
@@ -179,7 +187,7 @@ class Readers:
     async def session(self) -> AsyncIterator[asyncpg.Connection]:
         """Use a session; raise the errors of the driver as StoreError."""
         async with self._room:
-            connection = await self._take()
+            connection = await self.take()
             try:
                 yield connection
             except BaseException as error:
@@ -189,10 +197,7 @@ class Readers:
                     raise store_error(error, self._address.shown) from error
                 raise
             finally:
-                if self._is_closed:
-                    connection.terminate()
-                elif not connection.is_closed():
-                    self._idle.append(connection)
+                self.put_back(connection)
 
     @asynccontextmanager
     async def search(self) -> AsyncIterator[asyncpg.Connection]:
@@ -200,17 +205,43 @@ class Readers:
         async with self._searches, self.session() as connection:
             yield connection
 
-    async def _take(self) -> asyncpg.Connection:
+    async def take(self) -> asyncpg.Connection:
+        """Return a session for one caller, beside those of `session`, until it is put back."""
         if self._is_closed:
             raise StoreError(f"the store {self._address.shown} is not open")
         while self._idle:
             connection = self._idle.pop()
+            self._least = min(self._least, len(self._idle))
             if not connection.is_closed():
                 return connection
         return await connect(self._address, self._name, self._target)
 
+    def put_back(self, connection: asyncpg.Connection) -> None:
+        """Keep the session for the next caller, so that a take-over need not open one."""
+        if self._is_closed:
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
+            if self._timer is None and len(self._idle) > 1:
+                self._watch_spare()
+
+    def _watch_spare(self) -> None:
+        self._least = len(self._idle)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(SPARE_S, self._close_spare)
+
+    def _close_spare(self) -> None:
+        """Close as many sessions as were idle since the last look, but leave one."""
+        self._timer = None
+        for _ in range(min(self._least, len(self._idle) - 1)):
+            self._idle.pop(0).terminate()
+        if len(self._idle) > 1:
+            self._watch_spare()
+
     async def close(self) -> None:
         """Close the sessions that are idle now, and each other one at the end of its read."""
         self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         while self._idle:
             await close(self._idle.pop())

@@ -18,7 +18,6 @@ from schedo.store.conditions import LISTED_STATE, TIMED
 from schedo.store.postgres.reads import REQUIREMENTS_KEY
 from schedo.store.postgres.writes import SETTINGS
 
-_SHARDS = "SELECT no FROM shard WHERE owner = $1 ORDER BY no"
 # A random number that the store gets with its first snapshot, and keeps.
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
 _MAKE_STORE = f"""
@@ -34,9 +33,9 @@ _DECIDED_AT = "SELECT max(value) FROM meta WHERE name LIKE 'decided\\_at%'"
 _KEY = f"{{0}}.queue, {{0}}.task, {REQUIREMENTS_KEY.format('{0}.requirements')}"
 _READY_KEYS = f"""
 WITH RECURSIVE found AS (
-    SELECT first.* FROM unnest($1::smallint[]) AS owned (shard) CROSS JOIN LATERAL (
+    SELECT first.* FROM owned CROSS JOIN LATERAL (
         SELECT shard, queue, task, requirements FROM job
-        WHERE state = 'queued' AND job.shard = owned.shard ORDER BY {_KEY.format("job")} LIMIT 1
+        WHERE state = 'queued' AND job.shard = owned.no ORDER BY {_KEY.format("job")} LIMIT 1
     ) AS first
     UNION ALL
     SELECT following.* FROM found CROSS JOIN LATERAL (
@@ -54,13 +53,19 @@ def _lists(names: Iterable[str], source: str) -> str:
     return f"(SELECT coalesce(json_agg(json_build_array({', '.join(names)})), '[]') FROM {source})"
 
 
-_OF_SHARDS = "WHERE shard = ANY($1::smallint[]) ORDER BY id"
-# One round trip, because a take-over waits for it. All parts are of one instant, and the server
-# follows the settings of that instant. $2: the names of the clock's marks. $3: of the server.
+_SHARDS = "ARRAY(SELECT no FROM owned)"
+_OF_SHARDS = f"WHERE shard = ANY({_SHARDS}) ORDER BY id"
+# One round trip, because a take-over waits for it. All parts are of one instant. From then on the
+# server follows the settings, and counts what runs in its shards.
+# $1: the number of the server. $2: the names of the clock's marks.
 _READ = f"""
-WITH made AS ({_MAKE_STORE}),
-following AS (UPDATE server SET settings = coalesce(({SETTINGS}), 0) WHERE no = $3)
-SELECT nextval('epoch') AS epoch,
+WITH owned AS MATERIALIZED (SELECT no FROM shard WHERE owner = $1 ORDER BY no),
+made AS ({_MAKE_STORE}),
+following AS (UPDATE server SET settings = coalesce(({SETTINGS}), 0) WHERE no = $1),
+counting AS (
+    UPDATE shard SET read_by = owner WHERE owner = $1 AND read_by IS DISTINCT FROM owner
+)
+SELECT nextval('epoch') AS epoch, {_SHARDS} AS shards,
     coalesce((SELECT value FROM made), ({_STORE})) AS store_id,
     coalesce(({SETTINGS}), 0) AS settings,
     coalesce(({_LAST_ID}), 0) AS last_id,
@@ -75,7 +80,7 @@ SELECT nextval('epoch') AS epoch,
     {_lists(("queue", "task", "requirements"), f"({_READY_KEYS}) AS key")} AS ready_keys,
     EXISTS (
         SELECT 1 FROM job
-        WHERE state = 'blocked' AND {LISTED_STATE} AND shard = ANY($1::smallint[])
+        WHERE state = 'blocked' AND {LISTED_STATE} AND shard = ANY({_SHARDS})
     ) AS has_blocked"""
 _decode = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 _COUNTS = " UNION ALL ".join(
@@ -95,8 +100,7 @@ class Found(NamedTuple):
 
 async def read_snapshot(connection: asyncpg.Connection, no: int) -> Found:
     """Return what a server needs before its first turn, under a new epoch. no: its number."""
-    shards = [shard for (shard,) in await connection.fetch(_SHARDS, no)]
-    found = await connection.fetchrow(_READ, shards, clock_names(no), no)
+    found = await connection.fetchrow(_READ, no, clock_names(no))
     clock = _read_clock(no, dict(_decode(found["clock"])), found["newest_at"])
     expectations = [
         rows.expectation_from_row(row, clock.offset_us) for row in _decode(found["expectations"])
@@ -115,7 +119,7 @@ async def read_snapshot(connection: asyncpg.Connection, no: int) -> Found:
         store_id=found["store_id"],
         slot=no,
     )
-    return Found(snapshot, shards, found["settings"])
+    return Found(snapshot, found["shards"], found["settings"])
 
 
 def _operation_from_row(row: Row) -> BulkOperation:

@@ -37,7 +37,7 @@ from schedo.store.postgres.membership import Membership
 from schedo.store.postgres.moves import give
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.pruning import prune
-from schedo.store.postgres.queue_shares import QueueShares, note_read
+from schedo.store.postgres.queue_shares import QueueShares
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
@@ -89,7 +89,6 @@ class PostgresStore(ConcurrentReads):
         self._writer: Writer | None = None
         self._waiting: WaitingCount | None = None
         self.inbox = PostgresInbox(lambda: self._require_readers().session(), self._address.schema)
-        self._counts: asyncpg.Connection | None = None  # the idle session of the counts
         self._must_sign = False  # this server has not written yet that it ended in order
         self._closing: asyncio.Task[None] | None = None
         self._read_url = read_url
@@ -169,11 +168,12 @@ class PostgresStore(ConcurrentReads):
         writer = self._require_writer()
         found = await writer.run(lambda connection: read_snapshot(connection, no))
         self.cluster.begin(no, found.snapshot.epoch)
-        await writer.run(lambda c: note_read(c, no, found.shards))
         self._owned = Owned(no, found.shards, found.snapshot.queues)
         self.inbox.own(found.shards)
         self._offset_us = found.snapshot.clock.offset_us
         await self._begin_count(found.snapshot.epoch)
+        if must_sign:  # the session is new
+            await writer.run(writes.rehearse)
         self.cluster.own(self._owned, found.settings)
         if must_sign and (found.shards or not self.cluster.is_joining):
             await self._sign()
@@ -215,11 +215,8 @@ class PostgresStore(ConcurrentReads):
     async def _close_readers(self) -> None:
         readers, self._readers = self._readers, None
         replica, self._replica = self._replica, None
-        counts, self._counts = self._counts, None
         if self._waiting is not None:
             await self._waiting.end()
-        if counts is not None:
-            await close(counts)
         if replica is not None:
             await replica.close()
         if readers is not None:
@@ -332,17 +329,10 @@ class PostgresStore(ConcurrentReads):
     async def _begin_count(self, epoch: int) -> None:
         if self._waiting is not None:
             await self._waiting.end()
-        connection, self._counts = self._counts, None
-        if connection is None or connection.is_closed():
-            connection = await connect(self._address, f"{self._name} counts")
-        self._waiting = None
-        waiting = WaitingCount(epoch, connection, self._owned.shards, self._keep_session)
+        self._waiting, readers = None, self._require_readers()
+        waiting = WaitingCount(epoch, await readers.take(), self._owned.shards, readers.put_back)
         await waiting.begin()
         self._waiting = waiting
-
-    def _keep_session(self, connection: asyncpg.Connection) -> None:
-        """Keep the session of a count for the next one, so that a take-over need not open it."""
-        self._counts = connection
 
     async def count_waiting(self, epoch: int) -> Waiting:
         self._require_writer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import asyncpg
 
@@ -11,6 +12,9 @@ from schedo.errors import StoreError
 from schedo.store.base import Waiting
 from schedo.store.postgres import snapshots
 from schedo.store.postgres.errors import DRIVER_ERRORS
+
+# The first moments after a take-over belong to the jobs that became due meanwhile.
+AFTER_S = 0.1
 
 
 class WaitingCount:
@@ -23,10 +27,15 @@ class WaitingCount:
         shards: list[int],
         keep: Callable[[asyncpg.Connection], None],
     ) -> None:
-        """connection: a session for this. shards: whose jobs are counted. keep: gets it back."""
+        """connection: a session for this. shards: whose jobs are counted. keep: gets it back.
+
+        The count begins AFTER_S after `begin`, or when a request waits for it.
+        """
         self._keep = keep
         self._epoch, self._connection, self._shards = epoch, connection, shards
         self._counting: asyncio.Task[Waiting] | None = None
+        self._is_awaited = asyncio.Event()
+        self._has_ended = self._is_running = False
 
     async def begin(self) -> None:
         """Fix what is counted: the jobs that the tables have now."""
@@ -42,18 +51,27 @@ class WaitingCount:
         self._counting.add_done_callback(_forget_error)
 
     async def _count(self) -> Waiting:
+        counts: Waiting = {}
         try:
-            counts = await snapshots.count_waiting(self._connection, self._shards)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AFTER_S):
+                    await self._is_awaited.wait()
+            if not self._has_ended:
+                self._is_running = True
+                counts = await snapshots.count_waiting(self._connection, self._shards)
             await self._connection.execute("COMMIT")
         except BaseException:
             self._connection.terminate()
             raise
         self._keep(self._connection)
+        if self._has_ended:
+            raise asyncio.CancelledError
         return counts
 
     async def result(self, epoch: int) -> Waiting:
         """Return the numbers of waiting jobs; raise StoreError if they cannot be counted."""
         assert self._counting is not None, "the count has begun"
+        self._is_awaited.set()
         try:
             if epoch == self._epoch:
                 return await asyncio.shield(self._counting)
@@ -67,10 +85,13 @@ class WaitingCount:
         raise StoreError(f"the waiting jobs cannot be counted: {reason}")
 
     async def end(self) -> None:
-        """Stop the count and close its session; harmless after its end."""
+        """Stop the count; harmless after its end. The session is closed if it counts already."""
         if self._counting is not None and not self._counting.done():
-            self._connection.terminate()
-            self._counting.cancel()
+            self._has_ended = True
+            self._is_awaited.set()
+            if self._is_running:
+                self._connection.terminate()
+                self._counting.cancel()
             await asyncio.wait((self._counting,))
 
 

@@ -24,7 +24,8 @@ PAUSE_S = 0.5  # after the end of a session whose server lives: it gets its lock
 IDLE_S = 0.2
 
 _AWAIT = f"SELECT await_end({holder.CLASS}, $1::int)"
-_UNLOCK = f"SELECT pg_advisory_unlock_shared({holder.CLASS}, $1::int)"
+# Without parameters, so that it needs no round trip to prepare it: a take-over has just begun.
+_UNLOCK = f"SELECT pg_advisory_unlock_shared({holder.CLASS}, {{no:d}})"
 
 
 class NeighbourWatch:
@@ -76,5 +77,5 @@ class NeighbourWatch:
             return False
         self._found()
         with contextlib.suppress(*DRIVER_ERRORS):
-            await self._connection.execute(_UNLOCK, no)
+            await self._connection.execute(_UNLOCK.format(no=no))
         return True

@@ -1,0 +1,117 @@
+"""What a server with a store in PostgreSQL has ready, so that a take-over does not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+
+from schedo.core.loads import LoadSchedules
+from schedo.core.paged_index import START
+from schedo.store.postgres import session
+from schedo.store.postgres.address import parse_address
+from schedo.store.postgres.session import Readers
+from schedo.store.postgres.store import PostgresStore
+from tests.factories import make_job
+from tests.postgres import PostgresServer, running_server
+from tests.store.steps import listed, put
+
+PREPARED = "SELECT statement FROM pg_prepared_statements"
+READING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '% reads'"
+DEADLINE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(server.url(schema="jobs"))
+    await store.open()
+    yield store
+    await store.close()
+    server.sql("DROP SCHEMA jobs CASCADE")
+
+
+def writing(store: PostgresStore) -> asyncpg.Connection:
+    assert store._writer is not None
+    return store._writer.connection
+
+
+async def prepared(connection: asyncpg.Connection) -> str:
+    return texts(await connection.fetch(PREPARED))
+
+
+def texts(rows: list[asyncpg.Record]) -> str:
+    return "\n".join(text for (text,) in rows)
+
+
+async def until_reading(server: PostgresServer, count: int) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while await asyncio.to_thread(server.sql, READING) != str(count):
+            pass
+
+
+async def test_a_take_over_finds_its_statements_prepared(store: PostgresStore) -> None:
+    statements = texts(await store._control._fetch(PREPARED))
+
+    assert "SELECT take_over(" in statements
+    assert "SELECT pg_terminate_backend(writer_pid)" in statements
+
+
+async def test_the_first_commit_finds_its_statements_prepared(store: PostgresStore) -> None:
+    before = await prepared(writing(store))
+
+    await put(store, make_job(id=1))
+
+    assert "INSERT INTO job (" in before
+    assert await prepared(writing(store)) == before
+
+
+async def test_a_snapshot_is_one_statement(store: PostgresStore) -> None:
+    asked: list[str] = []
+    with writing(store).query_logger(lambda query: asked.append(query.query)):
+        await store.snapshot()
+
+    assert len(asked) == 1
+
+
+async def test_a_page_without_schedules_is_one_statement(store: PostgresStore) -> None:
+    asked: list[str] = []
+    with writing(store).query_logger(lambda query: asked.append(query.query)):
+        assert await store.load(LoadSchedules(START, 10)) == []
+
+    assert len(asked) == 1
+
+
+async def test_counts_and_reads_share_a_session(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    await put(store, make_job(id=1))
+    epoch = (await store.snapshot()).epoch  # its count takes the place of the one before
+    await store.count_waiting(epoch)
+    assert await listed(store) == [1]
+
+    assert server.sql(READING) == "1"
+
+
+async def test_spare_sessions_are_closed_and_one_is_left(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SPARE_S", 0.01)
+    readers = Readers(parse_address(server.url(schema="public")), "tests reads")
+    async with readers.session() as one, readers.session(), readers.session():
+        assert server.sql(READING) == "3"
+        kept = one.get_server_pid()
+
+    await until_reading(server, 1)
+
+    async with readers.session() as left:
+        assert left.get_server_pid() == kept
+    await readers.close()
+    await until_reading(server, 0)
