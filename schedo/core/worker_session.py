@@ -166,6 +166,15 @@ class Session:
 
     # The leases it holds.
 
+    def expect(self, lease: Lease, now: int) -> None:
+        """Take it that the worker has the lease of a previous server, or of another one.
+
+        The store says that the attempt runs. So what has been reported of it here is not durable:
+        it was lost together with the shard of the job, which has come back since.
+        """
+        self.reported.pop(lease.key, None)
+        self.held[lease.key] = HeldLease(lease, now, is_recovered=True)
+
     def revoke(self, key: LeaseKey) -> bool:
         """Take the lease from the worker; return whether the worker held it."""
         if self.held.pop(key, None) is None:

@@ -377,7 +377,7 @@ class WorkerSessions:
         if session.state is _DISCONNECTED:
             session.move(_EXPECTED)
             self._workers.attach(session.spec)
-        session.held[lease.key] = HeldLease(lease, now, is_recovered=True)
+        session.expect(lease, now)
 
     def restore(self, now: int) -> None:
         """Continue with the sessions, once the running attempts are restored."""

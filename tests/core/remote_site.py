@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from schedo.core.commands import HoldLease, HoldStop, Invoke, Poll
@@ -109,8 +110,11 @@ class Site(Server):
             self.turn(wake_at)
         self.turn(now)
 
-    def recover(self, now: int, *running: Lease) -> None:
-        """Drop the scheduler and recover; the workers still run these attempts."""
+    def recover(self, now: int, *running: Lease, expected: Sequence[Lease] = ()) -> None:
+        """Drop the scheduler and recover; the workers still run these attempts.
+
+        expected: attempts that the engine does not have; a worker may still run them.
+        """
         old = self.scheduler
         self.store.epoch += 1
         self.scheduler = Scheduler(
@@ -118,7 +122,9 @@ class Site(Server):
         )
         self.unloaded = []
         self.scheduler.take_over(old)
-        for lease in running:
+        for lease in expected:
+            self.scheduler.expect_worker(lease, now)
+        for lease in (*running, *expected):
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"
             self.scheduler.recover_running(stored, lease, now, now)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from schedo.core.commands import Poll
 from schedo.core.leases import AttemptResult, Completed, Failed
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.states import State
 from schedo.core.worker_session import REPORTED_KEPT, Session
 from tests.core.builders import SECOND, T0, make_spec, worker_spec
-from tests.core.remote_site import Site, done, keys
+from tests.core.remote_site import Site, done, keys, make_poll
 
 IN_FLIGHT = 2 * SECOND
 
@@ -126,6 +127,18 @@ def test_a_reported_attempt_is_not_revoked() -> None:
     site.report_in(reports=[done(lease)])
 
     assert site.report_in(running=keys(lease)).revoked == []
+
+
+def test_a_result_that_a_failed_commit_took_back_counts_when_it_comes_again() -> None:
+    site = Site()
+    lease = site.leased()
+    site.apply(Poll(99, make_poll(reports=[done(lease)])), T0)
+    site.tick(T0)
+
+    site.recover(T0, expected=[lease])  # its shard was at another server meanwhile
+    site.report_in(reports=[done(lease)])
+
+    assert site.state(lease.key.job_id) is State.COMPLETED
 
 
 def test_a_draining_worker_releases_what_it_does_not_run() -> None:
