@@ -59,6 +59,11 @@ def test_a_home_of_another_server_gets_no_job_from_this_one() -> None:
     assert Owned(1, [own]).place(make_job(unique_key="k")) == own
 
 
+def test_a_server_without_shards_refuses_a_new_job() -> None:
+    with pytest.raises(StoreError, match="all shards"):
+        Owned(1).place(make_job())
+
+
 # Ownership.
 
 
@@ -139,7 +144,7 @@ async def test_a_server_without_heartbeats_is_not_sure_of_its_shards(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with sharing(postgres_store_url, 1) as (store,):
-        assert store.cluster.is_sure()
+        await until(store, store.cluster.is_sure)
         later = store.cluster._sure_until_s + 0.001
 
         monkeypatch.setattr("schedo.store.postgres.membership.since_boot_s", lambda: later)

@@ -7,6 +7,7 @@ from itertools import cycle
 
 from schedo.core.model import Job, Queue
 from schedo.core.shards import shard_of
+from schedo.errors import StoreError
 
 
 class Owned:
@@ -35,7 +36,7 @@ class Owned:
                 self._limited.add(queue.name)
 
     def place(self, job: Job) -> int:
-        """Return the shard of a new job."""
+        """Return the shard of a new job; raise StoreError if this server owns none any more."""
         home: str | None
         if job.schedule_id is not None:
             home = job.options.schedule
@@ -47,6 +48,8 @@ class Owned:
             shard = shard_of(home)
             if shard in self.shards:
                 return shard
+        if not self.shards:
+            raise StoreError("other servers have taken all shards of this one; nothing was written")
         return next(self._next)
 
     def limited_queues(self) -> list[str]:
