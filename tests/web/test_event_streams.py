@@ -12,9 +12,11 @@ import pytest
 from schedo.web import events
 from schedo.web.events import STREAM_BYTES_MAX, STREAMS_MAX, EventHub
 from schedo.web.server import HttpServer
+from schedo.web.sessions import SESSION_US
 from tests.web.connecting import Served, open_connection, talk, turn
 from tests.web.handlers.test_timeseries import pass_second
 from tests.web.test_events import parse
+from tests.web.test_sessions import SETTINGS, log_in
 from tests.web.world import World
 
 READERS = 300
@@ -72,6 +74,20 @@ async def read_until(reader: asyncio.StreamReader, text: bytes) -> bytes:
     async with asyncio.timeout(10):
         found = await reader.readuntil(text)
     return b"\n".join(line for line in found.split(b"\r\n"))
+
+
+async def test_a_stream_ends_with_its_session(served: Served, subscribe: Subscriber) -> None:
+    world, _, _ = served
+    world.app.use(SETTINGS)
+    reader = await subscribe(cookie=await log_in(world))
+    hub_of(world).render(with_tick=True)
+    await read_until(reader, b"event: tick\n")
+    world.clock.stall(SESSION_US)
+
+    hub_of(world).render(with_tick=True)
+
+    assert b"event" not in await read_until(reader, b"\r\n0\r\n\r\n")
+    assert hub_of(world).streams == 0
 
 
 async def test_a_stream_brings_a_tick_with_the_verdict_and_changed_jobs(

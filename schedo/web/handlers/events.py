@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,11 @@ from schedo.errors import NotFound, Unavailable
 from schedo.protocol.events import EVENTS_TYPE, EventsRequest
 from schedo.protocol.times import render_instant
 from schedo.web.context import AppContext
-from schedo.web.http import Request, Response
+from schedo.web.handlers.sessions import find_session
+from schedo.web.http import Pieces, Request, Response
 
 if TYPE_CHECKING:
-    from schedo.web.events import EventHub, Second
+    from schedo.web.events import EventHub, Second, Stream
 
 _LAST_ID = b"last-event-id"
 _SECONDS_MAX = 3  # of one event: the first one after a pause shows the present
@@ -28,7 +29,31 @@ async def get_events(context: AppContext, request: Request) -> Response:
         schedule = await context.engine.get_schedule(wanted.schedule)
         topics.add(f"schedule:{schedule.id}")
     stream = _find_hub(context).open(topics, request.find_header(_LAST_ID))
-    return Response(200, b"", content_type=EVENTS_TYPE.encode(), pieces=stream)
+    pieces: Pieces = stream
+    session = find_session(context, request)
+    if session is not None:
+        pieces = _SessionStream(stream, lambda: session.expires_at <= context.engine.clock.now())
+    return Response(200, b"", content_type=EVENTS_TYPE.encode(), pieces=pieces)
+
+
+class _SessionStream:
+    """A stream that ends with its session: at the first piece afterwards, which is not sent."""
+
+    def __init__(self, stream: Stream, is_over: Callable[[], bool]) -> None:
+        self._stream = stream
+        self._is_over = is_over
+
+    def __aiter__(self) -> _SessionStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = await anext(self._stream)
+        if self._is_over():
+            raise StopAsyncIteration
+        return piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 async def _find_jobs(context: AppContext, idents: Sequence[int]) -> list[int]:

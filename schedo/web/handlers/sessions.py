@@ -19,13 +19,18 @@ from schedo.web.sessions import SESSION_US, Session, render_cookie
 
 
 async def get_me(context: AppContext, request: Request) -> Response:
-    session = None
-    if not _has_bearer(request):
-        session = context.credentials.find_session(request.headers, _host(request))
+    session = find_session(context, request)
     me = _describe(request.permission, _find_access(context, request, session), session)
     if request.permission is not None and context.settings.public_url is not None:
         me.public_url = str(context.settings.public_url)
     return _respond(me)
+
+
+def find_session(context: AppContext, request: Request) -> Session | None:
+    """Return the session that the request is made in; None: it has a token, or neither."""
+    if _has_bearer(request):
+        return None
+    return context.credentials.find_session(request.headers, _host(request))
 
 
 async def create_session(context: AppContext, request: Request) -> Response:
