@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
 
-from schedo.core.loads import LoadSchedules
+from schedo.core.loads import LoadSchedules, LoadTimers
 from schedo.core.paged_index import START
-from schedo.store.postgres import session
+from schedo.store.postgres import loads, reads, session, snapshots
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.session import Readers
 from schedo.store.postgres.store import PostgresStore
@@ -18,6 +19,7 @@ from tests.factories import make_job
 from tests.postgres import PostgresServer, running_server
 from tests.store.steps import listed, put
 
+PLANNED = "SELECT statement, custom_plans FROM pg_prepared_statements"
 PREPARED = "SELECT statement FROM pg_prepared_statements"
 READING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '% reads'"
 DEADLINE_S = 20.0
@@ -71,6 +73,44 @@ async def test_the_first_commit_finds_its_statements_prepared(store: PostgresSto
 
     assert "INSERT INTO job (" in before
     assert await prepared(writing(store)) == before
+
+
+async def test_each_statement_is_planned_once(store: PostgresStore) -> None:
+    await store.snapshot()
+    await store.load(LoadTimers(START, 10))
+
+    planned_again = dict(await writing(store).fetch(PLANNED))
+
+    assert planned_again[snapshots._READ] == 0
+    assert planned_again[loads._TIMERS] == 0
+
+
+@pytest.mark.parametrize(
+    ("index", "statement"),
+    [
+        ("job_timers", loads._TIMERS),
+        ("job_timers", loads._PROMOTE),
+        ("job_ready", loads._READY),
+        ("job_expires", loads._EXPIRED),
+        ("job_state", reads.RUNNING),
+        ("job_state", reads.BLOCKED),
+        ("job_unique", reads.UNIQUE),
+        ("job_active", reads._ACTIVE),
+        ("schedule_next", reads._SCHEDULES),
+    ],
+)
+async def test_the_plan_for_any_parameters_has_the_index(
+    store: PostgresStore, index: str, statement: str
+) -> None:
+    connection = writing(store)
+    count = max(map(int, re.findall(r"\$(\d+)", statement)))
+    await connection.execute(f"PREPARE asked AS {statement}")
+
+    plan = texts(await connection.fetch(f"EXPLAIN EXECUTE asked({', '.join(['NULL'] * count)})"))
+
+    assert f"using {index}" in plan
+    assert "Seq Scan on job" not in plan
+    assert "Seq Scan on schedule" not in plan
 
 
 async def test_a_snapshot_is_one_statement(store: PostgresStore) -> None:

@@ -24,7 +24,7 @@ from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS, store_error
 from schedo.store.postgres.loads import UNSYNCED
 from schedo.store.postgres.membership import BEAT_S, Membership, View, since_boot_s
-from schedo.store.postgres.session import close, connect
+from schedo.store.postgres.session import PLAN_ONCE, close, connect
 from schedo.store.postgres.watch import NeighbourWatch
 
 log = logging.getLogger("schedo.store")
@@ -249,6 +249,7 @@ class Control:
 
 async def _rehearse(connection: asyncpg.Connection) -> None:
     """Take nothing over from nobody: the plans of a first take-over would take up to 13 ms."""
+    await connection.execute(PLAN_ONCE)
     await connection.fetch(_TAKE_OVER, _NOBODY, _NOBODY, [])
     await connection.fetch(_FENCE, _NOBODY, 0)
 

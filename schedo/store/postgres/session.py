@@ -45,6 +45,9 @@ _SETTINGS = {
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
+# For a session with few statements, each of which has one good plan. Otherwise PostgreSQL makes its
+# plan again at each of the first five uses, and a take-over waits for 2 ms of that.
+PLAN_ONCE = "SET plan_cache_mode = force_generic_plan"
 # The same from this side. The timeout is also for data that the other side has not confirmed.
 _SILENCE = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,

@@ -41,7 +41,7 @@ from schedo.store.postgres.queue_shares import QueueShares
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
-from schedo.store.postgres.session import Readers, Writer, close, connect
+from schedo.store.postgres.session import PLAN_ONCE, Readers, Writer, close, connect
 from schedo.store.postgres.snapshots import clock_names, read_snapshot
 from schedo.store.postgres.tallies import add
 from schedo.store.postgres.waiting_count import WaitingCount
@@ -156,6 +156,7 @@ class PostgresStore(ConcurrentReads):
         try:
             await check_server(connection, self._address.shown)
             await migrate(connection, self._address)
+            await connection.execute(PLAN_ONCE)
         except BaseException as error:
             connection.terminate()
             if isinstance(error, DRIVER_ERRORS):
