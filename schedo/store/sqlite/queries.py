@@ -112,7 +112,10 @@ SCHEDULES = _paged(
 )
 SCHEDULE_BY_NAME = f"SELECT {_SCHEDULE} FROM schedule WHERE name = ?"
 SCHEDULE_BY_ID = f"SELECT {_SCHEDULE} FROM schedule WHERE id = ?"
-OWNED = "SELECT name FROM schedule WHERE owner = ? ORDER BY name"
+# In parts: there is no index, and all rows of 100,000 schedules take 40 ms of the processor.
+OWNED = """
+SELECT max(id), json_group_array(name) FILTER (WHERE owner = ?)
+FROM (SELECT id, name, owner FROM schedule WHERE id > ? ORDER BY id LIMIT ?)"""
 # Both in one row, as READY: 10,000 rows took 4 ms of the processor, and kept look-ups waiting 40.
 SCHEDULE_NAMES = """
 SELECT json_group_array(name) FROM (SELECT name FROM schedule ORDER BY name LIMIT ?)"""

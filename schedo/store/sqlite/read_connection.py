@@ -184,8 +184,12 @@ class ConcurrentReads(StoreCalls):
         return await self._read(reads.rules, self._offset_us, after, limit)
 
     async def list_owned(self, owner: str) -> list[str]:
-        found = await self._read(reads.fetch_all, queries.OWNED, (owner,))
-        return [name for (name,) in found]
+        found: list[str] = []
+        after: int | None = 0
+        while after is not None:
+            names, after = await self._read(reads.owned, owner, after)
+            found += names
+        return sorted(found)
 
     async def list_names(self, schedules_max: int, tags_max: int) -> StoredNames:
         schedules = await self._read(reads.names, queries.SCHEDULE_NAMES, schedules_max)

@@ -29,6 +29,7 @@ from schedo.store.base import ClockMark, OutputPiece, OutputSize, ScheduleRule, 
 from schedo.store.columns import Row
 from schedo.store.sqlite import queries
 
+OWNED_AT_ONCE = 5_000  # schedules that one part of a search for an owner's looks at
 _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**63 - 1
 _BEFORE_ALL = (_INTEGER_MIN, _INTEGER_MIN)
@@ -85,6 +86,13 @@ def names(connection: sqlite3.Connection, query: str, limit: int) -> list[str]:
     """Return the names of a query that has them as JSON in one row."""
     ((found,),) = connection.execute(query, (limit,)).fetchall()
     return _decode_names(found)
+
+
+def owned(connection: sqlite3.Connection, owner: str, after: int) -> tuple[list[str], int | None]:
+    """Return the owner's names among the next schedules, and their last id; None: there is none."""
+    parameters = (owner, after, OWNED_AT_ONCE)
+    ((last, found),) = connection.execute(queries.OWNED, parameters).fetchall()
+    return _decode_names(found), last
 
 
 def output_sizes(connection: sqlite3.Connection, job_id: int) -> list[OutputSize]:

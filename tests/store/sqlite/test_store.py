@@ -22,7 +22,7 @@ from schedo.store.sqlite import reads
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job, make_schedule
 from tests.store.contract import StoreContract
-from tests.store.steps import LARGE, of_jobs, put
+from tests.store.steps import LARGE, of_jobs, of_schedules, put
 
 
 class TestSqliteStore(StoreContract):
@@ -206,3 +206,29 @@ async def test_a_count_in_parts_counts_each_job_once(path: Path, limit: int) -> 
             assert sum(count for _, _, count in counted) <= 2 * limit
 
     assert found == {"a": 5, "b": 5}
+
+
+async def test_the_schedules_of_an_owner_are_found_in_parts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "OWNED_AT_ONCE", 2)
+    store = SqliteStore(path)
+    await store.open()
+    owners = ["file:x", "api", "api", "api", "file:x"]
+    made = [make_schedule(id=n, name=f"s{9 - n}", owner=o) for n, o in enumerate(owners, 1)]
+    await store.commit(of_schedules(*made))
+    parts: list[int | None] = []
+    owned = reads.owned
+
+    def count(
+        connection: sqlite3.Connection, owner: str, after: int
+    ) -> tuple[list[str], int | None]:
+        names, last = owned(connection, owner, after)
+        parts.append(last)
+        return names, last
+
+    monkeypatch.setattr(reads, "owned", count)
+
+    assert await store.list_owned("file:x") == ["s4", "s8"]
+    assert parts == [2, 4, 5, None]
+    await store.close()
