@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 SHARDS = 32  # fixed forever: rows of the store have the number of their shard
 
@@ -54,6 +55,7 @@ def _share_out(counts: Mapping[int, int]) -> dict[int, int]:
     return {member: least + (place < more) for place, member in enumerate(by_count)}
 
 
+@lru_cache(maxsize=SHARDS**2)  # the numbers of servers end at SHARDS; each heartbeat asks for all
 def _score(member: int, shard: int) -> int:
     return _hash(f"{member}/{shard}")
 
