@@ -31,9 +31,7 @@ class LimitedClients:
         """Set the limits, and begin to submit."""
         client = Client(self._ports, self._log)
         for queue, limit in LIMITS.items():
-            reply = await client.ask("PATCH", f"/v1/queues/{queue}", {"concurrency": limit})
-            if reply.status >= 400:
-                raise RuntimeError(f"{reply}")
+            await client.ask_again("PATCH", f"/v1/queues/{queue}", {"concurrency": limit})
         client.close()
         self._tasks = [asyncio.create_task(self._submit(queue)) for queue in LIMITS]
 

@@ -63,7 +63,8 @@ class Clients:
         client = Client(self._ports, self.log)
         for name, place in SCHEDULES.items():
             job = self._job(name, place, 0)
-            await self._put(client, name, {**job, "cron": "* * * * * *", "overlap": "allow"})
+            body = {**job, "cron": "* * * * * *", "overlap": "allow"}
+            await client.ask_again("PUT", f"/v1/schedules/{name}", body)
             self.log.schedules[name] = time.time()
         client.close()
         for work in self._works():
@@ -78,11 +79,6 @@ class Clients:
             return [self._timers]
         works = [self._one, self._batch, self._keyed, self._unique, self._cancel, self._wait]
         return [*works, self._timers, self._connect, *[self._long] * (6 * self._load.is_long)]
-
-    async def _put(self, client: Client, name: str, body: object) -> None:
-        reply = await client.ask("PUT", f"/v1/schedules/{name}", body)
-        if reply.status >= 400:
-            raise RuntimeError(f"{reply}")
 
     async def stop(self) -> None:
         """End all clients after their present request, and the streams after another event."""

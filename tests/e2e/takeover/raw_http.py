@@ -6,12 +6,14 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from itertools import cycle
 from typing import Any, NamedTuple
 
 from tests.e2e.takeover.evidence import ClientLog
 
 RESPONSE_S = 30.0
+ATTEMPTS = 10  # of a request that a busy server answers with 503
 
 
 class Broken(Exception):
@@ -58,6 +60,18 @@ class Client:
             self._log.count_error(f"{reply.status} {reply.body.get('code')}")
             await asyncio.sleep(0.02)
         return reply
+
+    async def ask_again(self, method: str, path: str, body: object) -> Reply:
+        """Send a request that may be repeated until a server has carried it out."""
+        reply: Reply | None = None
+        for _ in range(ATTEMPTS):
+            with suppress(Broken):
+                reply = await self.ask(method, path, body)
+                if reply.status < 400:
+                    return reply
+                if reply.status < 500:
+                    break
+        raise RuntimeError(f"{method} {path}: {reply}")
 
     async def _exchange(self, request: bytes) -> Reply:
         """Send on the kept connection; if the server has closed it meanwhile, on a new one."""
