@@ -11,7 +11,7 @@ from typing import NamedTuple
 from schedo.core.shards import SHARDS, assign
 from schedo.store.cluster import Member, MemberState, QueueLimits
 from schedo.store.postgres.owned import Owned
-from schedo.store.postgres.session import Readers
+from schedo.store.postgres.session import SILENCE_S, Readers
 from schedo.version import __version__
 
 BEAT_S = 0.1  # between two heartbeats
@@ -146,6 +146,11 @@ class Membership:
         """
         is_heard = since_boot_s() < self._sure_until_s and self.is_writing()
         return is_heard and not self._lost() and self._view.settings <= self._settings
+
+    def is_silent(self) -> bool:
+        """Return whether no heartbeat has had a response of the database for SILENCE_S."""
+        sent_s = self._view.sent_s
+        return sent_s > 0 and since_boot_s() - sent_s > SILENCE_S
 
     def is_change_due(self) -> bool:
         """Return whether the engine must continue with other shards or settings."""

@@ -37,7 +37,9 @@ class Replica:
     def __init__(self, url: str, name: str, primary: Callable[[], Readers]) -> None:
         """url: of the standby; the same schema. primary: returns the sessions of the store."""
         self._address, self._name, self._primary = parse_address(url), name, primary
-        self.readers = Readers(self._address, name, "prefer-standby")
+        self.readers = Readers(
+            self._address, name, "prefer-standby", is_silent=lambda: not self.is_fresh()
+        )
         self._written: deque[tuple[float, int]] = deque(maxlen=_POSITIONS_MAX)
         self._loop = asyncio.get_running_loop()
         self._stopping: asyncio.Future[None] = self._loop.create_future()

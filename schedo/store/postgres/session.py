@@ -22,6 +22,9 @@ from schedo.store.postgres.errors import DRIVER_ERRORS, ends_session, opening_er
 T = TypeVar("T")
 
 CONNECT_S = 10.0
+CLOSE_S = 5.0  # for the last calls; then the session is ended, as that of a dead process is
+SILENCE_S = 1.0  # of the database, after which reads fail
+SILENCE_LOOK_S = 0.1
 Target = Literal["read-write", "prefer-standby"]
 READERS_MAX = 3
 # Apart from one, a session that no read has needed for so long is closed. When the process dies,
@@ -143,11 +146,21 @@ class Writer:
         if not task.cancelled():
             task.exception()  # its caller may be gone
 
+    async def end(self, function: Callable[[asyncpg.Connection], Awaitable[None]]) -> None:
+        """Call the function as the last one, if it can end within CLOSE_S; raise nothing."""
+        self.begin(function)
+        await self._end_calls()
+
     async def close(self) -> None:
-        """Close the session after all earlier calls."""
-        if self._calls:
-            await asyncio.wait(self._calls)
+        """Close the session after all earlier calls, or after CLOSE_S without their end."""
+        await self._end_calls()
         await close(self.connection)
+
+    async def _end_calls(self) -> None:
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=CLOSE_S)
+        if self._calls:  # they wait for the database, or for a lock of another session
+            self.connection.terminate()
 
 
 @asynccontextmanager
@@ -177,8 +190,16 @@ async def close(connection: asyncpg.Connection) -> None:
 class Readers:
     """The sessions of the concurrent reads, opened when they are needed."""
 
-    def __init__(self, address: Address, name: str, target: Target = "read-write") -> None:
+    def __init__(
+        self,
+        address: Address,
+        name: str,
+        target: Target = "read-write",
+        is_silent: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """is_silent: returns whether nothing has been heard of the database for SILENCE_S."""
         self._address, self._name, self._target = address, name, target
+        self._is_silent = is_silent
         self._idle: list[asyncpg.Connection] = []  # the one that was used last is the last
         self._timer: asyncio.TimerHandle | None = None
         self._least = 0  # of those that were idle, since the last look
@@ -188,8 +209,11 @@ class Readers:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[asyncpg.Connection]:
-        """Use a session; raise the errors of the driver as StoreError."""
-        async with self._room:
+        """Use a session; raise the errors of the driver as StoreError.
+
+        So it does if it has waited for SILENCE_S, and the database is silent.
+        """
+        async with self._unless_silent(), self._room:
             connection = await self.take()
             try:
                 yield connection
@@ -205,8 +229,29 @@ class Readers:
     @asynccontextmanager
     async def search(self) -> AsyncIterator[asyncpg.Connection]:
         """Use a session for a read that may take long, so that no other read waits for these."""
-        async with self._searches, self.session() as connection:
+        async with self._unless_silent(), self._searches, self.session() as connection:
             yield connection
+
+    @asynccontextmanager
+    async def _unless_silent(self) -> AsyncIterator[None]:
+        loop, wait = asyncio.get_running_loop(), asyncio.timeout(None)
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if self._is_silent():
+                wait.reschedule(loop.time())
+            else:
+                timer = loop.call_later(SILENCE_LOOK_S, look)
+
+        timer = loop.call_later(SILENCE_S, look)
+        try:
+            async with wait:
+                yield
+        except TimeoutError as error:
+            raise StoreError(f"the store {self._address.shown} does not respond") from error
+        finally:
+            timer.cancel()
 
     async def take(self) -> asyncpg.Connection:
         """Return a session for one caller, beside those of `session`, until it is put back."""

@@ -131,7 +131,9 @@ class PostgresStore(ConcurrentReads):
             self._must_sign = not was_killed
             await self._control.connect()
             self._writer = Writer(connection, self._address.shown)
-            self._readers = Readers(self._address, f"{self._name} reads")
+            self._readers = Readers(
+                self._address, f"{self._name} reads", is_silent=self.cluster.is_silent
+            )
             await self._writer.run(self.inbox.listen)
             snapshot = await self._adopt(no, must_sign=True)
             await self._control.begin()
@@ -208,7 +210,7 @@ class PostgresStore(ConcurrentReads):
         await self._close_readers()
         if writer is not None:
             if self._must_sign and not writer.is_lost:
-                await asyncio.wait([writer.begin(self._end_in_order)])
+                await writer.end(self._end_in_order)
                 await self._control.notify()
             await self._control.close()
             await writer.close()

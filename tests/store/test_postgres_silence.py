@@ -1,0 +1,88 @@
+"""A PostgreSQL that responds to nothing, as one that is stopped or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from itertools import count
+
+import asyncpg
+import pytest
+
+from schedo.core.job_filter import JobFilter
+from schedo.errors import StoreError
+from schedo.store.postgres import membership, session
+from schedo.store.postgres.store import PostgresStore
+from tests.e2e.cluster.link import Link
+from tests.factories import make_job
+from tests.postgres import USER, PostgresServer, running_server
+from tests.store.servers import until
+from tests.store.steps import put
+
+SHORT_S = 0.2
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def link(server: PostgresServer) -> AsyncIterator[Link]:
+    link = Link(partial(asyncio.open_unix_connection, server.socket))
+    await link.open()
+    yield link
+    link.heal()
+    await link.close()
+
+
+@pytest.fixture
+async def store(link: Link, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresStore]:
+    monkeypatch.setattr(session, "SILENCE_S", SHORT_S)
+    monkeypatch.setattr(membership, "SILENCE_S", SHORT_S)
+    monkeypatch.setattr(session, "CLOSE_S", SHORT_S)
+    schema = f"schema=silent_{next(_numbers)}&sslmode=disable"
+    store = PostgresStore(f"postgresql://{USER}@127.0.0.1:{link.port}/postgres?{schema}")
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_reads_fail_while_nothing_responds_and_succeed_afterwards(
+    store: PostgresStore, link: Link
+) -> None:
+    await put(store, make_job(id=1))
+    link.cut()
+
+    reads = [store.get_job(1) for _ in range(2 * session.READERS_MAX)]
+    searches = [store.find_job_ids(JobFilter(), None, 10) for _ in range(session.READERS_MAX)]
+    found = await asyncio.gather(*reads, *searches, return_exceptions=True)
+    link.heal()
+    await until(store, lambda: not store.cluster.is_silent())
+
+    assert {type(each) for each in found} == {StoreError}
+    assert all("does not respond" in str(each) for each in found)
+    assert await store.get_job(1) is not None
+
+
+async def test_a_read_that_takes_long_while_the_database_responds_goes_on(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    async with store._require_readers().session() as connection:
+        assert await connection.fetchval("SELECT 7 FROM pg_sleep($1)", 3 * SHORT_S) == 7
+
+
+async def test_a_store_closes_although_a_transaction_holds_what_its_end_needs(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    other = await asyncpg.connect(server.url())
+    await other.execute(f"BEGIN; SELECT FROM {store._address.schema}.shard FOR UPDATE")
+    writer = store._require_writer()
+
+    await store.close()
+
+    assert writer.is_lost
+    await other.close()
