@@ -44,7 +44,7 @@ _EXPECTED, _CONNECTED, _BROKEN, _DRAINING, _DISCONNECTED = SessionState
 FOLLOWERS = {
     _EXPECTED: {_CONNECTED, _DRAINING, _DISCONNECTED},
     _CONNECTED: {_BROKEN, _DRAINING, _DISCONNECTED},
-    _BROKEN: {_CONNECTED, _DRAINING, _DISCONNECTED},
+    _BROKEN: {_CONNECTED, _DRAINING, _DISCONNECTED, _EXPECTED},
     _DRAINING: {_CONNECTED, _BROKEN, _DISCONNECTED},
     _DISCONNECTED: {_CONNECTED, _DRAINING, _EXPECTED},
 }
@@ -172,6 +172,9 @@ class Session:
         The store says that the attempt runs. So what has been reported of it here is not durable:
         it was lost together with the shard of the job, which has come back since.
         """
+        if self.state is _BROKEN:  # perhaps by the death of that server, which it has polled
+            self.move(_EXPECTED)
+            self.deadline_at = None
         self.reported.pop(lease.key, None)
         self.held[lease.key] = HeldLease(lease, now, is_recovered=True)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from schedo.core.commands import PollBroken
 from schedo.core.leases import Lease
 from schedo.core.states import State
+from schedo.core.worker_session import RESTART_TIMEOUT_US
 from tests.core.builders import T0, make_spec
-from tests.core.remote_site import Site, done
+from tests.core.remote_site import Site, done, keys
 
 SLOTS = 3
 
@@ -106,3 +108,18 @@ def test_jobs_that_a_silent_worker_ran_together_count_no_loss() -> None:
     fleet.run_until(T0 + 3_600_000_000)
 
     assert (fleet.states(), fleet.losses()) == ([State.QUEUED] * 2, [0, 0])
+
+
+def test_a_worker_whose_connection_broke_with_a_server_has_the_time_of_an_expected_one() -> None:
+    site = Site()
+    lease = site.leased()
+    poll = site.poll(running=keys(lease))
+    site.apply(PollBroken(poll, "a"), T0)
+    site.turn()
+
+    site.recover(T0, expected=[lease])  # the shard of its job comes to this server
+    site.run_until(T0 + RESTART_TIMEOUT_US - 1)
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+    site.run_until(T0 + 2 * RESTART_TIMEOUT_US)
+    assert site.state(lease.key.job_id) is State.QUEUED
