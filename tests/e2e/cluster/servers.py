@@ -13,11 +13,12 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 from schedo.core.ids import render_id
 from tests.e2e.cluster import skewed
-from tests.e2e.cluster.link import Link
+from tests.e2e.cluster.link import Link, Streams
 from tests.e2e.takeover.evidence import Kill, Row
 from tests.e2e.takeover.processes import APPLICATION, DEADLINE_S, find_port, start_worker
 from tests.postgres import USER, PostgresServer
@@ -51,12 +52,12 @@ class Member:
         self.respawned = asyncio.Event()  # set by each process but the first one
         self.worker: subprocess.Popen[str] | None = None
 
-    async def start(self) -> None:
-        """Open the ways, and start the process and a remote worker."""
+    async def start(self, workers_port: int) -> None:
+        """Open the ways, and start the process and a remote worker, which polls that port."""
         await self.to_store.open()
         await self.from_peers.open()
         self.spawn()
-        self.worker = start_worker(self.directory, self.port, self.runs, f"far-{self.number}")
+        self.worker = start_worker(self.directory, workers_port, self.runs, f"far-{self.number}")
 
     def spawn(self) -> None:
         """Start a process of the server."""
@@ -131,6 +132,9 @@ class Cluster:
             Member(number, directory, postgres, sources[number % 2])
             for number in range(1, count + 1)
         ]
+        # Each new connection of a worker reaches the next server that accepts it.
+        self._balancer = Link(self._connect_next)
+        self._turns = cycle(self.members)
         self.kills: list[Kill] = []
         self.codes: list[int] = []  # of processes that ended by themselves
         self._keeping: asyncio.Task[None] | None = None
@@ -141,10 +145,17 @@ class Cluster:
 
     async def start(self) -> None:
         """Start all; return when each of them answers."""
+        await self._balancer.open()
         for member in self.members:
-            await member.start()
+            await member.start(self._balancer.port)
             await member.wait_ready()
         self._keeping = asyncio.create_task(self._keep())
+
+    async def _connect_next(self) -> Streams:
+        for _ in self.members:
+            with suppress(OSError):
+                return await asyncio.open_connection("127.0.0.1", next(self._turns).port)
+        raise ConnectionRefusedError("no server accepts a connection")
 
     async def _keep(self) -> None:
         ended_at: dict[int, float] = {}
@@ -171,6 +182,7 @@ class Cluster:
                 codes.append(await member.ended())
         for member in self.members:
             await member.close()
+        await self._balancer.close()
         return codes
 
     def rows(self) -> list[Row]:

@@ -213,7 +213,8 @@ def _check_stream(findings: Findings, seen: list[StreamEvent]) -> None:
     last = ""
     for before, each in itertools.pairwise(seen):
         if each.at - before.at > SILENCE_S:
-            findings.fault("events", f"silence for {each.at - before.at:.1f} s after {before}")
+            silence = f"silence for {each.at - before.at:.1f} s after {before}"
+            findings.fault("events", f"{silence}, until {each.name}")
         if not each.ident:
             continue
         if each.name in ("reset", "gap"):

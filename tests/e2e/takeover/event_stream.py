@@ -26,6 +26,7 @@ class EventStream:
         self._seen: list[StreamEvent] = []
         log.streams.append(self._seen)
         self._event = asyncio.Event()
+        self._stage = ""  # for the message about a silence
 
     async def follow(self) -> None:
         """Follow the stream until the task is cancelled."""
@@ -35,7 +36,7 @@ class EventStream:
                 await self._read_once()
                 await asyncio.sleep(RETRY_S)
         finally:
-            self._note("end")
+            self._note(f"end, {self._stage}")
 
     async def see_next(self) -> None:
         """Wait for the next event."""
@@ -52,9 +53,12 @@ class EventStream:
         self._log.requests += 1
         writer = None
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", next(self._ports))
+            port = next(self._ports)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(self._render())
+            self._stage = f"waits for the head of {port}"
             head = await reader.readuntil(b"\r\n\r\n")
+            self._stage = f"reads the body of {port}"
             if (status := int(head.split()[1])) != 200:
                 self._log.count_error(f"{status} of an event stream")
                 return
