@@ -145,3 +145,12 @@ async def test_a_screen_looks_the_same_whatever_was_shown_before(
         await page.evaluate(go, path)
         if path in alone:
             assert await look(page) == alone[path], path
+
+
+async def test_on_a_narrow_window_the_links_of_the_bar_give_way(open_page: Open) -> None:
+    page = await open_page("/login")
+    for width in (1100, 900, 700):
+        await page.set_viewport_size({"width": width, "height": 600})
+
+        hidden = "(bar) => bar.scrollWidth - bar.clientWidth"
+        assert await page.locator("header.top .seg").evaluate(hidden) == 0, width
