@@ -22,6 +22,9 @@ FAR = {"queue": "far", "requires": {"labels": {"place": "far"}}}
 STREAMS = 2
 TIMERS_S = 0.5  # the time that the timers of one batch cover
 TIMERS_AHEAD_S = 0.5  # from their submit to the first of them
+# Beside thousands of new connections a second, a new one waits for a second or two. A timer must
+# not be due before its submit is accepted.
+TIMERS_FAR_AHEAD_S = 4.0
 SCHEDULES = {f"each-second-{place}": place for place in PLACES}
 
 
@@ -240,7 +243,8 @@ class Clients:
 
     async def _timers(self, client: Client) -> None:
         """Submit jobs that are due one after the other, from the last of those before on."""
-        begin = max(self._timers_until, time.time() + TIMERS_AHEAD_S)
+        ahead_s = TIMERS_FAR_AHEAD_S if self._load.is_long else TIMERS_AHEAD_S
+        begin = max(self._timers_until, time.time() + ahead_s)
         count = max(1, round(self._load.firings * TIMERS_S))
         made = []
         for number in range(count):
@@ -251,7 +255,7 @@ class Clients:
             made.append((submission, self._job(token, "child", 0) | {"run_at": due.isoformat()}))
         self._timers_until = begin + TIMERS_S
         await self._submit_batch(client, made)
-        await asyncio.sleep(max(0.0, begin - time.time()))
+        await asyncio.sleep(max(0.0, begin + TIMERS_AHEAD_S - ahead_s - time.time()))
 
     async def _connect(self, _: Client) -> None:
         """Open a new connection for one request."""

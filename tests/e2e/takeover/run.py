@@ -16,7 +16,7 @@ from tests.e2e.takeover.checker import (
     find_first_fires,
     find_lateness,
 )
-from tests.e2e.takeover.clients import TIMERS_AHEAD_S, TIMERS_S, Clients
+from tests.e2e.takeover.clients import TIMERS_FAR_AHEAD_S, TIMERS_S, Clients
 from tests.e2e.takeover.evidence import WAITING, ClientLog, read_lines, read_store
 from tests.e2e.takeover.incidents import Incidents
 from tests.e2e.takeover.observers import Observers
@@ -143,7 +143,7 @@ async def wait_idle(ports: Sequence[int], log: ClientLog, *, ends_tomorrow: bool
     states = ["scheduled", "queued", "running", "retrying", "blocked"]
     if ends_tomorrow:  # they would be listed; those of the clients are due by then
         states.remove("scheduled")
-        await asyncio.sleep(TIMERS_AHEAD_S + TIMERS_S)
+        await asyncio.sleep(TIMERS_FAR_AHEAD_S + TIMERS_S)
     while time.monotonic() < deadline:
         left = 0
         for state in states:
