@@ -145,7 +145,9 @@ class Gateway:
         left_s = max(began + call.wait_s - loop.time(), 0.0)
         if wait_s is None:
             wait_s = min(left_s, LOOK_S) if call.worker.elsewhere else left_s
-        leases = [lease for lease in call.request.leases if lease not in call.foreign]
+        # Another request of the worker may have found meanwhile that a job has come here.
+        others = call.worker.elsewhere.keys() | call.delivered
+        leases = [lease for lease in call.request.leases if lease not in others]
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
         if call.request.fields.max_leases is not None:
             fields["max_leases"] = call.request.fields.max_leases

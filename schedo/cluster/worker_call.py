@@ -33,6 +33,7 @@ class WorkerCall:
         self.asked, self.request, self.worker = asked, request, worker
         self.name, self.is_poll = request.fields.worker, request.is_poll
         self.foreign: set[str] = set()  # leases that are not of this server
+        self.delivered: set[str] = set()  # leases that have ended at other servers
         self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.has_waited = False  # this server has the results that came with the request
@@ -62,6 +63,7 @@ class WorkerCall:
             gone |= {lease for lease in leases if lease not in running}
         for lease in gone:
             self.worker.elsewhere.pop(lease, None)
+        self.delivered |= gone
         self.worker.stopped &= self.worker.elsewhere.keys()
 
     def must_hear(self, responses: Sequence[PartResponse]) -> bool:

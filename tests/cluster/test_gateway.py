@@ -9,6 +9,8 @@ import pytest
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster import gateway
+from schedo.cluster.work_parts import PartResponse
+from schedo.cluster.worker_call import WorkerCall
 from schedo.core.ids import parse_id
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
@@ -45,6 +47,26 @@ async def test_an_attempt_goes_on_when_its_worker_polls_another_server(cluster: 
     assert holds(first, lease)
     assert not holds(second, lease)
     assert await state_of(first, lease) is State.RUNNING
+
+
+async def test_a_result_is_not_lost_when_another_request_finds_that_its_job_has_come_here(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    worker = HandWorker()
+    lease = await worker.take(first, task="demo")
+
+    async def find_here(call: WorkerCall) -> list[PartResponse]:
+        everything.give(range(SHARDS), 2)
+        call.worker.elsewhere.clear()
+        return []
+
+    monkeypatch.setattr(second.router._gateway, "_ask_others", find_here)
+    answer = await worker.poll(second, results=[result(lease)])
+
+    assert [each["lease"] for each in answer["refused"]] == [
+        lease
+    ]  # the store here has no such job
 
 
 async def test_attempts_of_several_servers_end_with_one_request(cluster: Cluster) -> None:
