@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from schedo.web.auth import ClientGone
 from schedo.web.holding import is_held
+from schedo.web.http import BODILESS
 from schedo.web.light_event import LightEvent
 
 log = logging.getLogger("schedo.web")
@@ -167,7 +168,8 @@ class Exchange:
                 raise ClientGone  # stops the production of the rest
             return
         if not self.has_begun:
-            head, body = self._begin(self._start, more), self._frame(body, more)
+            head = self._begin(self._start, None if more else len(body))
+            body = self._frame(body, more)
             if len(body) <= _WHOLE_BYTES_MAX:
                 head, body = head + body, b""
             self._peer.write(head)
@@ -184,11 +186,14 @@ class Exchange:
         self._changed.set()
         self._peer.end_response()
 
-    def _begin(self, start: Any, more: bool) -> bytes:
-        """Return the head of the response."""
+    def _begin(self, start: Any, length: int | None) -> bytes:
+        """Return the head of the response. length: of its whole body; None: more may follow."""
         headers = [*self.scope["schedo.defaults"], *start["headers"]]
-        if more and not any(name == b"content-length" for name, _ in headers):
-            if self.scope["http_version"] == "1.1":
+        is_bodiless = start["status"] in BODILESS
+        if not is_bodiless and not any(name == b"content-length" for name, _ in headers):
+            if length is not None:  # a stream that has ended before its first piece
+                headers.append((b"content-length", b"%d" % length))
+            elif self.scope["http_version"] == "1.1":
                 self._is_chunked = True
                 headers.append(_CHUNKED)
             else:

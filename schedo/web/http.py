@@ -44,7 +44,7 @@ SECURITY_HEADERS = [
 Header = tuple[bytes, bytes]
 PIECE_BYTES = 65_536  # of a large response
 T = TypeVar("T", bound=Struct)
-_BODILESS = (204, 304)
+BODILESS = (204, 304)
 
 
 def _ignore(_: Any) -> None:
@@ -143,7 +143,7 @@ async def send_response(
     A large one is sent piece by piece; raise TooSlow if others wait for its claimed bytes.
     """
     headers = [(b"x-request-id", request_id.encode()), *response.shared, *response.headers]
-    if response.status not in _BODILESS:
+    if response.status not in BODILESS:
         headers.append((b"content-type", response.content_type))
         if response.pieces is None:
             headers.append((b"content-length", b"%d" % len(response.body)))

@@ -6,6 +6,7 @@ import asyncio
 import socket
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from schedo.web.server import HttpServer
 from tests.web.connecting import HEAD, Served, connected, open_connection, talk, turn
@@ -32,6 +33,26 @@ async def test_an_operation_with_an_optional_body_works_without_one(
     head = b"POST /v1/queues/q:pause HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
     assert (await talk(port, head + length + b"\r\n")).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("status", [200, 204])
+async def test_a_stream_that_ends_before_its_first_piece_ends_for_the_client(
+    served: Served, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    async def respond(app: object, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    monkeypatch.setattr(type(served[0].app), "__call__", respond)
+    reader, writer = await open_connection(served[2])
+    async with asyncio.timeout(5):
+        for _ in range(2):  # the client knows where the first response ends
+            writer.write(HEAD + b"\r\n")
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+
+            assert head.startswith(b"http/1.1 %d " % status)
+            assert (b"content-length: 0\r\n" in head) == (status == 200)
+    writer.close()
 
 
 @pytest.mark.parametrize("wish", [b"", b"Connection: Keep-Alive\r\n"])
