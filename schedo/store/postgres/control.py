@@ -248,7 +248,10 @@ class Control:
 
 
 async def _rehearse(connection: asyncpg.Connection) -> None:
-    """Take nothing over from nobody: the plans of a first take-over would take up to 13 ms."""
+    """Run the statements of a take-over with the number of no server, which changes nothing.
+
+    PostgreSQL plans them at their first use, which takes up to 13 ms.
+    """
     await connection.execute(PLAN_ONCE)
     await connection.fetch(_TAKE_OVER, _NOBODY, _NOBODY, [])
     await connection.fetch(_FENCE, _NOBODY, 0)
