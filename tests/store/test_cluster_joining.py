@@ -19,13 +19,18 @@ async def beat(store: PostgresStore) -> None:
     await until(store, lambda: len(store.cluster._late) > BEATS)
 
 
+async def open_joining(url: str) -> PostgresStore:
+    store = PostgresStore(url)
+    store.cluster.join()
+    await store.open()
+    return store
+
+
 async def test_a_server_that_joins_gets_shards_when_it_is_announced(
     postgres_store_url: str,
 ) -> None:
     async with sharing(postgres_store_url, 1) as (store,):
-        joining = PostgresStore(postgres_store_url)
-        joining.cluster.join()
-        await joining.open()
+        joining = await open_joining(postgres_store_url)
         await beat(joining)
         assert store.cluster.members() == (store.cluster.me,)
         assert not store.cluster.is_change_due()
@@ -44,9 +49,7 @@ async def test_a_server_that_joins_gets_shards_when_it_is_announced(
 async def test_the_first_server_owns_all_shards_before_it_is_announced(
     postgres_store_url: str,
 ) -> None:
-    store = PostgresStore(postgres_store_url)
-    store.cluster.join()
-    await store.open()
+    store = await open_joining(postgres_store_url)
     await store.cluster.announce("http://one")
 
     assert shards(store) == ALL
@@ -58,9 +61,7 @@ async def test_the_shards_of_a_server_that_dies_wait_for_the_only_one_that_joins
     postgres_store_url: str,
 ) -> None:
     async with sharing(postgres_store_url, 1) as (dead,):
-        joining = PostgresStore(postgres_store_url)
-        joining.cluster.join()
-        await joining.open()
+        joining = await open_joining(postgres_store_url)
         kill(dead)
         await until(joining, lambda: len(joining.cluster.find_gone()) > 0)
         await beat(joining)
