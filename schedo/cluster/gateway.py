@@ -49,7 +49,7 @@ ASK_S = 2.0  # for which a server may hold a request for jobs until their start 
 EMPTY_S = 0.02  # after which it says that it has none
 EARLY_S = 0.05  # before its end, a wait has been ended by something
 LOOK_S = 1.0  # between two questions for stop requests at the owners of a worker's other attempts
-_MOVING = -1  # the place of a lease whose shard has no owner now
+_MOVING_TEXT = "the jobs of some results move to another server; send the request again"
 
 
 class Gateway:
@@ -91,7 +91,6 @@ class Gateway:
     ) -> Response:
         """Carry out each part of the request at the owner of its jobs, and wait here for more."""
         call = WorkerCall(asked, request, worker)
-        began = asyncio.get_running_loop().time()
         if worker.elsewhere or not self._are_new(asked, request.leases):
             call.wait_s = (await _check(asked.request)).wait_s  # if it is wrong, nothing happens
             await self._place(call, {*request.leases, *worker.elsewhere})
@@ -100,7 +99,7 @@ class Gateway:
             worker.poll = call
         try:
             while True:
-                response = await self._take_turn(call, began)
+                response = await self._take_turn(call)
                 if response is not None:
                     return response
                 call.request = call.request.make_next()
@@ -108,7 +107,7 @@ class Gateway:
             if worker.poll is call:
                 worker.poll = None
 
-    async def _take_turn(self, call: WorkerCall, began: float) -> Response | None:
+    async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
         found = await self._ask_others(call)
         if call.is_replaced:
@@ -117,10 +116,12 @@ class Gateway:
         if spec is not None and call.may_ask:
             call.targets.update(self._surplus_of_others.serving(spec))
         wait_s = 0.0 if call.targets or call.must_hear(found) else None
-        response, is_over = await self._ask_here(call, began, wait_s)
+        response, is_over = await self._ask_here(call, wait_s)
         if not (found or call.targets or call.foreign) and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
-        own = await self._believe(read_response(response.body))
+        own = read_response(response.body)
+        if own.denied:
+            own = await self._believe(call, own, found)
         if not own.leases and not call.must_hear(found):
             found += await self._ask_for_jobs(call)
         merged = merge_responses(own, found)
@@ -129,9 +130,7 @@ class Gateway:
             return response._replace(body=msgspec.json.encode(merged))
         return None
 
-    async def _ask_here(
-        self, call: WorkerCall, began: float, wait_s: float | None
-    ) -> tuple[Response, bool]:
+    async def _ask_here(self, call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
         """Carry out here what is about jobs of this server; return whether the wait is over.
 
         wait_s: how long it may wait for a lease; None: as the worker wants.
@@ -142,13 +141,14 @@ class Gateway:
         if call.wait_s is None:
             call.wait_s = (await _check(call.asked.request)).wait_s
         loop = asyncio.get_running_loop()
-        left_s = max(began + call.wait_s - loop.time(), 0.0)
+        left_s = max(call.began + call.wait_s - loop.time(), 0.0)
         if wait_s is None:
             wait_s = min(left_s, LOOK_S) if call.worker.elsewhere else left_s
         # Another request of the worker may have found meanwhile that a job has come here.
         others = call.worker.elsewhere.keys() | call.delivered
         leases = [lease for lease in call.request.leases if lease not in others]
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
+        fields["age_us"] = call.age_us
         if call.request.fields.max_leases is not None:
             fields["max_leases"] = call.request.fields.max_leases
         part = call.request.make_part(leases, **fields)
@@ -231,9 +231,7 @@ class Gateway:
             if not missing:
                 break
             if loop.time() > until:
-                raise Unavailable(
-                    "the jobs of some results move to another server; send the request again"
-                )
+                raise Unavailable(_MOVING_TEXT)
             await self._router.wait_for_change(PAUSE_S)
             await self._place(call, left)
             left &= call.worker.elsewhere.keys()
@@ -248,7 +246,7 @@ class Gateway:
         """
         running = {*(call.request.fields.running or ()), *call.worker.elsewhere}
         others = [*running.difference(leases)]
-        fields = {"wait": ASK_S if room else 0, "max_leases": room}
+        fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
         try:
@@ -310,11 +308,21 @@ class Gateway:
                 groups.setdefault(owner.no, (owner, []))[1].append(lease)
         return [*groups.values()]
 
-    async def _believe(self, answer: PartResponse) -> PartResponse:
-        """Return a response of this server without what it says of jobs that it does not own."""
-        if not answer.denied:
-            return answer
+    async def _believe(
+        self, call: WorkerCall, answer: PartResponse, found: list[PartResponse]
+    ) -> PartResponse:
+        """Return a response of this server without what it says of jobs that it does not own.
+
+        Their results and decisions have had no effect here, so they go to the owners, whose
+        responses are added to `found`. Raise Unavailable if there are none in time.
+        """
         owned = await self._find_owned(answer.denied)
+        lost = [each for each in answer.denied if each in call.request.changed - owned]
+        if lost:
+            call.worker.elsewhere.update(dict.fromkeys(lost))
+            found += await self._ask_others(call)
+            if await self._find_owned(lost):  # they have come back
+                raise Unavailable(_MOVING_TEXT)
         return msgspec.structs.replace(
             answer,
             revoked=[lease for lease in answer.revoked if lease in owned],

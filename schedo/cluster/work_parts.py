@@ -36,8 +36,8 @@ _FIELDS = msgspec.json.Decoder(_Fields)
 _RAW = msgspec.json.Decoder(dict[str, Raw])
 _ENTRIES = msgspec.json.Decoder(list[Raw])
 _LISTS = ("running", "results", "progress", "accept", "reject")
-# Only a server may send the last two.
-_OF_ONE_REQUEST = frozenset((*_LISTS, "wait", "max_leases", "elsewhere", "relayed"))
+# Only a server may send the last three.
+_OF_ONE_REQUEST = frozenset((*_LISTS, "wait", "max_leases", "elsewhere", "relayed", "age_us"))
 
 
 class WorkerRequest:

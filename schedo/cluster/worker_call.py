@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.work_parts import PartResponse, WorkerRequest
+from schedo.core.limits import SECOND
 from schedo.core.worker_pool import WorkerSpec
 from schedo.web.http import Response
 
@@ -31,12 +33,18 @@ class WorkerCall:
 
     def __init__(self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker) -> None:
         self.asked, self.request, self.worker = asked, request, worker
+        self.began = asyncio.get_running_loop().time()
         self.name, self.is_poll = request.fields.worker, request.is_poll
         self.foreign: set[str] = set()  # leases that are not of this server
         self.delivered: set[str] = set()  # leases that have ended at other servers
         self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.has_waited = False  # this server has the results that came with the request
+
+    @property
+    def age_us(self) -> int:
+        """How long ago the worker's list of what it runs has arrived."""
+        return round((asyncio.get_running_loop().time() - self.began) * SECOND)
 
     @property
     def spec(self) -> WorkerSpec | None:

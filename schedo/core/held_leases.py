@@ -82,17 +82,23 @@ class HeldLeases:
     ) -> list[LeaseKey]:
         """Release leases that the worker does not list; return those that it must not run.
 
-        is_sure: no lease is on its way to the worker.
+        is_sure: the worker has made the list when it had all leases of earlier responses. Only a
+        server that gets all its requests knows that: through another one an old list can come
+        after a newer request.
         """
         running = request.running
         if running is None:
             return []
+        listed_at = now - request.age_us
+        is_sure = is_sure and not request.spec.is_relayed
         missing: list[tuple[LeaseKey, HeldLease]] = []
         for key, held in session.held.items():
             if key in running or key in request.elsewhere:
                 held.is_unconfirmed = False
-            elif held.sent_at is not None and (is_sure or now - held.sent_at > IN_FLIGHT_US):
-                missing.append((key, held))
+            elif held.sent_at is not None:
+                unsure_us = -1 if is_sure and not held.is_relayed else IN_FLIGHT_US
+                if listed_at - held.sent_at > unsure_us:
+                    missing.append((key, held))
         for key, held in missing:
             self._release_unconfirmed(session, key, held, now)
         # A response is lost with all its leases: that is one, however many slots the worker has.

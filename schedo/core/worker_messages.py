@@ -40,6 +40,7 @@ class PollRequest(NamedTuple):
     session_timeout_s: float = 30.0
     supports_offers: bool = False  # else the worker accepts each lease by polling for it
     elsewhere: frozenset[LeaseKey] = frozenset()  # attempts that it runs for other servers
+    age_us: int = 0  # since a server got the request; it may have waited at another one
 
 
 class PollResponse(NamedTuple):

@@ -55,13 +55,17 @@ HAS_PROCESS = frozenset({_CONNECTED, _BROKEN, _DRAINING})
 class HeldLease:
     """A lease that the worker has, as far as the server knows."""
 
-    __slots__ = ("is_recovered", "is_stop_sent", "is_unconfirmed", "lease", "sent_at", "stop")
+    __slots__ = (
+        *("is_recovered", "is_relayed", "is_stop_sent", "is_unconfirmed"),
+        *("lease", "sent_at", "stop"),
+    )
 
     def __init__(
         self, lease: Lease, sent_at: int | None = None, *, is_recovered: bool = False
     ) -> None:
         self.lease = lease
         self.sent_at = sent_at  # None: no response carries it yet
+        self.is_relayed = False  # another server has brought it to the worker
         self.is_recovered = is_recovered  # the previous server may have sent it
         self.is_unconfirmed = is_recovered  # the worker has not listed it since
         self.stop: StopRequest | None = None
@@ -72,13 +76,15 @@ class OpenPoll:
     """A request of a worker that has no response yet."""
 
     __slots__ = (
-        *("accept", "gangs", "id", "is_durable", "max_leases", "refused", "revoked"),
+        *("accept", "gangs", "id", "is_durable", "is_relayed", "max_leases"),
+        *("refused", "revoked"),
         *("supports_offers", "until", "wants_leases"),
     )
 
     def __init__(self, id_: int, request: PollRequest, until: int) -> None:
         self.id = id_
         self.max_leases = request.max_leases
+        self.is_relayed = request.spec.is_relayed
         self.wants_leases = request.max_leases != 0 and not request.is_draining
         self.supports_offers = request.supports_offers
         self.accept = request.accept
@@ -225,19 +231,19 @@ class Session:
         """Return the leases that no response has carried yet."""
         return [key for key, held in self.held.items() if held.sent_at is None]
 
-    def take_new(self, now: int, most: int | None) -> list[Lease]:
-        """Return the leases that the next response carries; the others wait for the one after.
+    def take_new(self, poll: OpenPoll, now: int) -> list[Lease]:
+        """Return the leases that the response carries; the others wait for the one after.
 
-        They are at most `most` (None: any number) and LEASES_BYTES_MAX, but at least one.
+        They are at most as many as the poll wants and LEASES_BYTES_MAX, but at least one.
         """
         leases: list[Lease] = []
         room = LEASES_BYTES_MAX
         for held in self.held.values():
             if held.sent_at is None:
                 room -= measure_lease(held.lease)
-                if leases and (room < 0 or len(leases) == most):
+                if leases and (room < 0 or len(leases) == poll.max_leases):
                     break
-                held.sent_at = now
+                held.sent_at, held.is_relayed = now, poll.is_relayed
                 leases.append(held.lease)
         return leases
 

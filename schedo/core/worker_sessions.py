@@ -254,7 +254,7 @@ class WorkerSessions:
         self._accepting.pop(poll.id, None)
         leases: list[Lease] = []
         if session.waiting is poll:
-            leases = session.take_new(now, poll.max_leases)
+            leases = session.take_new(poll, now)
             self._close(session, now)
         offers = self._placement.send(leases, now, supports_offers=poll.supports_offers)
         late = [key for key in poll.accept if key not in session.held]

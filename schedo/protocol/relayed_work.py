@@ -19,10 +19,11 @@ class RelayedWorkRequest(WorkRequest, kw_only=True, omit_defaults=True):
 
     elsewhere: list[LeaseText] | None = None  # what the worker runs for other servers
     relayed: bool | None = None  # the worker polls another server
+    age_us: int | None = None  # since the first server got the request
 
     def to_poll(self) -> Steps[PollRequest]:
         """Return the request for the engine, in steps."""
         poll = yield from super().to_poll()
         elsewhere = yield from read_leases("/elsewhere", self.elsewhere or [])
         spec = replace(poll.spec, is_relayed=self.relayed or False)
-        return poll._replace(elsewhere=frozenset(elsewhere), spec=spec)
+        return poll._replace(elsewhere=frozenset(elsewhere), age_us=self.age_us or 0, spec=spec)

@@ -322,3 +322,49 @@ async def test_a_poll_that_a_newer_one_has_replaced_takes_nothing_from_the_worke
 
     assert (await old)["leases"] == []
     assert holds(second, lease)
+
+
+@pytest.fixture
+async def misplaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[HandWorker, str]:
+    """A worker, and its lease of a job of the first server that the second takes for its own."""
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await worker.take(first, task="demo")
+    gateway = second.router._gateway
+    place = gateway._place
+
+    async def place_here(call: WorkerCall, leases: Any) -> None:
+        monkeypatch.setattr(gateway, "_place", place)
+
+    monkeypatch.setattr(gateway, "_place", place_here)
+    return worker, lease
+
+
+async def test_a_result_for_a_server_that_has_just_lost_the_job_reaches_the_next_owner(
+    cluster: Cluster, misplaced: tuple[HandWorker, str]
+) -> None:
+    _, first, second = cluster
+    worker, lease = misplaced
+
+    answer = await worker.poll(second, results=[result(lease)])
+
+    assert answer["refused"] == []
+    assert await state_of(first, lease) is State.COMPLETED
+
+
+async def test_a_result_for_a_job_that_has_left_and_come_back_is_not_confirmed(
+    cluster: Cluster, misplaced: tuple[HandWorker, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    worker, lease = misplaced
+
+    async def come_back(call: WorkerCall) -> list[PartResponse]:
+        if call.has_waited:
+            everything.give(range(SHARDS), 2)
+        return []
+
+    monkeypatch.setattr(second.router._gateway, "_ask_others", come_back)
+    reply = await worker.send(second, running=[], results=[result(lease)])
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert await state_of(first, lease) is State.RUNNING

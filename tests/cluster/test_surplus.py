@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from schedo.client.messages import HttpResponse
 from schedo.cluster import gateway
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
-from tests.cluster.workers import HandWorker, lease_of, result
+from tests.cluster.workers import HandWorker, holds, lease_of, result
 
 
 async def is_completed(world: MemberWorld, lease: str) -> bool:
@@ -147,3 +149,34 @@ async def test_a_stop_reaches_a_worker_whose_poll_waits_at_another_server(
     answer = await worker.begin_poll(second, lease)
 
     assert answer["stop"] == [{"lease": lease, "reason": "cancel"}]
+
+
+async def test_a_request_that_the_worker_has_given_up_takes_nothing_from_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    peers, sending, let_go = second.router._peers, asyncio.Event(), asyncio.Event()
+    arrived = asyncio.Event()
+    send = peers.send
+
+    async def send_late(member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
+        if hop.purpose == "work":
+            sending.set()
+            await let_go.wait()
+        found = await send(member, hop, *arguments, **fields)
+        if hop.purpose == "work":
+            arrived.set()
+        return found
+
+    monkeypatch.setattr(peers, "send", send_late)
+    await first.submit(task="demo")
+    old = worker.begin_poll(second)
+    await sending.wait()
+    lease = lease_of(await worker.poll(first, wait=20))
+
+    let_go.set()
+    await arrived.wait()
+    old.cancel()
+
+    assert holds(first, lease)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from schedo.core.commands import Poll
 from schedo.core.leases import AttemptResult, Completed, Failed
 from schedo.core.model import Failure, LeaseKey
@@ -11,6 +16,7 @@ from tests.core.builders import SECOND, T0, make_spec, worker_spec
 from tests.core.remote_site import Site, done, keys, make_poll
 
 IN_FLIGHT = 2 * SECOND
+RELAYED = replace(make_poll().spec, is_relayed=True)
 
 
 def test_a_lease_that_never_arrived_is_requeued_uncounted() -> None:
@@ -276,4 +282,56 @@ def test_an_attempt_that_the_worker_says_it_runs_for_another_server_is_kept() ->
     response = site.poll_at_once(running=frozenset(), elsewhere=frozenset({lease.key}) | THEIRS)
 
     assert response.revoked == []
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+
+# Workers that several servers know: an old list can come after a newer request.
+
+
+def test_a_list_through_another_server_takes_nothing_that_came_straight() -> None:
+    site = Site()
+    lease = site.leased()
+
+    site.poll_at_once(running=frozenset(), spec=RELAYED)
+
+    assert site.job(lease.key.job_id).attempt == 1
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+
+def test_a_straight_list_takes_nothing_that_came_through_another_server() -> None:
+    site = Site()
+    lease = site.leased(spec=RELAYED)
+
+    site.poll_at_once(now=IN_FLIGHT, running=frozenset())
+
+    assert site.job(lease.key.job_id).attempt == 1
+
+
+def test_a_lease_that_another_server_lost_is_requeued_when_no_list_can_be_older_than_it() -> None:
+    site = Site()
+    lease = site.leased(spec=RELAYED)
+
+    [again] = site.poll_at_once(now=IN_FLIGHT + 1, running=frozenset()).leases
+
+    assert again.key == LeaseKey(lease.key.job_id, 2, 1)
+
+
+@pytest.mark.parametrize("relayed", [{}, {"spec": RELAYED}])
+def test_a_list_takes_no_lease_that_is_newer_than_it(relayed: dict[str, Any]) -> None:
+    site = Site()
+    lease = site.leased(now=SECOND, **relayed)
+
+    late = SECOND + 2 * IN_FLIGHT
+    site.poll_at_once(now=late, running=frozenset(), age_us=2 * IN_FLIGHT + 1, **relayed)
+
+    assert site.job(lease.key.job_id).attempt == 1
+
+
+def test_a_list_takes_no_attempt_of_the_previous_server_that_has_come_here_since() -> None:
+    site = Site()
+    lease = site.leased()
+    site.recover(SECOND, expected=[lease])
+
+    site.poll_at_once(now=2 * SECOND, running=frozenset(), age_us=SECOND + 1)
+
     assert site.state(lease.key.job_id) is State.RUNNING

@@ -113,9 +113,7 @@ def _check_early(
 
 def _check(cluster: Cluster, log: ClientLog, until: float) -> Findings:
     lines = read_lines(cluster.runs)
-    # While a cluster is harmed, a worker behind a load balancer still loses an attempt now and
-    # then (docs/cluster.md): they are counted.
-    findings = check(log, lines, cluster.rows(), until, keeps_remote=False)
+    findings = check(log, lines, cluster.rows(), until)
     to_wall_s = time.time() - time.monotonic()
     findings.lateness_s = find_lateness(lines, to_wall_s)
     _check_early(findings, lines, to_wall_s, [each.what for each in cluster.kills])
