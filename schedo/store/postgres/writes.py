@@ -5,56 +5,31 @@ A commit of jobs alone, as most are, is one statement and so one round trip and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import asyncpg
 import msgspec
 
-from schedo.core import limits
 from schedo.core.action_log import LogEntry
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import Changes
 from schedo.core.ids import newest_at
-from schedo.core.keep import NOT_KEPT
-from schedo.core.model import PLAIN, DecisionRecord, Job
+from schedo.core.model import DecisionRecord
 from schedo.errors import StoreRefused
 from schedo.store import rows
 from schedo.store.columns import Row
 from schedo.store.postgres import histories, tables
 from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
 from schedo.store.postgres.evidence import Evidence, keep_decisions
+from schedo.store.postgres.job_rows import WRITE_JOBS, WRITE_USUAL_JOBS, JobRows, encode_jobs
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import transaction
 from schedo.store.postgres.tables import Statement, columns_of
 
 _encode = msgspec.json.Encoder().encode
 
-_KEY = tables.CHANGED_JOB.index("unique_key")
-_SET = ", ".join(f"{name} = changed.{name}" for name in tables.CHANGED_JOB if name != "id")
-# Each parameter is an array of the rows of all jobs (see migrations/0007_job_rows.sql).
-_UPDATES = f"""
-WITH updated AS (
-    UPDATE job SET {_SET} FROM unnest($1::changed_job[]) AS changed
-    WHERE job.id = changed.id RETURNING 1
-)"""
-_NEW_JOB = ", ".join(tables.JOB.names)
-_INSERT = f"INSERT INTO job ({_NEW_JOB}) SELECT * FROM unnest(${{at}}::new_job[])"
-# PostgreSQL runs the inserts after all updates, because they ask for their number.
-_ALL_UPDATED = "(SELECT require_all(count(*), $2::bigint) FROM updated)"
-_INSERT_JOBS = _INSERT.format(at=1)
-_UPDATE_JOBS = f"{_UPDATES} SELECT {_ALL_UPDATED}"
-_WRITE_JOBS = f"{_UPDATES} {_INSERT.format(at=3)} WHERE {_ALL_UPDATED}"
-
-_INSERT_PAYLOADS = (
-    "INSERT INTO job_payload (job_id, payload) SELECT * FROM unnest($1::bigint[], $2::bytea[])"
-)
-_INSERT_TAGS = (
-    "INSERT INTO job_tag (tag, job_id) SELECT * FROM unnest($1::text[], $2::bigint[])"
-    " ON CONFLICT DO NOTHING"
-)
 # For the ids of jobs.
 DELETE_JOBS = (
     "DELETE FROM job WHERE id = ANY($1::bigint[])",
@@ -102,47 +77,6 @@ WITH deleted AS (DELETE FROM inbox WHERE id = ANY($1::bigint[]) RETURNING 1)
 SELECT require_all(count(*), $2) FROM deleted"""
 
 
-@dataclass(slots=True)
-class JobRows:
-    """The rows of the jobs of a commit, and of what belongs to them."""
-
-    new: list[Row] = field(default_factory=list)
-    known: list[Row] = field(default_factory=list)
-    payloads: list[tuple[int, bytes]] = field(default_factory=list)
-    tags: list[tuple[str, int]] = field(default_factory=list)
-    unkept: list[int] = field(default_factory=list)
-
-    def of_each_job(self) -> Iterator[tuple[int, JobRows]]:
-        """Return the rows of each job by itself, in the order of writing."""
-        for row in self.known:
-            yield row[-1], JobRows(known=[row])
-        for row in self.new:
-            tags = [each for each in self.tags if each[1] == row[0]]
-            payloads = [each for each in self.payloads if each[0] == row[0]]
-            yield row[0], JobRows([row], payloads=payloads, tags=tags)
-
-    def statements(self) -> Iterator[Statement]:
-        """Return the statements that write them."""
-        # Updates without a unique key come first: they may free a key that another job takes.
-        keyed = [row for row in self.known if row[_KEY] is not None]
-        if keyed and len(keyed) < len(self.known):
-            yield from _write_jobs([], [row for row in self.known if row[_KEY] is None])
-        yield from _write_jobs(self.new, keyed or self.known)
-        if self.payloads:
-            yield Statement(_INSERT_PAYLOADS, columns_of(self.payloads, 2))
-        if self.tags:
-            yield Statement(_INSERT_TAGS, columns_of(self.tags, 2))
-
-
-def _write_jobs(new: Sequence[Row], known: Sequence[Row]) -> Iterator[Statement]:
-    if known and new:
-        yield Statement(_WRITE_JOBS, (known, len(known), new))
-    elif known:
-        yield Statement(_UPDATE_JOBS, (known, len(known)))
-    elif new:
-        yield Statement(_INSERT_JOBS, (new,))
-
-
 class Commit(NamedTuple):
     """The writes of one commit, in the order of writing; no: of the server."""
 
@@ -161,37 +95,12 @@ class Commit(NamedTuple):
 
 def encode(changes: Changes, offset_us: int, owned: Owned) -> Commit:
     """Return the writes that make the changes durable; the records may change afterwards."""
-    jobs = _encode_jobs(changes, offset_us, owned.place)
+    jobs = encode_jobs([*changes.jobs.values()], offset_us, owned.place)
     if not changes.has_others:
         return Commit(owned.no, (), jobs)
     deletes = delete_jobs(changes.jobs_deleted, owned.no) if changes.jobs_deleted else ()
     others = [*_encode_others(changes, offset_us, owned)]
     return Commit(owned.no, deletes, jobs, Evidence.of(changes), others)
-
-
-def _encode_jobs(changes: Changes, offset_us: int, place: Callable[[Job], int]) -> JobRows:
-    found = JobRows()
-    options, text, requirements = PLAIN, None, ""  # most jobs of a batch share their options
-    for job in changes.jobs.values():
-        if job.kept_until == NOT_KEPT:
-            found.unkept.append(job.id)
-            continue
-        if not job.is_new:
-            found.known.append(rows.known_job_row(job, offset_us))
-            continue
-        payload = job.payload
-        assert payload is not None, "a new job has its payload"
-        if job.options is not options:
-            options = job.options
-            text = rows.options_text(options)
-            requirements = rows.requirements_text(options.requirements)
-        if len(payload) > limits.PAYLOAD_INLINE_BYTES_MAX:
-            found.payloads.append((job.id, payload))
-            payload = None
-        found.tags.extend((tag, job.id) for tag in options.tags)
-        row = rows.new_job_row(job, payload, text, requirements, offset_us)
-        found.new.append((*row, place(job)))
-    return found
 
 
 def delete_jobs(job_ids: Sequence[int], no: int) -> list[Statement]:
@@ -302,17 +211,13 @@ async def run(connection: asyncpg.Connection, statements: Sequence[Statement]) -
 
 
 async def rehearse(connection: asyncpg.Connection) -> None:
-    """Write no job by each statement for jobs.
+    """Write no job by the statement for jobs.
 
     The first use of a statement in a session takes some 14 ms: its plan, and the driver asks for
     the columns of its rows. After a take-over the first results would wait for that.
     """
-    for sql, parameters in (
-        (_WRITE_JOBS, ([], 0, [])),
-        (_UPDATE_JOBS, ([], 0)),
-        (_INSERT_JOBS, ([],)),
-    ):
-        await connection.execute(sql, *parameters)
+    await connection.execute(WRITE_USUAL_JOBS, 0, [], [])
+    await connection.execute(WRITE_JOBS, 0, [], [], [], [])
 
 
 async def _run_all(connection: asyncpg.Connection, statements: Iterable[Statement]) -> None:
