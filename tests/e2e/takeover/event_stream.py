@@ -62,6 +62,8 @@ class EventStream:
             if (status := int(head.split()[1])) != 200:
                 self._log.count_error(f"{status} of an event stream")
                 return
+            if b"chunked" not in head.lower():
+                return  # it has ended before its first piece: its length is 0
             async for text in _events(reader):
                 fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
                 if "event" in fields:
