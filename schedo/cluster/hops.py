@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.types import Scope
 
-from schedo.core.limits import MINUTE
+from schedo.core.limits import MINUTE, SECOND
 from schedo.errors import Unauthorized, Unavailable
 from schedo.web.elsewhere import CLIENT, HOP
 from schedo.web.permissions import ANYONE, TokenPermission
@@ -73,7 +73,8 @@ class Signer:
     def check(self, headers: Mapping[bytes, bytes], scope: Scope, now: int) -> Hop:
         """Return what another server says of a request; raise Unauthorized if it did not sign.
 
-        Raise Unavailable for a request that only a later version understands.
+        Raise Unavailable for a request that only a later version understands, and if the clocks
+        of the two servers differ by more than a minute.
         """
         text, _, mac = headers.get(CLIENT, b"").decode("latin-1").rpartition(".")
         if not hmac.compare_digest(self._mac(text).encode(), mac.encode()):
@@ -88,9 +89,10 @@ class Signer:
                 f" ({error}); upgrade this one, too"
             ) from error
         if abs(now - hop.at) > _AGE_US_MAX:
-            raise Unauthorized(
-                "another server has signed this request at an instant that is more than a minute"
-                " away by the clock of this one"
+            raise Unavailable(
+                f"the clock of this server is {abs(now - hop.at) / SECOND:.0f} s"
+                f" {'ahead of' if now > hop.at else 'behind'} that of the server that has sent the"
+                " request; from a minute on they refuse each other's requests: synchronise them"
             )
         if (hop.method, hop.target) != (scope["method"], find_target(scope)):
             raise Unauthorized("another server has signed this for another request")

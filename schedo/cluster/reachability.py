@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from schedo.client.errors import parse_problem
 from schedo.clock import Clock
 from schedo.cluster.hops import Hop
 from schedo.cluster.peers import Peers
@@ -125,7 +126,8 @@ class Reachability:
         except SchedoError as error:
             return str(error)
         if response.status != 200:
-            return f"the server {member.name} responds with the status {response.status}"
+            why = parse_problem(response.status, response.headers, response.body)
+            return f"the server {member.name} responds with the status {response.status}: {why}"
         theirs = msgspec.json.decode(response.body, type=_Response).now
         if theirs is None:
             return None

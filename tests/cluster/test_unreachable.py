@@ -299,6 +299,21 @@ async def test_the_clocks_of_other_servers_are_compared_and_a_wrong_one_is_logge
     assert ahead == {("host 1",): ahead_us / SECOND, ("host 2",): 0}
 
 
+async def test_a_server_whose_clock_is_far_off_is_unreachable_and_the_reason_is_said(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    clock = first.engine.clock
+    assert isinstance(clock, VirtualClock)
+    clock.stall(90 * SECOND)
+    await second.router.look()
+
+    theirs, _ = (await second.get("/v1/cluster")).json()["members"]
+
+    assert not theirs["reachable"]
+    assert "the clock of this server is 90 s ahead of that" in theirs["problem"]
+
+
 async def test_the_metrics_count_the_servers_and_the_shards(cluster: Cluster) -> None:
     everything, first, second = cluster
     everything.give([0, 1, 2], None)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from schedo.store.postgres.store import PostgresStore
 
 DEADLINE_S = 20.0
+LONG_US = 60_000_000  # a failover timeout that no busy machine exceeds
 
 
 @asynccontextmanager
@@ -62,6 +63,14 @@ def silence(store: PostgresStore) -> None:
     """Stop the heartbeats, as SIGSTOP does; the sessions stay."""
     assert store._control._task is not None
     store._control._task.cancel()
+
+
+async def end_patience(store: PostgresStore, silent: PostgresStore) -> None:
+    """Let the failover timeout of the silent one be over now, however busy the machine is."""
+    assert store._writer is not None
+    await store._writer.connection.execute(
+        "UPDATE server SET timeout_us = 1 WHERE no = $1", silent.cluster.me.no
+    )
 
 
 def kill(store: PostgresStore) -> None:

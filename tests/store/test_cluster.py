@@ -21,7 +21,17 @@ from schedo.store.postgres.membership import Membership, View
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
-from tests.store.servers import due, follow, kill, shards, sharing, silence, until
+from tests.store.servers import (
+    LONG_US,
+    due,
+    end_patience,
+    follow,
+    kill,
+    shards,
+    sharing,
+    silence,
+    until,
+)
 from tests.store.steps import listed, of_jobs, put
 
 ALL = list(range(SHARDS))
@@ -125,10 +135,11 @@ async def test_the_shards_of_a_dead_server_go_to_all_that_are_left(postgres_stor
 async def test_a_silent_server_can_commit_nothing_once_its_shards_are_taken(
     postgres_store_url: str,
 ) -> None:
-    async with sharing(postgres_store_url, 2, 200_000) as (silent, other):
+    async with sharing(postgres_store_url, 2, LONG_US) as (silent, other):
         await put(silent, make_job(id=1))
         silence(silent)
-        await due(other)
+        await end_patience(other, silent)
+        await until(other, lambda: other.cluster._mine() == {*ALL})
         await follow(other)
 
         assert shards(other) == ALL
