@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -50,7 +51,7 @@ async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
     request = asked.request
     try:
         items = await jobs_in_steps(_read_items(request))
-        shards = await jobs_in_steps(_find_shards(items, router.has_limit))
+        shards = await jobs_in_steps(_find_shards(items, cache(router.has_limit)))
         shard_of_all = shard_of_key(request)
     except SchedoError:
         return await asked.here()  # its handler says what is wrong
