@@ -19,7 +19,7 @@ from contextlib import closing
 from typing import BinaryIO
 
 from schedo.errors import StoreFull, StoreUnsuitable
-from schedo.store.sqlite.connection import open_reader, store_error
+from schedo.store.sqlite.connection import go_last, open_reader, store_error
 from schedo.store.sqlite.copy_marks import mark_backup
 from schedo.store.sqlite.last_commit import read_mark
 from schedo.store.sqlite.lock import FileLock
@@ -31,8 +31,6 @@ _STEP_PAGES = 256  # a MiB
 _SYNC_STEPS = 8
 # A copy that leaves less room on the disk ends, because the server needs the room for its log.
 FREE_BYTES_MIN = 64 * 1024 * 1024
-_NICENESS = 10  # the loop and the commits of the server go first
-
 
 # Beside the store, while a server writes a backup for a client; a killed server leaves it behind.
 UNFINISHED_SUFFIX = ".backup-in-progress"
@@ -54,7 +52,7 @@ async def write_backup_behind(source: str, now: Callable[[], int]) -> tuple[Bina
         os.remove(target)
         return file, instant
 
-    executor = ThreadPoolExecutor(1, "schedo backup", _go_last)
+    executor = ThreadPoolExecutor(1, "schedo backup", go_last)
     copying = asyncio.get_running_loop().run_in_executor(executor, work)
     try:
         return await asyncio.shield(copying)
@@ -62,11 +60,6 @@ async def write_backup_behind(source: str, now: Callable[[], int]) -> tuple[Bina
         cancelled.set()
         await asyncio.wait((copying,))
         executor.shutdown(wait=False)
-
-
-def _go_last() -> None:
-    with contextlib.suppress(AttributeError, OSError):  # Linux: a thread has its own niceness
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
 def write_backup(

@@ -24,7 +24,7 @@ from schedo.store import rows
 from schedo.store.base import OutputPiece, OutputSize, ScheduleRule, StoredNames
 from schedo.store.pages import DecisionPage, IdPage, JobPage, Place, SchedulePage
 from schedo.store.sqlite import action_log, bulk_steps, due_search, queries, reads, schedule_search
-from schedo.store.sqlite.connection import MEMORY, Connection, connect_reader
+from schedo.store.sqlite.connection import MEMORY, Connection, connect_searcher
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.job_search import Position, search, search_ids
 from schedo.store.sqlite.store_calls import StoreCalls
@@ -105,7 +105,7 @@ class ConcurrentReads(StoreCalls):
             connection = self._require_open(self._reader)
             if self._name != MEMORY:
                 if self._searcher is None:
-                    self._searcher = await self._connect(connect_reader(self._name))
+                    self._searcher = await self._connect(connect_searcher(self._name))
                 connection = self._searcher
         return await self._run(connection, function, *args, **kwargs)
 

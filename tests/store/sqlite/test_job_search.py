@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -232,3 +234,21 @@ async def test_a_part_does_the_same_work_in_a_store_of_any_size(
     assert before is not None
     assert 6_000 < before < 8_000
     assert steps < 150  # 100 instructions each
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no niceness of its own")
+async def test_all_other_threads_go_before_a_search(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.get_job(1)
+    before = niceness_of_threads()
+    await listed(store, task="a")
+    new = set(niceness_of_threads().items()) - set(before.items())
+    await store.close()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert [niceness > own for _, niceness in new] == [True]
+
+
+def niceness_of_threads() -> dict[int, int]:
+    threads = map(int, os.listdir("/proc/self/task"))
+    return {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
