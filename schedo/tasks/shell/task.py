@@ -53,6 +53,8 @@ from schedo.tasks.threads import call_in_some_thread
 
 _KILL_WAIT_S = 5.0  # after SIGKILL; longer only in an uninterruptible system call
 _LAST_LINE_CHARACTERS_MAX = 200
+# What colours a terminal, moves its cursor (CSI), or sets its title (OSC).
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\|\Z))")
 _PROGRESS_S = 1.0  # between two progress reports with a running command's output
 _REPORTED_BYTES_MAX = 16_384  # of each stream
 
@@ -385,7 +387,8 @@ def _find_file(output_dir: Path | None, lease: Lease, stream: Stream) -> OutputF
 
 
 def _find_last_line(pipe: PipeReader) -> str:
-    """Return the last line of a stream without control characters, cut to fit a message."""
+    """Return the last line of a stream as plain text, cut to fit a message."""
     text, _ = pipe.kept.read_end(1_024)
-    line = text.rstrip().rpartition("\n")[2]
+    plain = _ESCAPE_SEQUENCE.sub("", text)
+    line = plain.rstrip().rpartition("\n")[2]
     return "".join(c for c in line if c.isprintable())[:_LAST_LINE_CHARACTERS_MAX]

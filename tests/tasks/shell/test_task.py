@@ -87,9 +87,9 @@ async def test_a_silent_command_has_no_output() -> None:
     [
         ({"command": "exit 3"}, "exit-code", "the command ended with exit code 3"),
         (
-            {"command": "echo no >&2; printf 'why\\33[1m: x\\n' >&2; exit 1"},
+            {"command": r"echo no >&2; printf 'why\33[1m: \33]0;title\7x\33[0m\n' >&2; exit 1"},
             "exit-code",
-            "the command ended with exit code 1: why[1m: x",
+            "the command ended with exit code 1: why: x",
         ),
         ({"command": "kill -SEGV $$"}, "signal", "the command was killed by SIGSEGV"),
         ({"command": ["kill-no-one"]}, "not-found", "'kill-no-one' was not found"),
