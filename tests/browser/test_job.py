@@ -20,6 +20,16 @@ from tests.browser.shop import Shop
 HOSTILE = "<img src=x onerror=alert(1)>'\"</script>\u202e\x1b]0;title\x07\x1b[31mred\x1b[0m"
 
 
+DRAWN = """(() => {
+  const life = document.querySelector('.life');
+  return Number(life.firstChild.getAttribute('width')) === life.clientWidth;
+})()"""
+OVERLAPS = """(life) => {
+  const boxes = [...life.querySelectorAll('text.at')].map((each) => each.getBoundingClientRect());
+  return boxes.some((one) => boxes.some((other) => one.x < other.x && one.right > other.x));
+}"""
+
+
 class Printer:
     """A worker whose jobs write and fail, until one of the task `finish` comes."""
 
@@ -36,7 +46,7 @@ class Printer:
             Completed(b'{"ok":true}') if lease.task == "finish" else Failed(Failure("E", HOSTILE))
         )
         output = (CapturedOutput("stdout", text, b"", len(text)),)
-        self._engine.report(AttemptResult(lease.key, outcome, output))
+        self._engine.report(AttemptResult(lease.key, outcome, output, ran_us=1))
 
     def stop(self, stop: StopRequest) -> None:
         """Its jobs end at once."""
@@ -87,7 +97,7 @@ async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
     Printer(shop)
     job = await shop.submit(task="write", retry={"max_attempts": 2, "initial": "1ms"})
     await shop.get(f"/v1/jobs/{job['id']}/wait?timeout=5s")
-    page = await open_page(f"/jobs/{job['id']}")
+    page = await open_page(f"/jobs/{job['id']}", bypass_csp=True)
 
     life = page.locator(".life svg")
     told = await life.get_attribute("aria-label") or ""
@@ -97,6 +107,12 @@ async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
         "attempt 1 failed",
         "attempt 2 failed",
     ]
+    for width in range(1440, 700, -80):  # whatever its width, no label is over another one
+        await page.set_viewport_size({"width": width, "height": 900})
+        await page.wait_for_function(DRAWN)
+        assert not await life.evaluate(OVERLAPS), width
+    attempts = page.get_by_role("table", name="Ended attempts")
+    await expect(attempts.get_by_role("cell", name="1 µs", exact=True)).to_have_count(2)
     await page.locator(".card", has=life).get_by_role("button", name="Show as table").click()
     table = page.get_by_role("table", name="What happened to the job")
     history = (await shop.get(f"/v1/jobs/{job['id']}/history")).json()["items"]

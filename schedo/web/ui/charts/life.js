@@ -7,6 +7,7 @@ const NARROW = 560; // below it the life is a list
 const HEIGHT = 116;
 const TOP = 46;
 const BAR = 20;
+const WIDE = 7; // of a character of a label, with some room beside it
 const FILL = { wait: 'url(#hatch)', store: 'var(--st-scheduled)', late: 'var(--ph-late)', good: 'var(--st-completed)', run: 'var(--st-running)', bad: 'var(--st-failed)' };
 const DOT = { ...FILL, wait: 'var(--line-strong)' };
 
@@ -53,7 +54,25 @@ function Line({ life, width }) {
     <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
       <rect width="6" height="6" fill="var(--sunken)"/><line y2="6" stroke="var(--line-strong)" stroke-width="2"/></pattern></defs>
     ${bars.map((bar) => html`<${Bar} bar=${bar}/>`)}
-    ${marks.map((mark, index) => html`<${Mark} mark=${mark} index=${index} bars=${bars} width=${width} first=${marks[0].at}/>`)}</svg>`;
+    ${place(marks, bars, width).map((mark) => html`<${Mark} mark=${mark}/>`)}</svg>`;
+}
+
+// Where each mark stands and its label, if there is room: both ends have theirs, then those between from left to right.
+function place(marks, bars, width) {
+  const last = marks.length - 1;
+  const taken = [];
+  const placed = marks.map((mark, index) => {
+    const text = instantOf(mark.at, marks[0].at);
+    const wide = Math.max(mark.name.length, text.length) * WIDE;
+    const [anchor, before] = index === 0 ? ['start', 0] : index === last ? ['end', wide] : ['middle', wide / 2];
+    const x = index === last ? width - 3 : bars[index].x;
+    return { ...mark, x, text, anchor, from: x - before, to: x - before + wide };
+  });
+  for (const mark of new Set([placed[0], placed[last], ...placed])) {
+    mark.isShown = taken.every(({ from, to }) => mark.from > to || mark.to < from);
+    if (mark.isShown) taken.push(mark);
+  }
+  return placed;
 }
 
 const Bar = ({ bar }) => html`<g><rect x=${bar.x} y=${TOP} width=${Math.max(2, bar.width - 2)} height=${BAR} rx="3" fill=${FILL[bar.kind]}>
@@ -61,14 +80,6 @@ const Bar = ({ bar }) => html`<g><rect x=${bar.x} y=${TOP} width=${Math.max(2, b
   ${bar.width > 52 && html`<text class="long" x=${bar.x + bar.width / 2} y=${TOP - 26} text-anchor="middle">${duration(bar.to - bar.from)}</text>`}
   ${bar.label.length * 6.4 < bar.width && html`<text x=${bar.x + bar.width / 2} y=${TOP - 10} text-anchor="middle">${bar.label}</text>`}</g>`;
 
-function Mark({ mark, index, bars, width, first }) {
-  const isLast = index === bars.length;
-  const x = isLast ? width - 3 : bars[index].x;
-  const anchor = index === 0 ? 'start' : isLast ? 'end' : 'middle';
-  const text = instantOf(mark.at, first);
-  // At the ends a label has its bar alone; between them it has half of each neighbour.
-  const room = index === 0 ? bars[0]?.width ?? width : isLast ? bars[index - 1].width : Math.min(bars[index - 1].width, bars[index].width);
-  return html`<g><line x1=${x} x2=${x} y1=${TOP + BAR} y2=${TOP + BAR + 8} stroke="var(--line-strong)"/>
-    ${room > text.length * 6.6 && html`<text x=${x} y=${TOP + BAR + 24} text-anchor=${anchor}>${mark.name}</text>
-      <text class="at" x=${x} y=${TOP + BAR + 40} text-anchor=${anchor}>${text}</text>`}</g>`;
-}
+const Mark = ({ mark: { name, x, text, anchor, isShown } }) => html`<g><line x1=${x} x2=${x} y1=${TOP + BAR} y2=${TOP + BAR + 8} stroke="var(--line-strong)"/>
+  ${isShown && html`<text x=${x} y=${TOP + BAR + 24} text-anchor=${anchor}>${name}</text>
+    <text class="at" x=${x} y=${TOP + BAR + 40} text-anchor=${anchor}>${text}</text>`}</g>`;

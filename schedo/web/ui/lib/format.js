@@ -71,6 +71,15 @@ export function duration(micros) {
   return `${sign}${Math.floor(size / DAY)} d ${Math.floor((size % DAY) / HOUR)} h`;
 }
 
+const UNITS = { us: 1, ms: 1e3, s: 1e6, m: 6e7, h: 3.6e9, d: 8.64e10, w: 6.048e11 };
+
+// The microseconds of a duration of the API, such as 1h30m or 0.25s.
+export function micros(text) {
+  let sum = 0;
+  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)/g)) sum += Number(number) * UNITS[unit];
+  return sum;
+}
+
 // The same without digits that are zero: 10 ms, 50 µs, 1 s.
 export const round = (micros) => duration(micros).replace(/\.0+(?= )/, '').replace(/(\.\d*?)0+(?= )/, '$1')
   .replace(/ 0 [sm h]$/, '');

@@ -1,5 +1,5 @@
 // Schedules as the screens need them: rules and outcomes in words, and the request that puts one again.
-import { duration, instant } from './format.js';
+import { duration, instant, micros } from './format.js';
 
 // The decisions about an instant, each with its sign in pictures and what it means.
 export const DECISIONS = {
@@ -20,15 +20,6 @@ const LATE_US = 1e6;
 // Which of DECISIONS a decision is shown as.
 export function verdictOf({ decision, scheduled_for: due, decided_at: decided }) {
   return decision === 'fired' && instant(decided) - instant(due) > LATE_US ? 'late' : decision;
-}
-
-const UNITS = { us: 1, ms: 1e3, s: 1e6, m: 6e7, h: 3.6e9, d: 8.64e10, w: 6.048e11 };
-
-// The microseconds of a duration of the API, such as 1h30m or 0.25s.
-export function micros(text) {
-  let sum = 0;
-  for (const [, number, unit] of text.matchAll(/(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)/g)) sum += Number(number) * UNITS[unit];
-  return sum;
 }
 
 // The rule as it is written: cron, interval or instant.

@@ -1,8 +1,7 @@
 // The last runs of a schedule as squares, the newest at the right: glyph and colour, never colour alone.
 import { html, styled } from '../lib/base.js';
-import { duration, instant, when } from '../lib/format.js';
+import { duration, instant, micros, when } from '../lib/format.js';
 import { link } from '../lib/router.js';
-import { micros } from '../lib/schedules.js';
 import { Glyph } from './basics.js';
 
 const counted = (runs) => {

@@ -2,7 +2,7 @@
 import { withoutAnsi } from '../lib/ansi.js';
 import { asCurl, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
-import { duration, instant, when } from '../lib/format.js';
+import { duration, instant, micros, when } from '../lib/format.js';
 import { listActions } from '../lib/job_actions.js';
 import { listStreams, takeProgress } from '../lib/job_output.js';
 import { listAttempts, nameOf, tellLife } from '../lib/life.js';
@@ -121,13 +121,13 @@ function Life({ history }) {
 }
 
 const tellEntry = (item) => [
-  item.what === 'finished' ? item.what : nameOf(item), when(instant(item.at), 6), String(item.attempt ?? ''), item.worker ?? '', item.outcome ?? '', item.ran ?? '', [item.by, item.via && `via ${item.via}`].filter(Boolean).join(', ')];
+  item.what === 'finished' ? item.what : nameOf(item), when(instant(item.at), 6), String(item.attempt ?? ''), item.worker ?? '', item.outcome ?? '', item.ran ? duration(micros(item.ran)) : '', [item.by, item.via && `via ${item.via}`].filter(Boolean).join(', ')];
 
 const COLUMNS = [
   { title: 'No.', number: true, cell: (each) => each.attempt },
   { title: 'Outcome', cell: (each) => each.outcome },
   { title: 'Started', cell: (each) => html`<${Time} at=${each.started_at} digits=${6}/>` },
-  { title: 'Ran', number: true, cell: (each) => each.ran ?? (each.started_at ? duration(instant(each.ended_at) - instant(each.started_at)) : '–') },
+  { title: 'Ran', number: true, cell: (each) => (each.ran ? duration(micros(each.ran)) : each.started_at ? duration(instant(each.ended_at) - instant(each.started_at)) : '–') },
   { title: 'Worker', cell: (each) => each.worker ?? '–' },
   { title: 'Error', className: 'cut muted', cell: (each) => each.error && html`<span title=${each.error.message}>${withoutAnsi(each.error.message)}</span>` },
 ];

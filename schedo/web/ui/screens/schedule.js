@@ -1,9 +1,9 @@
 // One schedule: when it fires next, what was decided about each instant, how its runs ended, and what is expected.
 import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
-import { clock, count, duration, instant, iso, now } from '../lib/format.js';
+import { clock, count, duration, instant, iso, micros, now } from '../lib/format.js';
 import { go, link } from '../lib/router.js';
-import { DECISIONS, bodyOf, healthOf, micros, ruleOf, verdictOf } from '../lib/schedules.js';
+import { DECISIONS, bodyOf, healthOf, ruleOf, verdictOf } from '../lib/schedules.js';
 import { clockIn } from '../lib/zones.js';
 import { Ledger, Sign } from '../charts/ledger.js';
 import { RunBars, runTimes } from '../charts/run_bars.js';

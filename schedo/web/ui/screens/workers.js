@@ -1,8 +1,7 @@
 // All workers: who is there, what runs in which slot, and who is silent.
 import { get } from '../lib/api.js';
 import { html } from '../lib/base.js';
-import { count, duration, instant, now, plural } from '../lib/format.js';
-import { micros } from '../lib/schedules.js';
+import { count, duration, instant, micros, now, plural } from '../lib/format.js';
 import { link, setQuery } from '../lib/router.js';
 import { Empty, Failure, Loading, Tag } from '../parts/basics.js';
 import { useFollowed } from '../parts/followed.js';
