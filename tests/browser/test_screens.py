@@ -15,11 +15,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol.roles import Role
 from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
 from tests.browser.conftest import Axe, Open
-from tests.browser.shop import Shop
+from tests.browser.shop import Shop, Shopkeeper
 from tests.browser.test_frame import be_live
 
 # Each screen by an address that the seeded shop fills; a new screen adds its line.
@@ -39,6 +40,11 @@ SCREENS = [
 ]
 # Those that read nothing at first, so nothing of them can fail or be gone.
 STILL = {"/invoke?task=send_email", "/login", "/schedules/-new"}
+# Names may have 128 characters, and nothing in them at which a line could break.
+LONG = "W" * 128
+LISTS = [path for path in SCREENS if path.count("/") == 1 and path != "/login"]
+OF_LONG_NAMES = [f"/{kind}/{LONG}" for kind in ("queues", "schedules", "workers")]
+OF_LONG_NAMES += [f"/schedules/{LONG}/edit", f"/stats?by=task&name={LONG}", "/jobs/ID"]
 VIEWER = "the-token-of-a-viewer-0123456789"
 COLOURS = ["color-contrast", "link-in-text-block"]
 LAYOUT = [*COLOURS, "scrollable-region-focusable"]
@@ -61,6 +67,23 @@ async def full() -> AsyncIterator[Shop]:
         await made.post("/v1/schedules/backup.nightly:trigger", {})
         await made.engine.flush()
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def long_names(shop: Shop) -> Shop:
+    """A server on which everything has the longest name."""
+    worker = WorkerSpec(LONG, 8, frozenset({LONG}), labels={LONG: LONG})
+    shop.engine.attach(worker, Shopkeeper(shop, error=LONG, failing=LONG))
+    rule = {"task": LONG, "queue": LONG, "expect": {"within": "1h"}}
+    for name, fires in ((LONG, {"every": "1s"}), (LONG[1:], {"cron": "0 * * * *"})):
+        assert (await shop.put(f"/v1/schedules/{name}", {**rule, **fires})).status == 201
+    await shop.put(f"/v1/expectations/{LONG}", {"every": "1d", "within": "1h"})
+    await shop.engine.change_queue(LONG, concurrency=1)
+    await shop.submit(task=LONG, queue="waiting." + LONG[:100], payload={LONG: LONG}, tags=[LONG])
+    await shop.post(f"/v1/schedules/{LONG}:trigger", {})
+    await shop.submit(task=LONG, queue=LONG, payload={LONG: LONG}, tags=[LONG], unique=LONG)
+    await shop.engine.flush()
+    return shop
 
 
 async def address(shop: Shop, path: str) -> str:
@@ -110,6 +133,17 @@ async def test_a_screen_breaks_no_policy(open_page: Open, full: Shop) -> None:
     await be_live(page)
     for path in SCREENS:
         await visit(page, await address(full, path))
+
+
+async def test_the_longest_names_fit_on_every_screen(open_page: Open, long_names: Shop) -> None:
+    page = await open_page("/", bypass_csp=True)
+    await be_live(page)
+    for path in LISTS + OF_LONG_NAMES:
+        await visit(page, await address(long_names, path))
+        for width in (1440, 768, 390):
+            await page.set_viewport_size({"width": width, "height": 900})
+            await page.wait_for_function(_IS_DRAWN, timeout=5_000)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 async def test_an_empty_screen_has_no_barrier(open_page: Open, shop: Shop, axe: Axe) -> None:
