@@ -19,6 +19,7 @@ class Home(StrEnum):
     TEXT = "text"  # the owner of the shard of a name or a key
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
+    WORKER = "worker"  # all that know the worker
     INVOKE = "invoke"  # as FIND, but it makes jobs
     GATHER = "gather"  # all, and their answers become one
     STREAM = "stream"  # all, each with what happens there
@@ -51,9 +52,10 @@ _OPERATIONS: Mapping[Home, str] = {
         """,
     Home.SPLIT: "create_jobs",
     Home.FIND: """
-        get_worker cordon_worker uncordon_worker drain_worker
+        get_worker
         reserve commit_reservation release_reservation get_operation cancel_operation undo_operation
         """,
+    Home.WORKER: "cordon_worker uncordon_worker drain_worker",
     Home.INVOKE: "invoke",
     Home.GATHER: """
         list_workers list_queues list_expectations list_failures list_operations

@@ -34,6 +34,7 @@ from schedo.core.ids import parse_id
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unauthorized, Unavailable
 from schedo.protocol.operation import Operation
+from schedo.protocol.work import is_own_worker
 from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response
@@ -154,22 +155,27 @@ class Router:
             response = await asked.here()
             if response.status >= 400:
                 return response
-            others = self._reachability.others()
-            confirming = (asked.send(member, "confirm") for member in others)
-            confirmed = await asyncio.gather(*confirming, return_exceptions=True)
+            missing = await self._confirm(asked)
+        if missing:
+            raise PeerUnreachable(f"the change is durable, but {_unconfirmed(missing)}")
+        return response
+
+    async def _confirm(self, asked: ClientRequest, *allowed: int) -> list[str]:
+        """Let all other servers follow a change; return the names of those that have not.
+
+        allowed: statuses of errors with which a server has nothing to do.
+        """
+        others = self._reachability.others()
+        confirming = (asked.send(member, "confirm") for member in others)
+        confirmed = await asyncio.gather(*confirming, return_exceptions=True)
         missing = []
         for member, found in zip(others, confirmed, strict=True):
             if isinstance(found, BaseException):
                 if self._lives(member):  # else it reads the change when it is back
                     missing.append(member.name)
-            elif found.status >= 400:
+            elif found.status >= 400 and found.status not in allowed:
                 missing.append(member.name)
-        if missing:
-            raise PeerUnreachable(
-                "the change is durable, but these servers have not confirmed it:"
-                f" {', '.join(missing)}; send the request again"
-            )
-        return response
+        return missing
 
     def _lives(self, member: Member) -> bool:
         if self.cluster.has_lost(member):
@@ -211,6 +217,19 @@ class Router:
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
         return await find(asked, () if asked.hop else self._reachability.others())
+
+    async def at_worker(self, asked: ClientRequest) -> Response:
+        """Carry a change of a worker out at each server that knows it: it may poll any of them.
+
+        A name that servers use themselves means a worker of the first one that has it.
+        """
+        response = await self.find(asked)
+        is_known = response.status < 400 and asked.hop is None
+        if is_known and not is_own_worker(asked.request.params["name"]):
+            missing = await self._confirm(asked, NotFound.status)
+            if missing:
+                raise PeerUnreachable(f"one server has done it, but {_unconfirmed(missing)}")
+        return response
 
     async def invoke(self, asked: ClientRequest) -> Response:
         """Carry an invocation out here, or else at the first of the others that has room.
@@ -337,6 +356,10 @@ class Router:
         return refuse(asked.request)
 
 
+def _unconfirmed(names: Sequence[str]) -> str:
+    return f"these servers have not confirmed it: {', '.join(names)}; send the request again"
+
+
 _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.WORK: Router.at_work,
     Home.HERE: Router.here,
@@ -345,6 +368,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.TEXT: Router.at_text,
     Home.SPLIT: Router.at_batch,
     Home.FIND: Router.find,
+    Home.WORKER: Router.at_worker,
     Home.INVOKE: Router.invoke,
     Home.GATHER: Router.gather,
     Home.STREAM: Router.at_stream,

@@ -294,11 +294,16 @@ def parse_response(body: bytes) -> WorkResponse:
         ) from None
 
 
+def is_own_worker(name: str) -> bool:
+    """Whether servers give this name to workers of their own."""
+    return name in _OWN_WORKERS or name.startswith("process-")
+
+
 def read_worker_name(pointer: str, name: str) -> str:
     """Return the worker's name; raise Invalid for a bad one and for those of the server itself."""
     if not _WORKER.match(name):
         raise Invalid.field(pointer, f"{name[:40]!a}: {_WORKER_RULE}")
-    if name in _OWN_WORKERS or name.startswith("process-"):
+    if is_own_worker(name):
         raise Invalid.field(pointer, f"{name!r} is a name that the server uses itself")
     return name
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from schedo.client.messages import HttpResponse
 from schedo.core.leases import AttemptResult, Completed
+from schedo.core.worker_pool import WorkerSpec
+from schedo.errors import PeerUnreachable
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.test_forwarding import text_of
@@ -51,6 +56,58 @@ async def test_a_worker_is_shown_and_cordoned_by_the_server_that_has_it(cluster:
         "cordon_worker",
     ]
     assert (await second.get("/v1/workers/nobody")).code == "not-found"
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+async def test_a_worker_that_two_servers_know_is_cordoned_at_both(
+    cluster: Cluster, asked: int
+) -> None:
+    _, *worlds = cluster
+    for world in worlds:
+        await register(world, "w")
+
+    answer = await worlds[asked].post("/v1/workers/w:cordon")
+
+    shown = [(await world.get("/v1/workers/w")).json()["state"] for world in worlds]
+    assert (answer.status, shown) == (200, ["cordoned"] * 2)
+    for world in worlds:
+        await world.engine.flush()
+    logged = [len((await world.get("/v1/log")).json()["items"]) for world in worlds]
+    assert (logged[asked], sum(logged)) == (1, 1)
+
+
+async def test_a_worker_of_a_server_itself_is_cordoned_at_the_one_that_was_asked(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        world.engine.attach(WorkerSpec("local", 1), world.worker)
+
+    await second.post("/v1/workers/local:cordon")
+
+    states = [(await each.get("/v1/workers/local")).json()["state"] for each in (first, second)]
+    assert states == ["active", "cordoned"]
+
+
+async def test_a_cordon_that_a_server_has_not_got_says_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        await register(world, "w")
+    send = second.router._peers.send
+
+    async def lose(member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
+        if hop.purpose == "confirm":
+            raise PeerUnreachable("it is gone")
+        return await send(member, hop, *arguments, **fields)
+
+    monkeypatch.setattr(second.router._peers, "send", lose)
+
+    answer = await second.post("/v1/workers/w:cordon")
+
+    assert (answer.status, answer.code) == (503, "peer-unreachable")
+    assert "have not confirmed it: host 1" in answer.json()["detail"]
 
 
 async def test_a_queue_counts_the_jobs_of_all_servers(cluster: Cluster) -> None:
