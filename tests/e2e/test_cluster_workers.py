@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schedo.core.shards import SHARDS
 from schedo.errors import Exit
-from tests.e2e.server import Server, eventually, serving
-from tests.postgres import PostgresServer
+from tests.e2e.server import Server, eventually
+from tests.e2e.serving_cluster import SERVERS, serving_cluster
 
 pytestmark = pytest.mark.e2e
 
-SERVERS = 3
 SLOTS = 12
 Message = dict[str, Any]
 
@@ -49,18 +46,8 @@ class Worker:
 
 
 @pytest.fixture
-def servers(postgres: PostgresServer, tmp_path: Path, url: str) -> Iterator[list[Server]]:
-    # On a busy machine no server is taken for dead, and the end of a process is noticed anyway.
-    options = ("--store", url, "--failover-timeout", "5s")
-    with ExitStack() as stack:
-        found = [stack.enter_context(serving(tmp_path, *options)) for _ in range(SERVERS)]
-
-        def shares() -> bool:
-            members = found[0].ask("GET", "/v1/cluster")[1]["members"]
-            each = SHARDS // SERVERS
-            return len(members) == SERVERS and all(len(m["shards"]) >= each for m in members)
-
-        eventually(shares, "shards for all")
+def servers(tmp_path: Path, url: str) -> Iterator[list[Server]]:
+    with serving_cluster(tmp_path, url) as found:
         yield found
 
 
