@@ -81,8 +81,8 @@ coverage: $(VENV)/.dev  ## the tests of the core and the engine take every branc
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=100 --precision=1
 
-check-postgres: $(VENV)/.dev  ## run the tests of the engine and of the web on a store in PostgreSQL
-	SCHEDO_TEST_STORE=postgres $(BIN)/python -m pytest -q tests/store/test_postgres.py tests/store/test_postgres_server.py tests/engine tests/web
+check-postgres: $(VENV)/.dev  ## run the tests of the engine, the web and remote workers on a store in PostgreSQL
+	SCHEDO_TEST_STORE=postgres $(BIN)/python -m pytest -q tests/store/test_postgres.py tests/store/test_postgres_server.py tests/engine tests/web tests/e2e/test_remote_workers.py
 
 proto: $(VENV)/.dev  ## generate the messages of gRPC from schedo/grpc/schedo.proto
 	$(BIN)/python -m tests.grpc.generate

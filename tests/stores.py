@@ -1,4 +1,6 @@
-"""The store that the tests of the engine and of the web use: a SQLite one, or one in PostgreSQL.
+"""The store of the tests of the engine and of the web, and of some with whole servers.
+
+It is in SQLite, or in PostgreSQL.
 
 `make check-postgres` runs them with `SCHEDO_TEST_STORE=postgres`.
 """
@@ -35,10 +37,21 @@ def make_store(path: Path | str = ":memory:") -> Store:
     from schedo.store.postgres.store import PostgresStore
 
     name = f"{os.getpid()} {next(_numbers)}" if path == ":memory:" else str(path)
+    return PostgresStore(make_url(name), _TIMEOUT_US)
+
+
+def make_url(name: str) -> str:
+    """Return the URL of a store in PostgreSQL; the same one for the same name."""
     url = _database()
     separator = "&" if "?" in url else "?"
-    schema = f"t{sha256(name.encode()).hexdigest()[:30]}"
-    return PostgresStore(f"{url}{separator}schema={schema}", _TIMEOUT_US)
+    return f"{url}{separator}schema=t{sha256(name.encode()).hexdigest()[:30]}"
+
+
+def serve_options(directory: Path) -> list[str]:
+    """Return the options for `schedo serve` with the store of this directory."""
+    if not IN_POSTGRES:
+        return []
+    return ["--store", make_url(str(directory)), "--failover-timeout", f"{_TIMEOUT_US // SECOND}s"]
 
 
 @cache

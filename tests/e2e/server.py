@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.stores import serve_options
+
 T = TypeVar("T")
 DEADLINE_S = 20.0
 
@@ -47,6 +49,8 @@ class Server:
         """Start the server, which may be a standby; return at once."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SCHEDO_")}
         command = [*self.prefix, self.python, "-m", self.module, "serve", "--port", "0"]
+        if not ("--store" in self._arguments or "SCHEDO_STORE" in self._environment):
+            command += serve_options(self.directory)
         with (self.directory / "server.log").open("a") as log:
             self._process = subprocess.Popen(
                 [*command, *self._arguments],
