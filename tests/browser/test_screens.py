@@ -80,7 +80,9 @@ async def long_names(shop: Shop) -> Shop:
     await shop.put(f"/v1/expectations/{LONG}", {"every": "1d", "within": "1h"})
     await shop.engine.change_queue(LONG, concurrency=1)
     await shop.submit(task=LONG, queue="waiting." + LONG[:100], payload={LONG: LONG}, tags=[LONG])
-    await shop.post(f"/v1/schedules/{LONG}:trigger", {})
+    for _ in range(20):  # as many as the list shows
+        run = (await shop.post(f"/v1/schedules/{LONG}:trigger", {"overlap": "allow"})).json()
+        await shop.get(f"/v1/jobs/{run['job']}/wait?timeout=5s")
     await shop.submit(task=LONG, queue=LONG, payload={LONG: LONG}, tags=[LONG], unique=LONG)
     await shop.engine.flush()
     return shop
@@ -144,6 +146,20 @@ async def test_the_longest_names_fit_on_every_screen(open_page: Open, long_names
             await page.set_viewport_size({"width": width, "height": 900})
             await page.wait_for_function(_IS_DRAWN, timeout=5_000)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+async def test_the_actions_of_schedules_are_in_view_and_their_names_told_apart(
+    open_page: Open, long_names: Shop
+) -> None:
+    page = await open_page("/schedules")
+    await settle(page)
+    for width in (1440, 1024, 768):
+        await page.set_viewport_size({"width": width, "height": 900})
+        hidden = "(table) => table.scrollWidth - table.clientWidth"
+        assert await page.locator("main .table").evaluate(hidden) == 0, width
+        box = await page.locator("td.name").first.bounding_box()
+        assert box is not None
+        assert box["width"] > 130, width
 
 
 async def test_an_empty_screen_has_no_barrier(open_page: Open, shop: Shop, axe: Axe) -> None:
