@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.async_api import APIResponse, Route, expect
 
+from schedo.core.ids import parse_id
 from schedo.core.limits import HOUR
 from schedo.core.model import JobSpec
 from schedo.core.worker_pool import WorkerSpec
@@ -113,6 +114,25 @@ async def test_jobs_that_come_while_the_server_is_away_are_new(open_page: Open, 
 
     await expect(page.locator(".news")).to_contain_text("1 new job matches: show")
     await expect(page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_jobs_that_leave_the_list_while_the_server_is_away_show_their_state(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["net::ERR", "Failed to load resource"]
+    job = await shop.submit(task="later", delay="1h")
+    await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs?state=scheduled")
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    await expect(page.locator(".connection")).to_have_text("live")
+    await shop.hang_up()
+    await expect(page.locator(".connection")).to_contain_text("reconnecting")
+    await shop.engine.cancel(parse_id(job["id"]))
+    await shop.engine.flush()
+
+    await shop.start_again()
+
+    await expect(page.locator("tbody .state")).to_have_text(["scheduled", "cancelled"])
 
 
 async def test_of_many_new_jobs_the_page_counts_the_first_only(open_page: Open, shop: Shop) -> None:

@@ -3,7 +3,7 @@ import { get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { readEnded } from '../lib/ends.js';
 import { count, now, plural } from '../lib/format.js';
-import { listJobs } from '../lib/job_list.js';
+import { listJobs, readJobs } from '../lib/job_list.js';
 import { filtersOf, matches, orderOf, toParameters } from '../lib/job_query.js';
 import { loadSummary, summary, useEvent, useLive } from '../lib/live.js';
 import { link, setQuery } from '../lib/router.js';
@@ -115,23 +115,27 @@ function useChanges(query, page, readNow) {
     }
     redraw();
   }, [page]);
-  // The stream has begun, or has missed something: the page of now tells what is new.
-  const compare = () => readNow().then(({ items: present }) => {
+  // The stream has begun, or has missed something: the page of now tells what is new, and each job that has left it what it is now.
+  const compare = async () => {
+    const { items: present } = await readNow();
     for (const job of present) {
       if (shown.has(job.id)) found.rows.set(job.id, job);
       else found.news.add(job.id);
     }
     found.hasMore ||= present.length === PAGE && !present.some((job) => shown.has(job.id));
     redraw();
-  }, () => {});
+    const here = new Set(present.map((job) => job.id));
+    for (const job of await readJobs([...shown.keys()].filter((id) => !here.has(id)))) found.rows.set(job.id, job);
+    redraw();
+  };
   useLive(['jobs'], () => {
-    if (page) compare();
+    if (page) compare().catch(() => {}); // the server is away again: then it is read again
     else found.isOld = true;
   });
   useEffect(() => {
     if (!page || !found.isOld) return;
     found.isOld = false;
-    compare();
+    compare().catch(() => {});
   }, [page]);
   const clear = () => {
     found.rows.clear();
