@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -41,7 +42,7 @@ WAL_BYTES_MAX = 4 * 1024 * 1024
 WAL_BYTES_ALARM = 16 * WAL_BYTES_MAX
 _BUSY_MS = 5_000
 _BUSY_READER_MS = 100
-_NICENESS = 10  # of a thread that all others go before
+_NICENESS = 10  # by which a thread gives way to all others
 
 _INCREMENTAL = 2  # of auto_vacuum
 _WRITER_PRAGMAS = (
@@ -184,9 +185,13 @@ def connect_searcher(path: str) -> Connection:
 
 
 def go_last() -> None:
-    """Let all other threads of the machine go before the calling one, where there is a way."""
-    with suppress(AttributeError, OSError):  # Linux: a thread has its own niceness
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    """Let all other threads of the process go before the calling one, where there is a way."""
+    if sys.platform != "linux":  # elsewhere a thread has no niceness of its own
+        return
+    thread = threading.get_native_id()
+    with suppress(OSError):
+        niceness = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS  # the kernel stops at 19
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 def open_reader(path: str) -> sqlite3.Connection:
