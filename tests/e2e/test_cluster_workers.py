@@ -25,18 +25,23 @@ class Worker:
         self.running: list[str] = []
 
     def poll(self, server: Server, **fields: Any) -> Message:
-        """Poll a server, and return the response; keep its leases."""
-        status, answer = self.try_poll(server, **fields)
-        assert status == 200, answer
-        return answer
+        """Poll a server until it takes the request, and return the response; keep its leases.
 
-    def try_poll(self, server: Server, **fields: Any) -> tuple[int, Message]:
+        While shards move, a server may answer 503, which a worker repeats.
+        """
         description = {"worker": "hand", "session": "1", "slots": SLOTS, "tasks": ["remote"]}
         body = {**description, "running": self.running, "wait": 0, **fields}
-        status, answer = server.ask("POST", "/v1/work", body)
-        if status == 200:
-            self.running += [each["lease"] for each in answer["leases"]]
-        return status, answer
+        answer: Message = {}
+
+        def is_taken() -> bool:
+            nonlocal answer
+            status, answer = server.ask("POST", "/v1/work", body)
+            assert status in (200, 503), answer
+            return status == 200
+
+        eventually(is_taken, "the server to take the request")
+        self.running += [each["lease"] for each in answer["leases"]]
+        return answer
 
     def finish(self, server: Server) -> Message:
         """Report all attempts as completed."""

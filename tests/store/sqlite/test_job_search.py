@@ -245,7 +245,7 @@ async def test_all_other_threads_go_before_a_search(path: Path) -> None:
     await listed(store, task="a")
     new = set(niceness_of_threads().items()) - set(before.items())
     await store.close()
-    own = os.getpriority(os.PRIO_PROCESS, 0)  # which whoever started the process may have changed
+    own = os.getpriority(os.PRIO_PROCESS, 0)  # the process may have been started with another one
     assert [niceness for _, niceness in new] == [min(own + 10, 19)]
 
 
