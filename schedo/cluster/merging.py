@@ -28,7 +28,16 @@ LARGEST = frozenset(GAUGES) - PARTED_GAUGES | {"delay_p99_us"}  # the others are
 
 def _merge_workers(parts: Parts, missing: Sequence[str]) -> Record:
     found = [{**each, "server": server} for server, part in parts.items() for each in part["items"]]
-    return {"items": sorted(found, key=itemgetter("name", "server"))}
+    # A worker that is cordoned and connected to no server is known to all of them.
+    names = {each["name"] for each in found if not _is_absent(each)}
+    absent = {each["name"]: each for each in found if _is_absent(each)}
+    shown = [each for each in found if not _is_absent(each)]
+    shown += [each for name, each in absent.items() if name not in names]
+    return {"items": sorted(shown, key=itemgetter("name", "server"))}
+
+
+def _is_absent(worker: Record) -> bool:
+    return worker["kind"] == "remote" and "connected_at" not in worker
 
 
 def _merge_queues(parts: Parts, missing: Sequence[str]) -> Record:

@@ -8,10 +8,19 @@ from typing import NamedTuple
 from schedo.core.action_log import LogEntry
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.ends import End
 from schedo.core.expectations import Expectation
 from schedo.core.leases import CapturedOutput
-from schedo.core.model import DecisionRecord, Failure, Job, Pause, PauseScope, Queue, Schedule
+from schedo.core.model import (
+    DecisionRecord,
+    Failure,
+    Job,
+    Pause,
+    PauseScope,
+    Queue,
+    Schedule,
+)
 from schedo.core.run_history import EndedRun
 
 
@@ -62,6 +71,7 @@ class Changes:
     schedules_deleted: list[int] = field(default_factory=list)
     queues: dict[str, Queue] = field(default_factory=dict)
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)  # None: it has ended
+    cordons: dict[str, CordonedWorker | None] = field(default_factory=dict)  # None: it has ended
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)  # None: delete
     steps: list[BulkStep] = field(default_factory=list)  # of operations
     jobs_deleted: list[int] = field(default_factory=list)
@@ -87,6 +97,7 @@ class Changes:
             or self.schedules_deleted
             or self.queues
             or self.pauses
+            or self.cordons
             or self.bulk_operations
             or self.steps
             or self.jobs_deleted

@@ -231,7 +231,6 @@ class Cordon(Command[WorkerStatus], frozen=True):
     To resume also ends a drain. Raises NotFound.
     """
 
-    is_durable: ClassVar[bool] = False
     worker: str
     is_cordoned: bool
 

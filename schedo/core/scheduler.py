@@ -21,6 +21,8 @@ from schedo.core.adoption import Adoption
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_operations import BulkOperations
 from schedo.core.changes import Changes
+from schedo.core.cordoned_worker import CordonedWorker
+from schedo.core.cordons import Cordons
 from schedo.core.dry_runs import DryRuns
 from schedo.core.expectation_table import Expectations
 from schedo.core.expectations import Expectation
@@ -87,10 +89,9 @@ class Scheduler:
         self._attempts = attempts = RunningAttempts(jobs, workers, expectations, epoch)
         # The numbers of waiting jobs, by queue and state; the shares in the limits of queues.
         self.waiting, self.limits = jobs.waiting, jobs.ready_queues.limits
-        self.find_job, self.find_schedule = self._jobs.find, table.find
-        self.is_live, self.runs = self._attempts.is_live, self._attempts.runs
-        self.stop_reason, self.unserved = self._attempts.stop_reason, self._workers.groups.unserved
-        self.has_suspects_for = jobs.ready_queues.has_suspects_for
+        self.find_job, self.find_schedule, self.is_live = jobs.find, table.find, attempts.is_live
+        self.stop_reason, self.unserved = attempts.stop_reason, workers.groups.unserved
+        self.runs, self.has_suspects_for = attempts.runs, jobs.ready_queues.has_suspects_for
         # The leases of running attempts that wait for a commit or for their gang.
         self.unsent: Set[LeaseKey] = self._attempts.unsent
         # The attempts that the workers must start and stop.
@@ -125,13 +126,14 @@ class Scheduler:
         parts = self._jobs, self._transitions, attempts, placement
         results = Results(*parts, self.find_schedule, random, self._follow_up)
         self._adoption = Adoption(table, self._jobs, attempts, self._pauses)
+        self._cordons = cordons = Cordons(table, self._workers, self._jobs)
         self._sessions = WorkerSessions(
-            table, self._workers, attempts, placement, self._adoption, results.apply
+            table, self._workers, attempts, placement, self._adoption, cordons, results.apply
         )
-        of_workers = WorkerCommands(self._workers, attempts, table, self._sessions, results)
+        workers = WorkerCommands(self._workers, attempts, table, self._sessions, cordons, results)
         self.apply_result, self.recover_lost = results.apply, results.recover_lost
-        self.worker_status, self.held_by = of_workers.status, of_workers.held_by
-        self.worker_statuses = of_workers.statuses
+        self.worker_status, self.held_by = workers.status, workers.held_by
+        self.worker_statuses = workers.statuses
         explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
         # All that a job waits for, or how it ended; and what each worker says about a ready key.
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
@@ -141,7 +143,7 @@ class Scheduler:
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
         # The replies to polls that are complete, once the leases were dispatched.
         self.take_replies = self._sessions.take_replies
-        return {AttemptResult: results.apply, **of_workers.appliers, **self._sessions.appliers}
+        return {AttemptResult: results.apply, **workers.appliers, **self._sessions.appliers}
 
     @property
     def last_id(self) -> int:
@@ -189,17 +191,19 @@ class Scheduler:
 
     # Recovery.
 
-    def restore(
+    def restore(  # noqa: PLR0913  # the parts of a snapshot
         self,
         queues: Sequence[Queue],
         ready_keys: Sequence[ReadyKey],
         has_blocked: bool,
         pauses: Sequence[Pause] = (),
+        cordons: Sequence[CordonedWorker] = (),
         bulk_operations: Sequence[BulkOperation] = (),
         expectations: Sequence[Expectation] = (),
     ) -> None:
         """Restore the store's snapshot; ready_keys: those with queued jobs."""
         self._pauses.restore(pauses, queues)
+        self._cordons.restore(cordons)
         self._bulk.restore(bulk_operations)
         self.expectations.restore(expectations)
         for queue in queues:
@@ -217,7 +221,7 @@ class Scheduler:
         self._attempts.resume(self._jobs.track(job), lease, since, now)
 
     def take_over(self, old: Scheduler) -> None:
-        """Continue with the sessions, offers and cordons of the old scheduler."""
+        """Continue with the sessions and offers of the old scheduler."""
         self._session_table.update(old._session_table)
         self._sessions.attach_workers()
 
@@ -295,9 +299,8 @@ class Scheduler:
         """Return the next instant at which `tick` has something to do, or None."""
         timer = self._jobs.timers.first()
         fire_at = self._schedule_table.order.next_at() if self._may_fire else None
-        resume_at = self._pauses.next_at()
+        resume_at, limit_at = self._pauses.next_at(), self.expectations.next_at()
         backlog_at = self._jobs.backlog.next_at()
-        limit_at = self.expectations.next_at()
         others = (self.next_timeout_at(), backlog_at, resume_at, limit_at)
         return earliest(timer and timer[0], fire_at, *others)
 
@@ -384,11 +387,8 @@ class Scheduler:
     @property
     def awaits_commit(self) -> bool:
         """Whether something goes on after the next commit: a job, a schedule, a lease, a poll."""
-        return (
-            self._jobs.awaits_commit
-            or self._attempts.needs_commit
-            or bool(self._sessions.uncommitted.new)
-        )
+        polls = self._sessions.uncommitted
+        return self._jobs.awaits_commit or self._attempts.needs_commit or bool(polls.new)
 
     @property
     def awaits_load(self) -> bool:

@@ -12,6 +12,7 @@ from schedo.core.commands import (
     Drain,
     TransferAttempts,
 )
+from schedo.core.cordons import Cordons
 from schedo.core.leases import AttemptResult, Lease, Lost, Released
 from schedo.core.loads import Appliers, Loaded
 from schedo.core.results import Results
@@ -36,12 +37,14 @@ class WorkerCommands:
         attempts: RunningAttempts,
         table: SessionTable,
         sessions: WorkerSessions,
+        cordons: Cordons,
         results: Results,
     ) -> None:
         self._workers = workers
         self._attempts = attempts
         self._table = table
         self._sessions = sessions
+        self._cordons = cordons
         self._results = results
         self.appliers: Appliers = {
             AttachWorker: self.attach,
@@ -85,9 +88,15 @@ class WorkerCommands:
 
     def cordon(self, command: Cordon, now: int, loaded: Loaded) -> WorkerStatus:
         """Stop assigning attempts to the worker, or resume; raise NotFound."""
-        self._find(command.worker)
-        self._sessions.cordon(command.worker, is_cordoned=command.is_cordoned)
-        return self.status(command.worker, now)
+        worker = self._find(command.worker)
+        if command.is_cordoned:
+            self._cordons.cordon(command.worker, now)
+        else:
+            self._cordons.uncordon(command.worker)
+        worker.is_cordoned = (
+            command.is_cordoned
+        )  # if it is not attached, this is only for the status
+        return self._status_of(worker, now)
 
     def drain(self, command: Drain, now: int, loaded: Loaded) -> WorkerStatus:
         """Request that the worker finishes its attempts and shuts down; raise NotFound."""
@@ -99,22 +108,26 @@ class WorkerCommands:
 
     def status(self, name: str, now: int) -> WorkerStatus:
         """Return the status of one worker; raise NotFound."""
-        worker = self._find(name)
+        return self._status_of(self._find(name), now)
+
+    def _status_of(self, worker: Worker, now: int) -> WorkerStatus:
         runs = self._attempts.list_runs(worker, WORKER_RUNS_MAX)
-        return status(worker, self._table.by_name.get(name), now, runs)
+        return status(worker, self._table.by_name.get(worker.spec.id), now, runs)
 
     def statuses(
         self, now: int, limit: int | None = None, runs_max: int = RUNS_MAX
     ) -> list[WorkerStatus]:
         """Return the attached workers, then the disconnected ones that still have a session.
 
+        At last come those that are cordoned and have not connected since the server has started.
         limit: how many at most; None: all. runs_max: how many of their running jobs at most.
         """
         left = runs_max
         sessions = self._table.by_name
         away = (Worker(each.spec) for name, each in sessions.items() if name not in self._workers)
+        others = self._cordons.list_absent()
         found: list[WorkerStatus] = []
-        for worker in islice(chain(self._workers, away), limit):
+        for worker in islice(chain(self._workers, away, others), limit):
             runs = self._attempts.list_runs(worker, min(left, WORKER_RUNS_MAX))
             left -= len(runs)
             found.append(status(worker, sessions.get(worker.spec.id), now, runs))
@@ -129,6 +142,8 @@ class WorkerCommands:
         worker = self._workers.find(name)
         if worker is None and name in self._table.by_name:
             worker = Worker(self._table.by_name[name].spec)
+        if worker is None:
+            worker = self._cordons.find_absent(name)
         if worker is None:
             raise NotFound(f"there is no worker {name!r}")
         return worker

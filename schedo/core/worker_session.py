@@ -312,6 +312,7 @@ class SessionTable:
         self._parts = SpecParts()  # of all sessions
         self.offers: dict[int, Offer] = {}  # by job id, until they end
         self.cordoned: set[str] = set()  # names of workers
+        self.stored_cordons: set[str] = set()  # those of them that the store keeps
 
     def update(self, old: SessionTable) -> None:
         """Take everything over from the old table."""
@@ -319,7 +320,9 @@ class SessionTable:
         self.by_name |= old.by_name
         self._parts = old._parts
         self.offers |= old.offers
-        self.cordoned |= old.cordoned
+        # The store has the others, even if the change that a commit was to store has failed.
+        draining = {name for name, each in old.by_name.items() if each.drain_requested}
+        self.cordoned |= (old.cordoned - old.stored_cordons) | draining
 
     def find_or_add(self, name: str, spec: WorkerSpec) -> Session:
         """Return the worker's session; raise Overloaded if there is no room for it or its spec."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from schedo.core.adoption import Adoption
 from schedo.core.commands import CompletePolls, HoldLease, HoldStop, Poll, PollBroken
 from schedo.core.commit_queue import CommitQueue
+from schedo.core.cordons import Cordons
 from schedo.core.heartbeats import Heartbeats
 from schedo.core.held_leases import HeldLeases
 from schedo.core.instants import describe_duration
@@ -51,13 +52,14 @@ class PollReply(NamedTuple):
 class WorkerSessions:
     """Handles the requests of the remote workers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a scheduler
         self,
         table: SessionTable,
         workers: WorkerPool,
         attempts: RunningAttempts,
         placement: Placement,
         adoption: Adoption,
+        cordons: Cordons,
         report: Callable[[AttemptResult, int], Job],
     ) -> None:
         """report: applies a result, or raises StaleLease."""
@@ -67,6 +69,7 @@ class WorkerSessions:
         self._attempts = attempts
         self._placement = placement
         self._adoption = adoption
+        self._cordons = cordons
         self._leases = HeldLeases(attempts, placement, adoption, report)
         self._heartbeats = Heartbeats(table)
         self._touched: dict[Session, None] = {}  # their polls may be complete
@@ -209,7 +212,7 @@ class WorkerSessions:
     def _end_drain(self, session: Session) -> None:
         """Remove the cordon of a finished drain, so that the worker's next process gets work."""
         if session.drain_requested:
-            self.cordon(session.name, is_cordoned=False)
+            self._cordons.uncordon(session.name)
 
     def release_unsent(self, now: int) -> None:
         """Release the leases that no response has carried yet, because the server ends."""
@@ -217,13 +220,6 @@ class WorkerSessions:
             self._leases.release(session, session.unsent(), now)
 
     # For operators.
-
-    def cordon(self, name: str, *, is_cordoned: bool) -> None:
-        """Keep the worker from new work, or allow it again, which also ends its drain."""
-        self._workers.cordon(name, is_cordoned)
-        session = self._sessions.get(name)
-        if session is not None and not is_cordoned:
-            session.drain_requested = False
 
     def drain(self, name: str, now: int) -> None:
         """Cordon the worker and request that it finishes its attempts and shuts down."""

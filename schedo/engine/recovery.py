@@ -26,6 +26,7 @@ def restore(scheduler: Scheduler, snapshot: Snapshot, dispatcher: Dispatcher, no
         snapshot.ready_keys,
         snapshot.has_blocked,
         snapshot.pauses,
+        snapshot.cordons,
         snapshot.bulk_operations,
         snapshot.expectations,
     )

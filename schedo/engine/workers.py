@@ -62,7 +62,7 @@ class Workers:
         self._loop.enqueue(CompletePolls(name))
 
     async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
-        """Cordon or uncordon the worker; a restart of the server removes the cordon."""
+        """Cordon or uncordon the worker; only a remote one stays cordoned when servers restart."""
         return await change(self._loop, Cordon(name, is_cordoned))
 
     async def drain(self, name: str) -> WorkerStatus:

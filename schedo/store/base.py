@@ -17,6 +17,7 @@ from schedo.core.action_log import LogFilter, NumberedEntry
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.expectations import Expectation
 from schedo.core.job_filter import JobFilter, Order
 from schedo.core.loads import Load
@@ -57,6 +58,7 @@ class Snapshot:
     was_killed: bool = False  # the previous server died, and its host still runs
     clock: ClockMark = NO_MARK
     pauses: Sequence[Pause] = ()
+    cordons: Sequence[CordonedWorker] = ()
     bulk_operations: Sequence[BulkOperation] = ()
     expectations: Sequence[Expectation] = ()
     store_id: int = 0  # a random number; two stores differ in it

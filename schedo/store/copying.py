@@ -35,6 +35,7 @@ TABLES = {
     "run_release": ("schedule_id",),
     "queue": ("name",),
     "pause": ("scope",),
+    "cordon": ("name",),
     "expectation": ("id",),
     "bulk_operation": ("id",),
     "bulk_step": ("operation", "number"),

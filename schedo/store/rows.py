@@ -19,6 +19,7 @@ import msgspec
 
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, IdempotencyRecord, Output
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.expectations import Expectation
 from schedo.core.model import (
     PLAIN,
@@ -79,6 +80,7 @@ SCHEDULE = Columns(
 )
 QUEUE = Columns(Queue, fixed=("name",))
 PAUSE = Columns(Pause, fixed=("scope",))
+CORDON = Columns(CordonedWorker, fixed=("name",))
 EXPECTATION = Columns(
     Expectation,
     codecs={"early": Codec("encode(record.early).decode()", "decode_instants({})")},
@@ -107,6 +109,8 @@ queue_row = QUEUE.compile_row(QUEUE.names)
 queue_from_row: Callable[[Row], Queue] = QUEUE.compile_record()
 pause_row = PAUSE.compile_row(PAUSE.names)
 pause_from_row: Callable[[Row], Pause] = PAUSE.compile_record()
+cordon_row = CORDON.compile_row(CORDON.names)
+cordon_from_row: Callable[[Row], CordonedWorker] = CORDON.compile_record()
 _expectation_row = EXPECTATION.compile_row(EXPECTATION.names)
 _expectation_from_row: Callable[[Row], Expectation] = EXPECTATION.compile_record()
 decision_row = DECISION.compile_row(DECISION.names)

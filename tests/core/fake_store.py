@@ -13,6 +13,7 @@ from typing import Any
 from schedo.core import loads
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Output
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.expectations import Expectation
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import (
@@ -44,6 +45,7 @@ class Written:
     schedules_deleted: list[int]
     queues: list[Queue]
     pauses: dict[PauseScope, Pause | None]
+    cordons: dict[str, CordonedWorker | None]
     bulk_operations: dict[int, BulkOperation | None]
     jobs_deleted: list[int]
     expectations: dict[int, Expectation | None]
@@ -63,6 +65,7 @@ class FakeStore:
     schedules: dict[int, Schedule] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     pauses: dict[PauseScope, Pause | None] = field(default_factory=dict)
+    cordons: dict[str, CordonedWorker | None] = field(default_factory=dict)
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)
     expectations: dict[int, Expectation | None] = field(default_factory=dict)
     attempts: list[AttemptRecord] = field(default_factory=list)
@@ -102,6 +105,7 @@ class FakeStore:
         assert len(names) == len(set(names)), "two schedules have one name"
         self.queues.update((queue.name, queue) for queue in written.queues)
         self.pauses.update(written.pauses)
+        self.cordons.update(written.cordons)
         self.bulk_operations.update(written.bulk_operations)
         self.expectations.update(written.expectations)
         self.attempts += written.attempts

@@ -122,6 +122,7 @@ class Site(Server):
         )
         self.unloaded = []
         self.scheduler.take_over(old)
+        self._restore()
         for lease in expected:
             self.scheduler.expect_worker(lease, now)
         for lease in (*running, *expected):
@@ -131,6 +132,10 @@ class Site(Server):
         self.scheduler.recovered(now)
         self.turn(now)
 
+    def _restore(self) -> None:
+        cordons = [each for each in self.store.cordons.values() if each is not None]
+        self.scheduler.restore([], [], False, cordons=cordons)
+
     def restart(self, now: int, *expected: Lease, was_killed: bool = False) -> None:
         """Start the next server on the store; it expects the workers of these attempts."""
         old = self.scheduler
@@ -139,6 +144,7 @@ class Site(Server):
             epoch=self.store.epoch, last_id=old.last_id, random=lambda: 0.5, window=Window(100)
         )
         self.scheduler.follow_server(now, was_killed=was_killed)
+        self._restore()
         for lease in expected:
             stored = self.store.load_job(lease.key.job_id)
             assert stored is not None, "it is durable"

@@ -102,11 +102,18 @@ class Server:
         )
         queues = [queue.changed() for queue in store.queues.values()]
         pauses = [pause for pause in store.pauses.values() if pause is not None]
+        cordons = [each for each in store.cordons.values() if each is not None]
         scheduler.waiting.add_snapshot(store.count_waiting())
         operations = [each for each in store.bulk_operations.values() if each is not None]
         expectations = [each.copy() for each in store.expectations.values() if each is not None]
         scheduler.restore(
-            queues, store.ready_keys(), store.has_blocked(), pauses, operations, expectations
+            queues,
+            store.ready_keys(),
+            store.has_blocked(),
+            pauses,
+            cordons,
+            operations,
+            expectations,
         )
         for job in store.unfinished():
             if job.state is State.RUNNING:
@@ -137,6 +144,7 @@ class Server:
             list(changes.schedules_deleted),
             [queue.changed() for queue in changes.queues.values()],
             dict(changes.pauses),
+            dict(changes.cordons),
             dict(changes.bulk_operations),
             list(changes.jobs_deleted),
             {ident: each and each.copy() for ident, each in changes.expectations.items()},

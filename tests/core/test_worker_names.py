@@ -162,6 +162,78 @@ def test_a_cordon_outlives_the_session_and_a_recovery() -> None:
     assert site.apply(Cordon("a", False), T0).state == "active"
 
 
+def test_a_cordon_outlives_the_server() -> None:
+    site = Site()
+    site.report_in()
+    site.apply(Cordon("a", True), T0)
+    site.turn()
+
+    site.restart(T0)
+    [absent] = site.scheduler.worker_statuses(T0)
+    site.submit(make_spec())
+    leases = site.poll_at_once().leases
+
+    assert (absent.name, absent.kind, absent.state) == ("a", "remote", "cordoned")
+    assert absent.connected_at is None
+    assert (leases, site.status()) == ([], "cordoned")
+
+
+def test_a_worker_that_is_away_can_be_uncordoned_after_a_restart() -> None:
+    site = Site()
+    site.report_in()
+    site.apply(Cordon("a", True), T0)
+    site.turn()
+    site.restart(T0)
+
+    site.apply(Cordon("a", False), T0)
+    site.turn()
+
+    with pytest.raises(NotFound):
+        site.status()
+    site.report_in()
+    assert site.status() == "active"
+    site.restart(T0)
+    assert site.scheduler.worker_statuses(T0) == []
+
+
+def test_a_cordon_whose_commit_has_failed_is_none() -> None:
+    site = Site()
+    site.report_in()
+    site.scheduler.apply(Cordon("a", True), T0)
+
+    site.recover(T0)
+
+    assert site.status() == "active"
+
+
+def test_the_cordon_of_a_drain_outlives_a_recovery_and_no_restart() -> None:
+    site = Site()
+    site.report_in()
+    site.apply(Drain("a"), T0)
+
+    site.recover(T0)
+    assert not site.poll_at_once().leases
+    assert site.status() == "draining"
+    site.restart(T0)
+    site.report_in()
+
+    assert site.status() == "active"
+
+
+def test_the_next_process_of_a_drained_worker_has_no_cordon_of_before() -> None:
+    site = Site()
+    site.report_in()
+    site.apply(Cordon("a", True), T0)
+    site.apply(Drain("a"), T0)
+    site.report_in(session="s2")
+
+    site.turn()
+    site.restart(T0)
+    site.report_in(session="s2")
+
+    assert site.status() == "active"
+
+
 def test_a_drain_completes_the_open_poll_and_ends_with_the_process() -> None:
     site = Site()
     poll = site.poll()

@@ -131,3 +131,31 @@ def test_the_jobs_of_all_servers_run_on_a_worker_that_polls_one(servers: list[Se
     worker.finish(servers[0])
 
     eventually(lambda: shows_completed(servers[1], jobs), "all to be completed")
+
+
+def test_a_cordoned_worker_gets_no_job_of_a_server_that_it_polls_for_the_first_time(
+    servers: list[Server],
+) -> None:
+    worker = Worker()
+    worker.poll(servers[0])
+    assert servers[0].ask("POST", "/v1/workers/hand:cordon")[0] == 200
+
+    def is_cordoned_at(server: Server) -> bool:
+        items = server.ask("GET", "/v1/workers")[1].get("items", ())  # none while it starts
+        return [each["state"] for each in items if each["name"] == "hand"] == ["cordoned"]
+
+    for server in servers:
+        server.submit(task="remote")
+    servers[0].terminate()
+    servers[0].start()
+    eventually(lambda: all(map(is_cordoned_at, servers)), "cordon at all servers")
+    for server in servers:
+        worker.poll(server, wait=1)
+    assert worker.running == []
+    servers[1].ask("POST", "/v1/workers/hand:uncordon")
+
+    def has_all() -> bool:
+        worker.poll(servers[2], wait=1)
+        return len(worker.running) == SERVERS
+
+    eventually(has_all, "the leases")

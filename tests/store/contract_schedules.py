@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.expectations import Expectation, ExpectationState
 from schedo.core.limits import (
     DECISIONS_KEPT,
@@ -381,3 +382,15 @@ class ScheduleClaims(Claims):
 
         assert sorted(both.pauses, key=lambda pause: pause.since) == [first, second]
         assert one.pauses == [Pause(schedules, 7)]
+
+    async def test_cordoned_workers_are_in_the_snapshot_until_they_are_uncordoned(
+        self, store: Store
+    ) -> None:
+        far, near = CordonedWorker("far", 5), CordonedWorker("near", 6)
+        await store.commit(Changes(cordons={"near": near, "far": far}))
+        both = await self.reopen(store)
+        await store.commit(Changes(cordons={"far": None, "near": CordonedWorker("near", 7)}))
+        one = await self.reopen(store)
+
+        assert both.cordons == [far, near]
+        assert one.cordons == [CordonedWorker("near", 7)]

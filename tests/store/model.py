@@ -14,6 +14,7 @@ from typing import Any
 from schedo.core import limits, loads
 from schedo.core.bulk import BulkOperation
 from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.expectations import Expectation
 from schedo.core.ids import first_id, newest_at
 from schedo.core.job_filter import JobFilter, Order
@@ -53,14 +54,14 @@ class ModelStore(ModelRest):
 
     def __init__(self) -> None:
         super().__init__()
-        self._epoch = 0
-        self._is_open = False
+        self._epoch, self._is_open = 0, False
         self._jobs: dict[int, Job] = {}
         self._schedules: dict[int, Schedule] = {}
         self._histories: dict[int, RunHistory] = {}
         self._releases = RunReleases()
         self._queues: dict[str, Queue] = {}
         self._pauses: dict[PauseScope, Pause] = {}
+        self._cordons: dict[str, CordonedWorker] = {}
         self._bulk_operations: dict[int, BulkOperation] = {}
         self._expectations: dict[int, Expectation] = {}
         self._attempts: dict[int, list[AttemptRecord]] = {}
@@ -95,13 +96,13 @@ class ModelStore(ModelRest):
             self._decisions.pop(schedule_id, None)
             self._histories.pop(schedule_id, None)
             self._protect(schedule_id)
-        deleted = set(changes.schedules_deleted)
         for schedule in changes.schedules.values():
-            if schedule.id not in deleted:
+            if schedule.id not in changes.schedules_deleted:
                 stored = schedule.copy()
                 stored.active, stored.blocked = [], None
                 self._schedules[schedule.id] = stored
         put_or_delete(self._pauses, changes.pauses)
+        put_or_delete(self._cordons, changes.cordons)
         put_or_delete(self._bulk_operations, changes.bulk_operations)
         for ident, record in (*changes.bulk_operations.items(), *changes.expectations.items()):
             self._protect(ident if record is None else 0)
@@ -111,7 +112,7 @@ class ModelStore(ModelRest):
             self._queues[queue.name] = queue.changed()
         add_runs(self._histories, self._schedules, changes)
         self._releases.note(changes)
-        self._put_evidence(changes, deleted)
+        self._put_evidence(changes, set(changes.schedules_deleted))
 
     # Ordered with commits.
 
@@ -137,6 +138,7 @@ class ModelStore(ModelRest):
             bulk_operations=[each for _, each in sorted(self._bulk_operations.items())],
             expectations=[each.copy() for _, each in sorted(self._expectations.items())],
             pauses=[pause for _, pause in sorted(self._pauses.items())],
+            cordons=[cordoned for _, cordoned in sorted(self._cordons.items())],
             queues=[queue.changed() for _, queue in sorted(self._queues.items())],
             ready_keys=sorted(queued, key=lambda key: key[:2]),
             store_id=1,

@@ -127,7 +127,7 @@ async def sign(connection: asyncpg.Connection, me: Member, signature: Signature)
 
 
 async def follow(connection: asyncpg.Connection, no: int, settings: int) -> None:
-    """Write which version of the queues and pauses the server follows."""
+    """Write which version of the queues, pauses and cordons the server follows."""
     await connection.execute(_FOLLOW, no, settings)
 
 

@@ -37,7 +37,7 @@ class View(NamedTuple):
     members: dict[int, Member]  # by number, without those that have ended
     timeouts_us: dict[int, int]
     owners: dict[int, int]  # by shard; without the free ones
-    settings: int  # the version of the queues and pauses
+    settings: int  # the version of the queues, pauses and cordons
     confirmed: dict[int, int]  # the version that each server follows
     late_us: int = 0  # how late the heartbeats of this server itself were lately, at most
 
@@ -82,7 +82,7 @@ class Membership:
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
         self.is_joining = False  # the other servers do not know this one yet
         self.has_inherited = False  # shards of a server that has died
-        self._settings = 0  # the version of the queues and pauses that the engine has
+        self._settings = 0  # the version of the queues, pauses and cordons that the engine has
         self._sure_until_s = 0.0
         self._moved_s = 0.0
         self._stuck_until_s: dict[int, float] = {}  # shards whose running jobs cannot move
@@ -188,7 +188,7 @@ class Membership:
         return not self._moves()
 
     async def wait_settled(self, timeout_s: float) -> bool:
-        """Wait until all servers follow the queues and pauses that this one has stored.
+        """Wait until all servers follow the queues, pauses and cordons that this one has stored.
 
         Return whether they do in time. A server that is silent starts nothing.
         """
@@ -291,7 +291,7 @@ class Membership:
 
     @property
     def settings(self) -> int:
-        """The version of the queues and pauses that the engine has."""
+        """The version of the queues, pauses and cordons that the engine has."""
         return self._settings
 
     @property

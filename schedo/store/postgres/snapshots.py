@@ -74,6 +74,7 @@ SELECT nextval('epoch') AS epoch, {_SHARDS} AS shards,
     {_lists(("name", "value"), "meta WHERE name = ANY($2::text[])")} AS clock,
     {_lists(rows.QUEUE.names, "(SELECT * FROM queue ORDER BY name) AS queue")} AS queues,
     {_lists(rows.PAUSE.names, "(SELECT * FROM pause ORDER BY scope) AS pause")} AS pauses,
+    {_lists(rows.CORDON.names, "(SELECT * FROM cordon ORDER BY name) AS cordon")} AS cordons,
     {_lists(rows.EXPECTATION.names, f"(SELECT * FROM expectation {_OF_SHARDS}) AS e")}
         AS expectations,
     {_lists(("record",), f"(SELECT * FROM bulk_operation {_OF_SHARDS}) AS o")} AS operations,
@@ -91,7 +92,7 @@ _COUNTS = " UNION ALL ".join(
 
 
 class Found(NamedTuple):
-    """A snapshot, the shards that it is of, and the version of its queues and pauses."""
+    """A snapshot, the shards that it is of, and the version of its queues, pauses and cordons."""
 
     snapshot: Snapshot
     shards: list[int]
@@ -111,6 +112,7 @@ async def read_snapshot(connection: asyncpg.Connection, no: int) -> Found:
         last_id=max(ids),
         queues=[*map(rows.queue_from_row, _decode(found["queues"]))],
         pauses=[*map(rows.pause_from_row, _decode(found["pauses"]))],
+        cordons=[*map(rows.cordon_from_row, _decode(found["cordons"]))],
         bulk_operations=[*map(_operation_from_row, _decode(found["operations"]))],
         ready_keys=[*map(rows.ready_key_from_row, _decode(found["ready_keys"]))],
         has_blocked=found["has_blocked"],

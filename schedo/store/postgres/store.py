@@ -278,7 +278,7 @@ class PostgresStore(ConcurrentReads):
     async def commit(self, changes: Changes) -> None:
         owned, writer = self._owned, self._require_writer()
         commit = writes.encode(changes, self._offset_us, owned)
-        has_settings = bool(changes.queues or changes.pauses)
+        has_settings = writes.has_settings(changes)
         queues = [*map(copy, changes.queues.values())]
         statements = commit.statements()
         if not statements:
@@ -293,7 +293,7 @@ class PostgresStore(ConcurrentReads):
             await self._follow_settings(writer)
 
     async def _follow_settings(self, writer: Writer) -> None:
-        """Note the version of the queues and pauses that this server has just stored."""
+        """Note the version of the queues, pauses and cordons that this server has just stored."""
         version = await writer.run(lambda connection: connection.fetchval(writes.SETTINGS))
         if self.cluster.note_settings(version):
             await writer.run(lambda c: holder.follow(c, self._owned.no, version))

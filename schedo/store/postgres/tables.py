@@ -14,6 +14,7 @@ import msgspec
 
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
+from schedo.core.cordoned_worker import CordonedWorker
 from schedo.core.expectations import Expectation
 from schedo.core.model import DecisionRecord, Job, Pause, Queue, Schedule
 from schedo.store import rows
@@ -79,6 +80,7 @@ CHANGED_JOB = (*rows.JOB.mutable, "id")
 SCHEDULE = Table("schedule", types_of(Schedule, name=TEXT, elapsed=INTEGER), rows.SCHEDULE.inserted)
 QUEUE = Table("queue", types_of(Queue), rows.QUEUE.names)
 PAUSE = Table("pause", types_of(Pause), rows.PAUSE.names)
+CORDON = Table("cordon", types_of(CordonedWorker), rows.CORDON.names)
 EXPECTATION = Table("expectation", types_of(Expectation), rows.EXPECTATION.names)
 IDEMPOTENCY_RECORD = Table(
     "idempotency_record", types_of(IdempotencyRecord), rows.IDEMPOTENCY_RECORD.names

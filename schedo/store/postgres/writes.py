@@ -44,7 +44,7 @@ DELETE_JOBS = (
 MARK_DECIDED = """
 INSERT INTO meta (name, value) VALUES ('decided_at_' || $2::bigint, $1)
 ON CONFLICT (name) DO UPDATE SET value = greatest(meta.value, excluded.value)"""
-# The version of the queues and pauses. The other servers see at their next heartbeat that it grew.
+# The version of the queues, pauses and cordons. Each heartbeat of another server looks at it.
 _RAISE_SETTINGS = """
 INSERT INTO meta (name, value) VALUES ('settings', 1)
 ON CONFLICT (name) DO UPDATE SET value = meta.value + 1"""
@@ -55,6 +55,7 @@ _DELETE_SCHEDULES = (
     "DELETE FROM run_history WHERE schedule_id = ANY($1::bigint[])",
 )
 _DELETE_PAUSES = "DELETE FROM pause WHERE scope = ANY($1::text[])"
+_DELETE_CORDONS = "DELETE FROM cordon WHERE name = ANY($1::text[])"
 _DELETE_EXPECTATIONS = "DELETE FROM expectation WHERE id = ANY($1::bigint[])"
 _UPSERT_OPERATIONS = """
 INSERT INTO bulk_operation (id, record, shard)
@@ -145,8 +146,13 @@ def _encode_others(changes: Changes, offset_us: int, owned: Owned) -> Iterator[S
     if changes.log:
         entries = [(*entry[:-1], int(entry.is_job)) for entry in changes.log]
         yield Statement(_INSERT_LOG, columns_of(entries, len(LogEntry._fields)))
-    if changes.queues or changes.pauses:
+    if has_settings(changes):
         yield Statement(_RAISE_SETTINGS, ())  # the last one: other servers wait for this row
+
+
+def has_settings(changes: Changes) -> bool:
+    """Whether there are changes that all servers follow."""
+    return bool(changes.queues or changes.pauses or changes.cordons)
 
 
 def _encode_settings(changes: Changes, offset_us: int) -> Iterator[Statement]:
@@ -157,6 +163,11 @@ def _encode_settings(changes: Changes, offset_us: int) -> Iterator[Statement]:
     ended = [scope.value for scope, each in changes.pauses.items() if each is None]
     if ended:
         yield Statement(_DELETE_PAUSES, (ended,))
+    cordons = [rows.cordon_row(each) for each in changes.cordons.values() if each is not None]
+    yield from _rows_of(tables.CORDON, tables.CORDON.upsert("name"), cordons)
+    uncordoned = [name for name, each in changes.cordons.items() if each is None]
+    if uncordoned:
+        yield Statement(_DELETE_CORDONS, (uncordoned,))
     expectations = [
         rows.expectation_row(each, offset_us)
         for each in changes.expectations.values()

@@ -174,6 +174,7 @@ SELECT at, figures FROM tally
 WHERE dimension = ? AND period = ? AND at > ? AND at < ? ORDER BY at LIMIT ?"""
 EXPECTATIONS = f"SELECT {', '.join(rows.EXPECTATION.names)} FROM expectation ORDER BY id"
 PAUSES = f"SELECT {', '.join(rows.PAUSE.names)} FROM pause ORDER BY scope"
+CORDONS = f"SELECT {', '.join(rows.CORDON.names)} FROM cordon ORDER BY name"
 QUEUES = f"SELECT {', '.join(rows.QUEUE.names)} FROM queue ORDER BY name"
 # The body of a response may be large; only a repetition of its request reads it.
 BULK_OPERATIONS = """

@@ -55,6 +55,7 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
         last_id=max(last_id, first_id(decided_at), *(each.id for each in expectations)),
         queues=[rows.queue_from_row(row) for row in connection.execute(queries.QUEUES)],
         pauses=[rows.pause_from_row(row) for row in connection.execute(queries.PAUSES)],
+        cordons=[rows.cordon_from_row(row) for row in connection.execute(queries.CORDONS)],
         bulk_operations=[
             rows.decode_bulk_operation(record)
             for (record,) in connection.execute(queries.BULK_OPERATIONS)

@@ -24,6 +24,7 @@ from schedo.store import rows
 from schedo.store.base import ClockMark
 from schedo.store.columns import Row
 from schedo.store.rows import (
+    CORDON,
     EXPECTATION,
     IDEMPOTENCY_RECORD,
     JOB,
@@ -57,6 +58,7 @@ from schedo.store.sqlite.histories import (
     runs_to_release,
 )
 from schedo.store.sqlite.queries import MARK_DECIDED
+from schedo.store.sqlite.statements import insert, insert_rows, or_update, value_rows
 
 _Usual = dict[str, str | int | None]
 # The values that columns have in most jobs; until an attempt has started; when the first one has
@@ -73,38 +75,19 @@ _STARTED: _Usual = {**_PLAIN, "attempt": 1, "due_elapsed": 0, "priority": 0}
 _KEYED: _Usual = {name: value for name, value in _USUAL.items() if name != "unique_key"}
 
 
-def _insert(table: str, names: Sequence[str], count: int = 1) -> str:
-    return _insert_rows(table, dict.fromkeys(names, "?"), count)
-
-
-def _insert_rows(table: str, values: Mapping[str, str], count: int) -> str:
-    given = {name: value for name, value in values.items() if value != "NULL"}
-    return f"INSERT INTO {table} ({', '.join(given)}) VALUES {_rows(given.values(), count)}"
-
-
-def _rows(values: Iterable[str], count: int) -> str:
-    row = f"({', '.join(values)})"
-    return ", ".join([row] * count)
-
-
-def _or_update(key: str, names: Sequence[str]) -> str:
-    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name != key)
-    return f" ON CONFLICT ({key}) DO UPDATE SET {changed}"
-
-
 def _update_jobs(values: Mapping[str, str], count: int) -> str:
     bound = [name for name, value in values.items() if value == "?"]
     new = {**values, **{name: f"row.column{at}" for at, name in enumerate(bound, start=1)}}
     job_id = new.pop("id")
     return (
         f"UPDATE job SET {', '.join(f'{name} = {value}' for name, value in new.items())}"
-        f" FROM (VALUES {_rows('?' * len(bound), count)}) AS row WHERE job.id = {job_id}"
+        f" FROM (VALUES {value_rows('?' * len(bound), count)}) AS row WHERE job.id = {job_id}"
     )
 
 
-INSERT_JOB = _insert("job", JOB.inserted)
+INSERT_JOB = insert("job", JOB.inserted)
 INSERT_JOBS = tuple(
-    make_shape(JOB.inserted, usual, partial(_insert_rows, "job"))
+    make_shape(JOB.inserted, usual, partial(insert_rows, "job"))
     for usual in (_STARTED, _NOT_STARTED, _USUAL, _KEYED)
 )
 UPDATE_JOB = f"UPDATE job SET {', '.join(f'{name} = ?' for name in JOB.mutable)} WHERE id = ?"
@@ -113,24 +96,28 @@ UPDATE_JOBS = tuple(
 )
 INSERT_PAYLOAD = "INSERT INTO job_payload (job_id, payload) VALUES (?, ?)"
 INSERT_TAG = "INSERT OR IGNORE INTO job_tag (tag, job_id) VALUES (?, ?)"
-INSERT_TAGS = Shape({count: INSERT_TAG.replace("(?, ?)", _rows("??", count)) for count in COUNTS})
+INSERT_TAGS = Shape(
+    {count: INSERT_TAG.replace("(?, ?)", value_rows("??", count)) for count in COUNTS}
+)
 
-_OR_UPDATE_SCHEDULE = _or_update("id", SCHEDULE.inserted)
-UPSERT_SCHEDULE = _insert("schedule", SCHEDULE.inserted) + _OR_UPDATE_SCHEDULE
+_OR_UPDATE_SCHEDULE = or_update("id", SCHEDULE.inserted)
+UPSERT_SCHEDULE = insert("schedule", SCHEDULE.inserted) + _OR_UPDATE_SCHEDULE
 UPSERT_SCHEDULES = Shape(
-    {count: _insert("schedule", SCHEDULE.inserted, count) + _OR_UPDATE_SCHEDULE for count in COUNTS}
+    {count: insert("schedule", SCHEDULE.inserted, count) + _OR_UPDATE_SCHEDULE for count in COUNTS}
 )
 DELETE_SCHEDULE = "DELETE FROM schedule WHERE id = ?"
 DELETE_DECISIONS = "DELETE FROM decision WHERE schedule_id = ?"
 
-UPSERT_PAUSE = _insert("pause", PAUSE.names) + _or_update("scope", PAUSE.names)
+UPSERT_PAUSE = insert("pause", PAUSE.names) + or_update("scope", PAUSE.names)
 DELETE_PAUSE = "DELETE FROM pause WHERE scope = ?"
-UPSERT_EXPECTATION = _insert("expectation", EXPECTATION.names) + _or_update("id", EXPECTATION.names)
+UPSERT_CORDON = insert("cordon", CORDON.names) + or_update("name", CORDON.names)
+DELETE_CORDON = "DELETE FROM cordon WHERE name = ?"
+UPSERT_EXPECTATION = insert("expectation", EXPECTATION.names) + or_update("id", EXPECTATION.names)
 DELETE_EXPECTATION = "DELETE FROM expectation WHERE id = ?"
-UPSERT_QUEUE = _insert("queue", QUEUE.names) + _or_update("name", QUEUE.names)
+UPSERT_QUEUE = insert("queue", QUEUE.names) + or_update("name", QUEUE.names)
 
 RAISE_EPOCH = "UPDATE meta SET value = value + 1 WHERE name = 'epoch'"
-UPSERT_IDEMPOTENCY_RECORD = _insert("idempotency_record", IDEMPOTENCY_RECORD.names).replace(
+UPSERT_IDEMPOTENCY_RECORD = insert("idempotency_record", IDEMPOTENCY_RECORD.names).replace(
     "INSERT", "INSERT OR REPLACE", 1
 )
 
@@ -211,6 +198,7 @@ def encode(changes: Changes, offset_us: int = 0) -> Commit:
         or changes.schedules_deleted
         or changes.queues
         or changes.pauses
+        or changes.cordons
         or changes.jobs_deleted
         or changes.decisions
         or any(each.job_id not in changes.jobs for each in changes.attempts)
@@ -249,6 +237,8 @@ def _encode_others(changes: Changes, offset_us: int) -> list[Statement]:
         Statement(UPSERT_QUEUE, [*map(rows.queue_row, changes.queues.values())]),
         Statement(UPSERT_PAUSE, [rows.pause_row(p) for p in changes.pauses.values() if p]),
         Statement(DELETE_PAUSE, [(scope.value,) for scope, p in changes.pauses.items() if not p]),
+        Statement(UPSERT_CORDON, [rows.cordon_row(c) for c in changes.cordons.values() if c]),
+        Statement(DELETE_CORDON, [(name,) for name, c in changes.cordons.items() if not c]),
         Statement(
             UPSERT_EXPECTATION,
             [rows.expectation_row(e, offset_us) for e in changes.expectations.values() if e],
