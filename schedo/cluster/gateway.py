@@ -12,14 +12,15 @@ changed refuses the part, and the gateway looks for the new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse, to_response
-from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers, count_for
+from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers
 from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
@@ -29,6 +30,7 @@ from schedo.cluster.work_parts import (
 )
 from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
+from schedo.core.model import ReadyKey
 from schedo.core.worker_messages import PollRequest
 from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.workers import Workers
@@ -67,7 +69,7 @@ class Gateway:
         if asked.hop is None and not self._router.others():
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose == "surplus":
-            return await self._own_surplus.respond()
+            return await self._own_surplus.respond(asked.request.body)
         try:
             request = WorkerRequest(asked.request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -115,9 +117,13 @@ class Gateway:
         spec = call.spec
         if spec is not None and call.may_ask:
             call.targets.update(self._surplus_of_others.serving(spec))
-        wait_s = 0.0 if call.targets or call.must_hear(found) else None
+        # The first request of a worker says what it serves, and others may have that already.
+        is_new = spec is None and self._surplus_of_others.is_any
+        wait_s = 0.0 if is_new or call.targets or call.must_hear(found) else None
         response, is_over = await self._ask_here(call, wait_s)
-        if not (found or call.targets or call.foreign) and denies_nothing(response.body):
+        if response.status != HTTPStatus.OK:
+            return response
+        if not (found or call.targets or call.foreign or is_new) and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = read_response(response.body)
         if own.denied:
@@ -171,8 +177,9 @@ class Gateway:
             theirs = self._group(call, call.worker.elsewhere)
             leases = next((leases for each, leases in theirs if each.no == member.no), [])
             response = await self._ask(call, member, leases, room)
-            if response is None or not response.leases:
-                self._surplus_of_others.forget(member.no)
+            if call.spec is not None:
+                is_any = response is not None and bool(response.leases)
+                self._surplus_of_others.note_outcome(member.no, call.spec, is_any=is_any)
             if response is not None:
                 found.append(response)
                 call.worker.elsewhere.update(dict.fromkeys(response.new_leases))
@@ -188,25 +195,32 @@ class Gateway:
         room = (1 if fields.slots is None else fields.slots) - len(running)
         return room if fields.max_leases is None else min(room, fields.max_leases)
 
-    def _wake(self, no: int, found: Found) -> bool:
-        """Let workers that wait ask a server for jobs; return whether there are any."""
-        left = sum(count for _, count in found.ready)
-        was_any = False
+    def _wake(self, no: int, found: Found) -> Set[ReadyKey]:
+        """Let workers that wait ask a server for jobs; return the ready keys that they serve."""
+        left = dict(found.ready)
+        taken: set[ReadyKey] = set()
         for worker in [*self._workers.values()]:
             call = worker.poll
             spec = None if call is None else call.spec
             if call is None or spec is None or not call.may_ask:
                 continue
-            count, room = count_for(spec, found), self._find_room(call)
-            if count and room > 0:
-                was_any = True
-                if not call.targets:
-                    call.asked.context.engine.sessions.end_poll(call.name)
-                call.targets.add(no)
-                left -= min(count, room)
-            if left <= 0:
+            room = self._find_room(call)
+            served = [key for key in left if spec.serves(key)] if room > 0 else []
+            if not served:
+                continue
+            taken.update(served)
+            if not call.targets:
+                call.asked.context.engine.sessions.end_poll(call.name)
+            call.targets.add(no)
+            for key in served:
+                used = min(left[key], room)
+                room -= used
+                left[key] -= used
+                if not left[key]:
+                    del left[key]
+            if not left:
                 break
-        return was_any
+        return taken
 
     async def _ask_others(self, call: WorkerCall) -> list[PartResponse]:
         """Let the other servers carry out what is about their jobs; return what they respond.

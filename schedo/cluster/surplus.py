@@ -9,7 +9,7 @@ and the worker's own poll has ended before, so no slot is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,11 +28,18 @@ if TYPE_CHECKING:
     from schedo.cluster.router import Router
 
 KEYS_MAX = 16  # ready keys in one response
+SKIPPED_MAX = 256  # ready keys in one request
+WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
 HELD_S = 10.0  # how long a request for the surplus is held
 TAKING_S = 0.002  # before the next request, while workers here take what the last one has said
-PAUSE_S = 0.05  # the same when no worker here takes any of it; it doubles
-PAUSE_S_MAX = 1.0
+PAUSE_S_MAX = 1.0  # the same after requests for jobs that have brought none; it doubles
 _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
+
+
+class Question(msgspec.Struct, omit_defaults=True):
+    """A request for the surplus; skip: the ready keys that are known and that no worker takes."""
+
+    skip: list[ReadyKey] = []
 
 
 class Found(msgspec.Struct):
@@ -46,37 +53,67 @@ class OwnSurplus:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._questions: set[asyncio.Future[Found]] = set()
+        self._questions: dict[asyncio.Future[Found], frozenset[ReadyKey]] = {}
         workers.watch_surplus(self._look)
 
-    async def respond(self) -> Response:
+    async def respond(self, body: bytes) -> Response:
         """Return the surplus as soon as there is some, or nothing after HELD_S."""
+        skip = frozenset(msgspec.json.decode(body, type=Question).skip)
         asking: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
-        self._questions.add(asking)
+        self._questions[asking] = skip
         self._look()
         try:
             await asyncio.wait((asking,), timeout=HELD_S)
             return Response(200, msgspec.json.encode(asking.result() if asking.done() else Found()))
         finally:
-            self._questions.discard(asking)
+            self._questions.pop(asking, None)
 
     def _look(self) -> None:
-        if not self._questions:
-            return
-        found = self._workers.find_surplus(KEYS_MAX)
-        if found:
-            for asking in self._questions:
+        for asking, skip in [*self._questions.items()]:
+            found = self._workers.find_surplus(KEYS_MAX, skip)
+            if found:
                 asking.set_result(Found([*found.items()]))
-            self._questions.clear()
+                del self._questions[asking]
+
+
+class _Known:
+    """What one server has said of its surplus, and the request that it holds."""
+
+    def __init__(self) -> None:
+        # Its ready keys; whether a worker that waited here has taken their jobs. The others are
+        # skipped by the next requests: they would hide the rest.
+        self.is_taken: dict[ReadyKey, bool] = {}
+        self.pause_s = TAKING_S
+        self.asking: asyncio.Task[Found] | None = None
+
+    @property
+    def skipped(self) -> list[ReadyKey]:
+        return [key for key, is_taken in self.is_taken.items() if not is_taken]
+
+    def note(self, found: Found, taken: Container[ReadyKey]) -> None:
+        """Note what the server has said; taken: whose jobs workers here take."""
+        self.is_taken |= {key: key in taken for key, _ in found.ready}
+        for key in self.skipped[:-SKIPPED_MAX]:
+            del self.is_taken[key]
+
+    def forget(self, spec: WorkerSpec) -> None:
+        """Forget what such a worker serves: the server has given it nothing."""
+        gone = {key: is_taken for key, is_taken in self.is_taken.items() if spec.serves(key)}
+        for key in gone:
+            del self.is_taken[key]
+        self.pause_s = min(2 * self.pause_s, PAUSE_S_MAX)
+        if self.asking is not None and not all(gone.values()):
+            self.asking.cancel()  # it skips some of them
 
 
 class SurplusOfOthers:
     """What the other servers have no room for, as far as they have said it."""
 
-    def __init__(self, router: Router, wake: Callable[[int, Found], bool]) -> None:
-        """wake: lets workers that wait ask a server; returns whether any of them does."""
+    def __init__(self, router: Router, wake: Callable[[int, Found], Set[ReadyKey]]) -> None:
+        """wake: lets workers that wait ask a server; returns the ready keys that they serve."""
         self._router, self._wake = router, wake
-        self._known: dict[int, Found] = {}  # by the number of the server
+        self._known: dict[int, _Known] = {}  # by the number of the server
+        self._serving: dict[str, tuple[WorkerSpec, list[int]]] = {}  # what `serving` has found
         self._questions: set[int] = set()  # the epochs of the servers that are asked
         self._wanted_s = 0.0
 
@@ -88,34 +125,61 @@ class SurplusOfOthers:
                 self._questions.add(member.epoch)
                 self._router.begin(self._ask_on(member))
 
+    @property
+    def is_any(self) -> bool:
+        """Whether another server has said that it has jobs for which it has no worker."""
+        return any(each.is_taken for each in self._known.values())
+
     def serving(self, spec: WorkerSpec) -> list[int]:
         """Return the servers that have said that they have jobs for such a worker."""
-        return [no for no, found in self._known.items() if count_for(spec, found)]
+        known = self._serving.get(spec.id)
+        if known is None or known[0] is not spec:
+            if len(self._serving) >= WORKERS_KEPT:
+                self._serving.clear()
+            numbers = [
+                no for no, each in self._known.items() if any(map(spec.serves, each.is_taken))
+            ]
+            known = self._serving[spec.id] = spec, numbers
+        return known[1]
 
-    def forget(self, no: int) -> None:
-        """Forget what a server has said: it has given nothing."""
-        self._known.pop(no, None)
+    def note_outcome(self, no: int, spec: WorkerSpec, *, is_any: bool) -> None:
+        """Note whether a server has given a worker any job."""
+        known = self._known.get(no)
+        if known is None:
+            return
+        if is_any:
+            known.pause_s = TAKING_S
+        else:
+            known.forget(spec)
+            self._serving.clear()
 
     async def _ask_on(self, member: Member) -> None:
-        pause_s = TAKING_S
+        known = self._known[member.no] = _Known()
         try:
             while self._is_wanted() and self._lives(member):
-                found = await self._ask(member)
+                known.asking = asyncio.create_task(self._ask(member, known.skipped))
+                await asyncio.wait((known.asking,))
+                if known.asking.cancelled():
+                    continue
+                found = known.asking.result()
+                known.asking = None
                 if found.ready:
-                    self._known[member.no] = found
-                    if self._wake(member.no, found):
-                        pause_s = TAKING_S
-                    else:
-                        pause_s = min(max(2 * pause_s, PAUSE_S), PAUSE_S_MAX)
-                    await self._router.wait_for_change(pause_s)
+                    known.note(found, self._wake(member.no, found))
+                    self._serving.clear()
+                    await self._router.wait_for_change(known.pause_s)
                 else:
-                    self.forget(member.no)
+                    known.pause_s = TAKING_S
         finally:
-            self.forget(member.no)
+            if known.asking is not None:
+                known.asking.cancel()
+            if self._known.get(member.no) is known:
+                del self._known[member.no]
+            self._serving.clear()
             self._questions.discard(member.epoch)
 
-    async def _ask(self, member: Member) -> Found:
-        own = OwnRequest("POST", "/v1/work", "surplus", _PERMISSION, b"{}")
+    async def _ask(self, member: Member, skip: list[ReadyKey]) -> Found:
+        body = msgspec.json.encode(Question(skip))
+        own = OwnRequest("POST", "/v1/work", "surplus", _PERMISSION, body)
         try:
             response = await self._router.send(member, "surplus", own, HELD_S)
             if response.status == 200:
@@ -130,8 +194,3 @@ class SurplusOfOthers:
 
     def _lives(self, member: Member) -> bool:
         return any(each.epoch == member.epoch for each in self._router.others())
-
-
-def count_for(spec: WorkerSpec, found: Found) -> int:
-    """Return how many of the jobs such a worker could run, at least."""
-    return sum(count for ready_key, count in found.ready if spec.serves(ready_key))

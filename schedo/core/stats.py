@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from heapq import nsmallest
 from itertools import islice
 from operator import attrgetter
@@ -114,8 +114,10 @@ def read_stats(jobs: JobTable, schedules: ScheduleTable, workers: WorkerPool) ->
     )
 
 
-def find_surplus(jobs: JobTable, pauses: Pauses, most: int) -> dict[ReadyKey, int]:
-    """Return up to `most` ready keys with jobs that wait only for a worker.
+def find_surplus(
+    jobs: JobTable, pauses: Pauses, most: int, skip: Container[ReadyKey] = ()
+) -> dict[ReadyKey, int]:
+    """Return up to `most` ready keys, but none of `skip`, with jobs that wait only for a worker.
 
     Each has the number of those in memory, as far as the limit of the queue lets them run.
     """
@@ -124,7 +126,8 @@ def find_surplus(jobs: JobTable, pauses: Pauses, most: int) -> dict[ReadyKey, in
         return found
     for ready_key, index in jobs.ready_queues.ready_indexes():
         queue_state = jobs.ready_queues.queue_state(ready_key.queue)
-        if len(index) and queue_state.is_open and not ready_key.isolated:
+        is_waiting = len(index) and queue_state.is_open and not ready_key.isolated
+        if is_waiting and ready_key not in skip:
             found[ready_key] = min(len(index), queue_state.free_slots)
             if len(found) == most:
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 
 from schedo.core.commands import CompletePolls, Cordon, DetachWorker, Drain
 from schedo.core.leases import Lease
@@ -53,9 +53,12 @@ class Workers:
         """Call `look` after each turn in which a server of a cluster has decided what starts."""
         self._loop.on_decided = look
 
-    def find_surplus(self, most: int) -> dict[ReadyKey, int]:
-        """Return up to `most` ready keys with jobs that wait only for a worker, and how many."""
-        return {} if self._loop.failure else self._loop.scheduler.find_surplus(most)
+    def find_surplus(self, most: int, skip: Container[ReadyKey] = ()) -> dict[ReadyKey, int]:
+        """Return up to `most` ready keys with jobs that wait only for a worker, and how many.
+
+        skip: ready keys that are left out.
+        """
+        return {} if self._loop.failure else self._loop.scheduler.find_surplus(most, skip)
 
     def end_poll(self, name: str) -> None:
         """Let the open poll of a worker have its response now."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster import gateway
+from schedo.cluster.surplus import KEYS_MAX, Question
+from schedo.core.model import ReadyKey
+from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
@@ -108,6 +112,56 @@ async def test_a_worker_that_does_not_serve_the_jobs_of_another_server_is_not_as
     await first.submit(task="other")
 
     assert lease_of(await polling)
+
+
+async def test_jobs_that_no_worker_runs_hide_none_that_a_worker_of_another_server_does(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    for number in range(3 * KEYS_MAX):
+        await first.submit(task=f"without-{number}")
+    await first.submit(task="demo")
+    worker = HandWorker()
+    worker.description["tasks"] = ["demo"]
+
+    lease = lease_of(await worker.begin_poll(second))
+    polling = worker.begin_poll(second, lease)
+    await first.submit(task="demo")
+
+    assert lease_of(await polling)
+
+
+def test_a_ready_key_is_the_same_after_its_way_to_another_server() -> None:
+    requirements = Requirements(
+        labels=(Condition("zone", "in", ("a", "b")),),
+        resources=(("gpu", 1), ("memory_gb", 1_500_000)),
+        worker="w",
+        prefer=(Preference((Condition("ssd", "=", ("yes",)),), 2.0),),
+    )
+    keys = [ReadyKey("default", "demo"), ReadyKey("mail", "demo", requirements=requirements)]
+
+    body = msgspec.json.encode(Question(keys))
+
+    assert {*msgspec.json.decode(body, type=Question).skip} == {*keys}
+
+
+async def test_a_worker_that_comes_later_gets_the_jobs_that_no_other_one_runs(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker, later = HandWorker("w"), HandWorker("later")
+    worker.description["tasks"] = ["demo"]
+    polling = worker.begin_poll(second)
+    await first.submit(task="rare")
+    await asyncio.wait([polling], timeout=0.05)
+
+    lease = lease_of(await later.begin_poll(second))
+    polling_on = later.begin_poll(second, lease)
+    await asyncio.wait([polling_on], timeout=0.05)
+    await first.submit(task="rare")
+
+    assert lease_of(await polling_on)
+    polling.cancel()
 
 
 async def test_a_job_of_a_paused_queue_or_server_is_no_surplus(cluster: Cluster) -> None:
