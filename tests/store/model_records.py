@@ -109,7 +109,7 @@ class RunReleases:
         self.released: set[int] = set()
 
     def note(self, changes: Changes) -> None:
-        for schedule_id, at in runs_to_release(changes):
+        for schedule_id, at, _ in runs_to_release(changes):
             first, _ = self._due.get(schedule_id, (at, at))
             self._due[schedule_id] = (first, at)
 

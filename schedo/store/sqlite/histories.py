@@ -60,11 +60,12 @@ DELETE_HISTORY = "DELETE FROM run_history WHERE schedule_id = ?"
 # Runs have ended, so older ones may be released to the general retention (see pruning.py). due_at:
 # when the first of them ended since pruning has looked, and last_at: the last one.
 MARK_RUNS = """
-INSERT INTO run_release (schedule_id, due_at, last_at) VALUES (?1, ?2, ?2)
+INSERT INTO run_release (schedule_id, due_at, last_at) VALUES (?, ?, ?)
 ON CONFLICT (schedule_id) DO UPDATE SET last_at = excluded.last_at"""
 
 
-def runs_to_release(changes: Changes) -> list[tuple[int, int]]:
+def runs_to_release(changes: Changes) -> list[tuple[int, int, int]]:
     """Return the schedules with ended runs, and when they ended; deleted ones are due at once."""
     ended = {run.schedule_id: run.ended_at for run in changes.ended_runs}
-    return [*(ended | dict.fromkeys(changes.schedules_deleted, 0)).items()]
+    ended |= dict.fromkeys(changes.schedules_deleted, 0)
+    return [(schedule_id, at, at) for schedule_id, at in ended.items()]
