@@ -16,6 +16,11 @@ from starlette.types import Scope
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
+from schedo.cluster.broadcasting import (
+    broadcast,
+    describe_remote_workers,
+    list_remote_workers,
+)
 from schedo.cluster.bulk import BulkChanges, change_own_jobs
 from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest, refuse
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
@@ -28,7 +33,7 @@ from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
-from schedo.cluster.texts import names_link, shard_of_request
+from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
 from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
 from schedo.core.shards import SHARDS, shard_of
@@ -40,6 +45,7 @@ from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response
 
 if TYPE_CHECKING:
+    from schedo.core.worker_messages import WorkerStatus
     from schedo.protocol.cluster import ClusterResponse
 
 # How long a request waits while its shard moves, or its owner is believed to be a server that is
@@ -108,6 +114,9 @@ class Router:
     def notes(self) -> Sequence[str]:
         return self._reachability.notes()
 
+    async def list_remote_workers(self) -> Sequence[WorkerStatus]:
+        return await list_remote_workers(self)
+
     def describe(self) -> ClusterResponse:
         return describe(self.cluster, self._reachability, self._context.engine.clock.now())
 
@@ -132,7 +141,11 @@ class Router:
 
     async def at_text(self, asked: ClientRequest) -> Response:
         """Carry the request out at the owner of its key or its name."""
+        if asked.is_confirmation:
+            return await asked.here()  # a part of a broadcast
         shard = shard_of_request(asked.request, self.has_limit)
+        if is_broadcast(asked.request):
+            return await self.at_owner(asked, shard, partial(broadcast, self))
         if shard is None and asked.operation.name == "short_schedule":
             return await self.at_owner(asked, None, self.find)  # it may be an invocation
         return await self.at_owner(asked, shard, self.here)
@@ -240,6 +253,8 @@ class Router:
 
     async def gather(self, asked: ClientRequest) -> Response:
         """Return what all servers respond, as one response."""
+        if asked.is_confirmation:
+            return describe_remote_workers(self._context)
         others = () if asked.hop else self._reachability.others()
         return await gather(asked, self.cluster.me.name, others)
 

@@ -61,6 +61,14 @@ def shard_of_request(request: Request, has_limit: HasLimit) -> int | None:
     return shard_of_key(request) if shard is None else shard
 
 
+def is_broadcast(request: Request) -> bool:
+    """Whether the request submits a broadcast."""
+    try:
+        return request.operation == "create_job" and _JOB.decode(request.body).broadcast
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
 def shard_of_key(request: Request) -> int | None:
     """Return the shard of the request's Idempotency-Key; None if it has none."""
     key = read_key(request.find_header(HEADER))

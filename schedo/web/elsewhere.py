@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from starlette.types import Scope
 
 if TYPE_CHECKING:
+    from schedo.core.worker_messages import WorkerStatus
     from schedo.protocol.cluster import ClusterResponse
     from schedo.protocol.operation import Operation
     from schedo.web.context import Handler
@@ -32,6 +33,9 @@ class Elsewhere(Protocol):
 
     def notes(self) -> Sequence[str]:
         """Return a sentence for each server that cannot be reached."""
+
+    async def list_remote_workers(self) -> Sequence[WorkerStatus]:
+        """Return the remote workers that the other servers know."""
 
     def describe(self) -> ClusterResponse:
         """Return the members and their shards."""

@@ -13,6 +13,7 @@ import orjson
 
 from schedo.core.ids import parse_id
 from schedo.core.model import Job, JobSpec
+from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.broadcasts import broadcast_specs
 from schedo.engine.call_results import Accepted
 from schedo.errors import SchedoError
@@ -74,13 +75,14 @@ async def _submit(
     if job.broadcast:
         if not may_broadcast:
             raise bad_parameter("wait", "a broadcast cannot be combined with wait")
+
+        async def submit_all(record_of: StoreResponse | None) -> Response:
+            specs = broadcast_specs(await _list_workers(context, request), spec)
+            return await submit_many(context, specs, record_of)
+
         async with context.batches.taken(1):
             response = await idempotent.perform(
-                context,
-                lambda record_of: submit_many(
-                    context, broadcast_specs(context.engine.sessions.list(), spec), record_of
-                ),
-                lambda body: replay_many(repeat(spec), body),
+                context, submit_all, lambda body: replay_many(repeat(spec), body)
             )
         # A status of its own, because the body has another shape than that of one job.
         return response._replace(status=207) if response.status == 200 else response
@@ -101,6 +103,19 @@ async def _submit(
     if response.status >= 400:
         return response
     return response.with_headers(request.location(f"/v1/jobs/{job_id_in(response.body)}"))
+
+
+async def _list_workers(context: AppContext, request: Request) -> list[WorkerStatus]:
+    """Return the workers for which this server makes the jobs of a broadcast.
+
+    In a cluster, one server makes those for all remote workers, and each those for its own.
+    """
+    workers = context.engine.sessions.list()
+    if request.confirms:
+        return [worker for worker in workers if worker.kind != "remote"]
+    if context.cluster is not None:
+        workers += await context.cluster.list_remote_workers()
+    return workers
 
 
 async def short_schedule(context: AppContext, request: Request) -> Response:

@@ -1,0 +1,112 @@
+"""Broadcasts in a cluster: a job for each worker, at whichever servers the workers are.
+
+The server that leads makes the jobs for all remote workers, because those run jobs of any server.
+The workers of a server itself run only its own jobs, so each other server makes a part: the jobs
+for its own workers. With an Idempotency-Key, each part has a key of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from schedo.cluster.client_request import ClientRequest, read_whole, to_response
+from schedo.cluster.gathering import GATHER_S, UNREACHABLE
+from schedo.cluster.hops import OwnRequest
+from schedo.core.worker_messages import WorkerStatus
+from schedo.errors import PeerUnreachable, SchedoError, Unsatisfiable
+from schedo.protocol.problems import ProblemResponse
+from schedo.protocol.roles import Role
+from schedo.store.cluster import Member
+from schedo.web.context import AppContext
+from schedo.web.http import Response, problem_response
+from schedo.web.idempotency import HEADER, read_key
+from schedo.web.permissions import TokenPermission
+
+if TYPE_CHECKING:
+    from schedo.cluster.router import Router
+
+_PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # who broadcasts may do it at all servers
+_STATUSES = msgspec.json.Decoder(list[WorkerStatus])
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+async def broadcast(router: Router, asked: ClientRequest) -> Response:
+    """Return the jobs of all servers, those of this one first; raise Unsatisfiable if none."""
+    others = router.others()
+    nothing: Unsatisfiable | None = None
+    try:
+        own = await read_whole(await asked.here())
+    except Unsatisfiable as error:
+        nothing, own = error, Response(207, msgspec.json.encode(_Items([])))
+    if own.status >= 400:
+        return own
+    parts = await asyncio.gather(*(_submit_part(asked, member) for member in others))
+    items = [item for part in (own, *parts) if part is not None for item in _read_items(part)]
+    if nothing is not None and not items:
+        raise nothing
+    whole = Response(207, msgspec.json.encode(_Items(items)), own.headers)
+    missing = [member.name for member, part in zip(others, parts, strict=True) if part is None]
+    if not missing:
+        return whole
+    return whole.with_headers((UNREACHABLE, ", ".join(missing).encode("ascii", "replace")))
+
+
+def _read_items(part: Response) -> list[msgspec.Raw]:
+    """Return what came of a part; a server without such workers has made nothing."""
+    if part.status < 400:
+        return msgspec.json.decode(part.body, type=_Items).items
+    if part.status == Unsatisfiable.status:
+        return []
+    problem = msgspec.json.decode(part.body, type=ProblemResponse)
+    return [msgspec.Raw(msgspec.json.encode({"status": part.status, "problem": problem}))]
+
+
+async def _submit_part(asked: ClientRequest, member: Member) -> Response | None:
+    """Let another server make the jobs for its own workers; None: it cannot be reached."""
+    request = asked.request
+    headers = dict(request.headers)
+    key = read_key(request.find_header(HEADER))
+    if key is not None:
+        headers[HEADER] = hashlib.sha256(f"{key} {member.no}".encode()).hexdigest().encode()
+    part = replace(asked, request=request._replace(headers=headers))
+    try:
+        return to_response(await part.send(member, "confirm"))
+    except PeerUnreachable:
+        return None
+    except SchedoError as error:
+        return problem_response(error, request.id)
+
+
+async def list_remote_workers(router: Router) -> list[WorkerStatus]:
+    """Return the remote workers that the other servers know, without what they run."""
+    lists = await asyncio.gather(*(_ask_for_workers(router, each) for each in router.others()))
+    return [worker for found in lists for worker in found]
+
+
+async def _ask_for_workers(router: Router, member: Member) -> Sequence[WorkerStatus]:
+    own = OwnRequest("GET", "/v1/workers", "broadcast", _PERMISSION)
+    try:
+        async with asyncio.timeout(GATHER_S):
+            response = await router.send(member, "confirm", own)
+    except (SchedoError, TimeoutError):
+        return ()
+    return _STATUSES.decode(response.body) if response.status == 200 else ()
+
+
+def describe_remote_workers(context: AppContext) -> Response:
+    """Return the remote workers of this server, for another one that broadcasts."""
+    found = [
+        worker._replace(runs=())
+        for worker in context.engine.sessions.list(runs_max=0)
+        if worker.kind == "remote"
+    ]
+    return Response(200, msgspec.json.encode(found))

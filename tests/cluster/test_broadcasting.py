@@ -1,0 +1,122 @@
+"""Broadcasts in a cluster reach the workers of all servers, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schedo.client.messages import HttpResponse
+from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
+from schedo.errors import PeerUnreachable
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld, running_cluster
+from tests.cluster.workers import HandWorker, lease_of
+from tests.web.world import Reply
+
+BODY = {"task": "warm", "broadcast": True}
+
+
+def places(reply: Reply) -> list[dict[str, Any]]:
+    """Return what the jobs require, in their order."""
+    return [item["job"]["requires"] for item in reply.json()["items"]]
+
+
+async def attach_process(world: MemberWorld) -> None:
+    spec = WorkerSpec("process-1", 1, frozenset({"warm"}), labels={PLACE_LABEL: "1"})
+    world.engine.attach(spec, world.worker)
+    await world.engine.flush()
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+async def test_a_broadcast_makes_one_job_for_each_worker_of_all_servers(
+    cluster: Cluster, asked: int
+) -> None:
+    _, *worlds = cluster
+    for world in worlds:
+        await attach_process(world)
+        await HandWorker("everywhere").poll(world)
+    await HandWorker("first").poll(worlds[0])
+    await HandWorker("second").poll(worlds[1])
+
+    reply = await worlds[asked].post("/v1/jobs", BODY)
+
+    place = {"labels": {PLACE_LABEL: "1"}}
+    everywhere, one, two = ({"worker": name} for name in ("everywhere", "first", "second"))
+    assert (reply.status, places(reply)) == (207, [everywhere, one, place, two, place])
+    counts = [len((await world.get("/v1/jobs")).json()["items"]) for world in worlds]
+    assert sorted(counts) == [1, 4]  # each store here has the jobs of its server only
+
+
+async def test_a_remote_worker_gets_its_job_wherever_it_polls(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker("far")
+    await worker.poll(second)
+
+    await first.post("/v1/jobs", BODY)
+
+    assert lease_of(await worker.begin_poll(second))
+
+
+async def test_workers_of_one_server_only_are_enough(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await attach_process(second)
+
+    reply = await first.post("/v1/jobs", BODY)
+
+    assert (reply.status, places(reply)) == (207, [{"labels": {PLACE_LABEL: "1"}}])
+
+
+async def test_a_broadcast_without_any_worker_is_refused(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await HandWorker("other").poll(second, tasks=["other"])
+
+    reply = await first.post("/v1/jobs", BODY)
+
+    assert (reply.status, reply.code) == (422, "unsatisfiable")
+
+
+async def test_a_broadcast_that_is_repeated_with_its_key_makes_no_more_jobs(
+    cluster: Cluster,
+) -> None:
+    _, *worlds = cluster
+    for world in worlds:
+        await attach_process(world)
+    key = [("idempotency-key", "k")]
+
+    replies = [await world.post("/v1/jobs", BODY, key) for world in (*worlds, *worlds)]
+
+    assert len({reply.body for reply in replies}) == 1
+    counts = [len((await world.get("/v1/jobs")).json()["items"]) for world in worlds]
+    assert counts == [1, 1]
+
+
+async def test_a_broadcast_names_the_servers_that_do_not_respond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_cluster(3) as (_, (first, second, third)):
+        for world in (first, second, third):
+            await attach_process(world)
+        send = first.router._peers.send
+
+        async def lose(member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
+            if member.name == third.name:
+                raise PeerUnreachable("it is gone")
+            return await send(member, hop, *arguments, **fields)
+
+        monkeypatch.setattr(first.router._peers, "send", lose)
+
+        reply = await first.post("/v1/jobs", BODY)
+
+        assert (reply.status, len(places(reply))) == (207, 2)
+        assert reply.headers["schedo-unreachable"] == third.name
+
+
+async def test_bad_input_makes_no_part(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await attach_process(second)
+
+    reply = await first.post("/v1/jobs", {**BODY, "unique": "k"})
+
+    assert reply.status == 422
+    assert (await second.get("/v1/jobs")).json()["items"] == []
