@@ -62,7 +62,10 @@ def _state(worker: Worker, session: Session | None) -> str:
     )
     if is_leaving or not worker.is_open:
         return "draining"
-    return "cordoned" if worker.is_cordoned else "active"
+    if worker.is_cordoned:
+        return "cordoned"
+    is_away = session is None and worker.spec.polls
+    return "disconnected" if is_away else "active"
 
 
 def _find_health_problem(worker: Worker, session: Session | None, now: int) -> str | None:

@@ -185,7 +185,7 @@ def test_a_worker_that_is_away_can_be_uncordoned_after_a_restart() -> None:
     site.turn()
     site.restart(T0)
 
-    site.apply(Cordon("a", False), T0)
+    assert site.apply(Cordon("a", False), T0).state == "disconnected"
     site.turn()
 
     with pytest.raises(NotFound):
