@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from schedo.cluster.worker_lists import join_workers
 from schedo.core.lateness import Budget
 from schedo.core.limits import SECOND
 from schedo.core.series import GAUGES, PARTED_GAUGES
@@ -27,17 +28,7 @@ LARGEST = frozenset(GAUGES) - PARTED_GAUGES | {"delay_p99_us"}  # the others are
 
 
 def _merge_workers(parts: Parts, missing: Sequence[str]) -> Record:
-    found = [{**each, "server": server} for server, part in parts.items() for each in part["items"]]
-    # A worker that is cordoned and connected to no server is known to all of them.
-    names = {each["name"] for each in found if not _is_absent(each)}
-    absent = {each["name"]: each for each in found if _is_absent(each)}
-    shown = [each for each in found if not _is_absent(each)]
-    shown += [each for name, each in absent.items() if name not in names]
-    return {"items": sorted(shown, key=itemgetter("name", "server"))}
-
-
-def _is_absent(worker: Record) -> bool:
-    return worker["kind"] == "remote" and "connected_at" not in worker
+    return {"items": join_workers({name: part["items"] for name, part in parts.items()})}
 
 
 def _merge_queues(parts: Parts, missing: Sequence[str]) -> Record:
@@ -90,7 +81,7 @@ def _merge_failures(parts: Parts, missing: Sequence[str]) -> Record:
 def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
     own, found = next(iter(parts.values())), list(parts.values())
     queues = _add_queues(part["queues"] for part in found)
-    workers = [{**each, "server": name} for name, part in parts.items() for each in part["workers"]]
+    workers = join_workers({name: part["workers"] for name, part in parts.items()})
     states = [part["states"] for part in found]
     return (
         own

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from schedo.client.messages import HttpResponse
-from schedo.cluster.merging import MERGERS
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import PeerUnreachable
@@ -164,7 +163,7 @@ async def test_a_bad_change_for_all_servers_changes_none(cluster: Cluster) -> No
 async def test_the_summary_adds_the_figures_of_all_servers_up(cluster: Cluster) -> None:
     _, first, second = cluster
     for world in (first, second):
-        world.attach_worker(slots=3)
+        world.engine.attach(WorkerSpec("process-1", 3), world.worker)
         await world.submit(queue="mail")
         await world.worker.first()
         await world.submit(queue="mail", delay="1h")
@@ -284,20 +283,3 @@ async def test_a_reservation_of_another_server_is_used_and_released(cluster: Clu
     assert [released.status, again.status, committed.status] == [204, 409, 201]
     assert again.code == "no-reservation"
     assert (await first.worker.first()).task == "demo"
-
-
-def test_a_worker_that_is_away_is_listed_once_and_not_beside_where_it_is_connected() -> None:
-    away = {"name": "away", "kind": "remote", "state": "cordoned"}
-    here = {"name": "here", "kind": "remote", "state": "cordoned"}
-    there = {**here, "connected_at": "2026-01-02T03:04:05Z"}
-    own = {"name": "local", "kind": "server", "state": "active"}
-    parts = {"one": {"items": [away, here, own]}, "two": {"items": [away, there, own]}}
-
-    found = MERGERS["list_workers"](parts, [])["items"]
-
-    assert [(each["name"], each["server"]) for each in found] == [
-        ("away", "two"),
-        ("here", "two"),
-        ("local", "one"),
-        ("local", "two"),
-    ]
