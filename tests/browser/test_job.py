@@ -18,6 +18,7 @@ from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 
 HOSTILE = "<img src=x onerror=alert(1)>'\"</script>\u202e\x1b]0;title\x07\x1b[31mred\x1b[0m"
+SHOWN = r"""<img src=x onerror=alert(1)>'"</script>\u202e"""
 
 
 DRAWN = """(() => {
@@ -33,8 +34,9 @@ OVERLAPS = """(life) => {
 class Printer:
     """A worker whose jobs write and fail, until one of the task `finish` comes."""
 
-    def __init__(self, shop: Shop) -> None:
-        self._engine = shop.engine
+    def __init__(self, shop: Shop, message: str = HOSTILE) -> None:
+        """message: of the error of those that fail."""
+        self._engine, self._message = shop.engine, message
         shop.engine.attach(WorkerSpec("printer", 8, tasks=frozenset({"write", "finish"})), self)
 
     def start(self, lease: Lease) -> None:
@@ -42,9 +44,8 @@ class Printer:
 
     def _end(self, lease: Lease) -> None:
         text = f"first line\n{HOSTILE}\n".encode()
-        outcome = (
-            Completed(b'{"ok":true}') if lease.task == "finish" else Failed(Failure("E", HOSTILE))
-        )
+        failed = Failed(Failure("GatewayError", self._message))
+        outcome = Completed(b'{"ok":true}') if lease.task == "finish" else failed
         output = (CapturedOutput("stdout", text, b"", len(text)),)
         self._engine.report(AttemptResult(lease.key, outcome, output, ran_us=1))
 
@@ -75,6 +76,8 @@ async def test_a_failed_job_is_retried_and_taken_back_by_keyboard_alone(
     await undo.focus()
     await page.keyboard.press("Enter")
     await expect(page.locator(".head .state")).to_have_text("cancelled")
+    life = await page.locator(".life svg").get_attribute("aria-label") or ""
+    assert life.count("waited") == 2  # until each change by hand, with no step after it
 
 
 async def test_a_job_is_followed_while_it_changes(open_page: Open, shop: Shop) -> None:
@@ -94,7 +97,7 @@ async def test_a_job_is_followed_while_it_changes(open_page: Open, shop: Shop) -
 async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
     open_page: Open, shop: Shop
 ) -> None:
-    Printer(shop)
+    Printer(shop, message="")
     job = await shop.submit(task="write", retry={"max_attempts": 2, "initial": "1ms"})
     await shop.get(f"/v1/jobs/{job['id']}/wait?timeout=5s")
     page = await open_page(f"/jobs/{job['id']}", bypass_csp=True)
@@ -113,6 +116,7 @@ async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
         assert not await life.evaluate(OVERLAPS), width
     attempts = page.get_by_role("table", name="Ended attempts")
     await expect(attempts.get_by_role("cell", name="1 µs", exact=True)).to_have_count(2)
+    await expect(attempts.get_by_role("cell", name="GatewayError")).to_have_count(2)
     await page.locator(".card", has=life).get_by_role("button", name="Show as table").click()
     table = page.get_by_role("table", name="What happened to the job")
     history = (await shop.get(f"/v1/jobs/{job['id']}/history")).json()["items"]
@@ -181,13 +185,17 @@ async def test_progress_is_read_only_when_the_stream_tells_of_a_report(
 
 
 async def test_what_a_job_says_is_shown_as_text(open_page: Open, shop: Shop) -> None:
-    ident = await submit_failing(shop, payload={HOSTILE: HOSTILE}, meta={"note": HOSTILE})
+    payload = {HOSTILE: HOSTILE, "large": 2**53 + 1}
+    ident = await submit_failing(shop, payload=payload, meta={"note": HOSTILE})
     page = await open_page(f"/jobs/{ident}")
 
     lines = page.get_by_role("region", name="The lines of the output")
-    await expect(lines).to_contain_text("<img src=x onerror=alert(1)>'\"</script>")
+    await expect(lines).to_contain_text(SHOWN)
     await expect(lines.locator(".a-red")).to_have_text("red")
-    await expect(page.get_by_role("region", name="The error")).to_contain_text("<img src=x")
+    await expect(page.get_by_role("region", name="The error")).to_have_text(f"{SHOWN}red")
+    shown = page.get_by_role("region", name="The payload")
+    await expect(shown).to_contain_text(r"</script>\u202e\u001b")
+    await expect(shown).to_contain_text('"large": 9007199254740993')
     assert await page.locator("main img, main script").count() == 0
     await page.get_by_role("searchbox", name="Find in the output").fill("FIRST")
     await expect(lines.locator("mark")).to_have_text("first")

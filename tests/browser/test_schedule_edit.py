@@ -165,6 +165,24 @@ async def test_a_secret_stays_when_something_else_is_changed(open_page: Open, sh
     assert (await shop.get("/v1/schedules/hook")).json()["every"] == "2h"
 
 
+async def test_a_large_number_keeps_its_digits_when_something_else_is_changed(
+    open_page: Open, shop: Shop
+) -> None:
+    large, larger = 2**53 + 1, 2**62 + 1
+    await shop.put("/v1/schedules/count", {"every": "1h", "task": "sync", "payload": {"n": large}})
+    page = await open_page("/schedules/count/edit")
+
+    await page.get_by_label("Every").fill("2h")
+
+    await expect(page.locator(".changes dt")).to_have_text(["every"])
+    await page.get_by_label("Payload").fill(f'{{"n": {large}, "to": {larger}}}')
+    await expect(page.locator(".changes dt")).to_have_text(["every", "payload.to"])
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("h1")).to_have_text("count")
+    saved = (await shop.get("/v1/schedules/count")).json()
+    assert (saved["every"], saved["payload"]) == ("2h", {"n": large, "to": larger})
+
+
 async def test_a_schedule_may_be_called_new(open_page: Open, shop: Shop) -> None:
     await shop.put("/v1/schedules/new", {"every": "1h", "task": "sync"})
 

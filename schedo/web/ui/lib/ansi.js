@@ -1,11 +1,10 @@
 // Colours of terminals. A text becomes lines of {text, style}; style is a string of class names from the lists
 // here, so nothing of the text ever gets into markup. Every other sequence of a terminal is left out.
+import { SEQUENCE, reveal } from './legible.js';
 
 const NAMES = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
 const ON = { 1: 'bold', 2: 'dim', 3: 'italic', 4: 'underline', 7: 'inverse', 9: 'strike' };
 const OFF = { 22: ['bold', 'dim'], 23: ['italic'], 24: ['underline'], 27: ['inverse'], 29: ['strike'] };
-// Colours and styles (CSI … m); then all that is left out: other CSI, OSC with its end, short ones, control characters.
-const SEQUENCE = /\x1b\[([\d;:]*)m|\x1b\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\|$)|\x1b[PX^_][^\x1b]*(?:\x1b\\|$)|\x1b[\x20-\x2f]*[\x30-\x7e]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]/g;
 
 const nearest = (r, g, b) => NAMES[(r > 127 ? 1 : 0) + (g > 127 ? 2 : 0) + (b > 127 ? 4 : 0)];
 
@@ -60,7 +59,7 @@ export function parseAnsi(text) {
     const line = last(raw);
     const parts = [];
     let from = 0;
-    const add = (to) => { if (to > from) parts.push({ text: line.slice(from, to), style: styleOf(state) }); };
+    const add = (to) => { if (to > from) parts.push({ text: reveal(line.slice(from, to)), style: styleOf(state) }); };
     for (const found of line.matchAll(SEQUENCE)) {
       add(found.index);
       from = found.index + found[0].length;
@@ -70,6 +69,3 @@ export function parseAnsi(text) {
     return parts;
   });
 }
-
-// The text without sequences and control characters, where colours would say nothing.
-export const withoutAnsi = (text) => text.replace(SEQUENCE, '');

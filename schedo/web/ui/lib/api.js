@@ -1,5 +1,6 @@
 // Requests to the API, and the errors that its problem documents tell.
 import { base, signal } from './base.js';
+import { parseExact } from './exact.js';
 
 // Whether the server asks for a token that this browser has not proved yet.
 export const isLoggedOut = signal(false);
@@ -47,7 +48,7 @@ export async function api(method, path, body, options = {}) {
   if (!response.ok) throw await readProblem(response);
   if (options.as === 'response') return response;
   if (options.as === 'text') return response.text();
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : parseExact(await response.text());
 }
 
 async function readProblem(response) {

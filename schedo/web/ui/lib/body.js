@@ -1,6 +1,6 @@
 // Bodies of requests that a form changes: a value by its path, and what differs between two of them.
 
-const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value) && !JSON.isRawJSON?.(value);
 
 // The value at a path such as ['expect', 'within']; undefined if there is none.
 export const valueAt = (body, path) => path.reduce((value, key) => value?.[key], body);

@@ -63,6 +63,11 @@ class Life {
   }
 
   tell(item) {
+    const last = this.marks.at(-1);
+    if (item.what === 'changed' && this.steps.length && at(item.at) - last.at < SAME) { // it is what led to the last entry
+      last.name = nameOf(item);
+      return;
+    }
     this.add(UNTIL[item.what]?.(this, item) ?? WAITED, nameOf(item), at(item.at));
     this.wasPicked = item.what === 'picked';
     if (item.what === 'started') this.attempts = item.attempt;

@@ -1,11 +1,12 @@
 // What each worker says to a job: that it could take it, or why not.
 import { html } from '../lib/base.js';
+import { legible } from '../lib/legible.js';
 import { link } from '../lib/router.js';
 import { Time } from './basics.js';
 
 // A sentence of the server with its instants in the chosen zone.
 const INSTANT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
-export const Sentence = ({ text }) => text.split(INSTANT).map((part, index) => (index % 2 ? html`<${Time} at=${part}/>` : part));
+export const Sentence = ({ text }) => legible(text).split(INSTANT).map((part, index) => (index % 2 ? html`<${Time} at=${part}/>` : part));
 
 // reasons: [{worker, ok, text}] of the API.
 export const Reasons = ({ reasons }) => html`<dl class="reasons">${reasons.map(({ worker, ok, text }) => html`

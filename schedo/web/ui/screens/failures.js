@@ -1,7 +1,7 @@
 // What fails, in groups of the same task and error, and a way to retry the jobs of a group.
-import { withoutAnsi } from '../lib/ansi.js';
 import { html, useState } from '../lib/base.js';
 import { compact, count, plural } from '../lib/format.js';
+import { legible } from '../lib/legible.js';
 import { may } from '../lib/me.js';
 import { go, link, setQuery } from '../lib/router.js';
 import { CountBars } from '../charts/count_bars.js';
@@ -14,7 +14,7 @@ import { plan } from './jobs/bulk.js';
 const PART_MAX = 200; // characters of the filter `error`
 
 // The longest piece of the message that all failures of the group share; # stands for what varies.
-const shared = (group) => withoutAnsi(group.message).split('#').map((part) => part.trim())
+const shared = (group) => legible(group.message).split('#').map((part) => part.trim())
   .reduce((best, part) => (part.length > best.length ? part : best), '').slice(0, PART_MAX) || group.type;
 
 const queryOf = (group) => ({ task: group.task, state: 'failed', error: shared(group) });
@@ -61,7 +61,7 @@ const tellHour = (group) => (hourOf(group) ? `${plural(hourOf(group), 'failed at
 
 const COLUMNS = [
   { title: 'Task', cell: (group) => html`<a href=${link('/jobs', queryOf(group))}>${group.task}</a>` },
-  { title: 'Message', className: 'cut text', cell: (group) => html`<span title=${withoutAnsi(group.last_message)}>${withoutAnsi(group.message)}</span>` },
+  { title: 'Message', className: 'cut text', cell: (group) => html`<span title=${legible(group.last_message)}>${legible(group.message)}</span>` },
   { title: 'Error', cell: (group) => html`${group.type}${group.exit_code !== null && html` <span class="tag">exit code ${group.exit_code}</span>`}` },
   { title: 'Attempts', number: true, sort: 'attempts', cell: (group) => html`<b title=${group.beyond ? `at most ${count(group.beyond)} of them belong to groups that are gone` : undefined}>${group.beyond ? '≤ ' : ''}${count(group.count)}</b>` },
   { title: 'Jobs failed', number: true, sort: 'jobs', cell: (group) => count(group.failed_jobs) },

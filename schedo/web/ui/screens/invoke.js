@@ -1,6 +1,7 @@
 // The invoke console: run a job on a worker right now, and see what it answers.
 import { ApiError, api, asCurl, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
+import { parseExact } from '../lib/exact.js';
 import { duration } from '../lib/format.js';
 import { tellLife } from '../lib/life.js';
 import { features, may } from '../lib/me.js';
@@ -16,7 +17,7 @@ const FIELDS = ['task', 'queue', 'payload', 'requires', 'wait', 'timeout'];
 function parse(text, name) {
   if (!text?.trim()) return undefined;
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch (error) {
     throw new ApiError(0, { detail: `${name}: ${error.message}`, errors: [{ pointer: `/${name}`, detail: error.message }] });
   }

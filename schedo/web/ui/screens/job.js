@@ -1,10 +1,10 @@
 // One job: why it waits, its life in microseconds, what it wrote, and what can be done.
-import { withoutAnsi } from '../lib/ansi.js';
 import { asCurl, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { duration, instant, micros, when } from '../lib/format.js';
 import { listActions } from '../lib/job_actions.js';
 import { listStreams, takeProgress } from '../lib/job_output.js';
+import { legible } from '../lib/legible.js';
 import { listAttempts, nameOf, tellLife } from '../lib/life.js';
 import { useKeys } from '../lib/keys.js';
 import { tick, useEvent, useLive } from '../lib/live.js';
@@ -61,7 +61,7 @@ function Job({ job, history, output, reload }) {
       <${Life} history=${history}/>
       <div class="c8 stack">
         ${error && html`<${Card} title="Error" about=${[error.type, error.exit_code !== undefined && `exit code ${error.exit_code}`, error.signal, error.http_status && `status ${error.http_status}`].filter(Boolean).join(', ')}>
-          <pre tabindex="0" role="region" aria-label="The error">${withoutAnsi(error.message + (error.traceback ? `\n\n${error.traceback}` : ''))}</pre></${Card}>`}
+          <pre tabindex="0" role="region" aria-label="The error">${legible([error.message, error.traceback].filter(Boolean).join('\n\n'))}</pre></${Card}>`}
         <${Output} id=${job.id} streams=${listStreams(output, progress, isRunning)} isRunning=${isRunning}/>
         <${Card} title="Payload"><${Payload} value=${job.payload} label="The payload"/></${Card}>
         ${job.result !== undefined && html`<${Card} title="Result"><${Json} value=${job.result} label="The result"/></${Card}>`}
@@ -111,7 +111,7 @@ function Present({ job, progress }) {
   const ran = Math.max(0, instant(tick.value?.now ?? job.started_at) - instant(job.started_at));
   return html`<div class="why now c12"><h2>It runs</h2><p>for <b>${duration(ran)}</b>${job.worker && html` on <a href=${link(`/workers/${encodeURIComponent(job.worker)}`)}>${job.worker}</a>`}${job.timeout && `, of at most ${job.timeout}`}${job.cancel_requested_at && html`; it was asked to stop at <${Time} at=${job.cancel_requested_at}/>`}</p>
     ${progress?.percent !== undefined && html`<progress max="100" value=${progress.percent} aria-label="Progress"></progress> <b>${Math.floor(progress.percent)} %</b>`}
-    ${progress?.message && html` <span class="muted">${progress.message}</span>`}</div>`;
+    ${progress?.message && html` <span class="muted">${legible(progress.message)}</span>`}</div>`;
 }
 
 function Life({ history }) {
@@ -123,13 +123,18 @@ function Life({ history }) {
 const tellEntry = (item) => [
   item.what === 'finished' ? item.what : nameOf(item), when(instant(item.at), 6), String(item.attempt ?? ''), item.worker ?? '', item.outcome ?? '', item.ran ? duration(micros(item.ran)) : '', [item.by, item.via && `via ${item.via}`].filter(Boolean).join(', ')];
 
+const ErrorText = ({ error }) => {
+  const text = legible(error.message || error.type);
+  return html`<span title=${text}>${text}</span>`;
+};
+
 const COLUMNS = [
   { title: 'No.', number: true, cell: (each) => each.attempt },
   { title: 'Outcome', cell: (each) => each.outcome },
   { title: 'Started', cell: (each) => html`<${Time} at=${each.started_at} digits=${6}/>` },
   { title: 'Ran', number: true, cell: (each) => (each.ran ? duration(micros(each.ran)) : each.started_at ? duration(instant(each.ended_at) - instant(each.started_at)) : '–') },
   { title: 'Worker', cell: (each) => each.worker ?? '–' },
-  { title: 'Error', className: 'cut muted', cell: (each) => each.error && html`<span title=${each.error.message}>${withoutAnsi(each.error.message)}</span>` },
+  { title: 'Error', className: 'cut muted', cell: (each) => each.error && html`<${ErrorText} error=${each.error}/>` },
 ];
 const Attempts = ({ attempts }) => html`<${Card} title="Attempts">
   <${Table} caption="Ended attempts" columns=${COLUMNS} rows=${attempts} keyOf=${(each) => each.attempt}/></${Card}>`;

@@ -2,6 +2,7 @@
 import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
 import { compact, count, duration, plural } from '../lib/format.js';
+import { legible } from '../lib/legible.js';
 import { due, readRates, timeToClear } from '../lib/queues.js';
 import { link, setQuery } from '../lib/router.js';
 import { Empty, Failure, Gauge, Loading, Since } from '../parts/basics.js';
@@ -15,7 +16,7 @@ const SHOWN = 200;
 
 export const hrefOf = (name) => link(`/queues/${encodeURIComponent(name)}`);
 
-export const Pause = ({ pause }) => html`<span class="mark warn">paused</span>${pause && html` <span class="muted note" title=${pause.note}>${pause.note ?? ''}${pause.until ? html` (ends in <${Since} at=${pause.until}/>)` : ''}</span>`}`;
+export const Pause = ({ pause }) => html`<span class="mark warn">paused</span>${pause && html` <span class="muted note" title=${legible(pause.note ?? '')}>${legible(pause.note ?? '')}${pause.until ? html` (ends in <${Since} at=${pause.until}/>)` : ''}</span>`}`;
 
 // The rates of the queues in which jobs are due; they are read when others are due.
 function useRates(items) {

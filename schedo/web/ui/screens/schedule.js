@@ -2,6 +2,7 @@
 import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
 import { clock, count, duration, instant, iso, micros, now } from '../lib/format.js';
+import { legible } from '../lib/legible.js';
 import { go, link } from '../lib/router.js';
 import { DECISIONS, bodyOf, healthOf, ruleOf, verdictOf } from '../lib/schedules.js';
 import { clockIn } from '../lib/zones.js';
@@ -61,7 +62,7 @@ function Next({ schedule, fires }) {
   const marks = (fires?.items ?? []).filter((fire) => fire.clock_change).slice(0, MARKS);
   const jitter = micros(schedule.jitter ?? '');
   const own = new Map((fires?.items ?? []).map((fire) => [fire.at, fire.jitter]));
-  return html`${paused && html`<p><span class="mark warn">Paused.</span> ${note ?? 'There is no note.'}</p>`}
+  return html`${paused && html`<p><span class="mark warn">Paused.</span> ${legible(note ?? 'There is no note.')}</p>`}
     ${next.length > 0 && html`<ul class="fires">${next.map((at, place) => html`<${Coming} key=${at} at=${at} next=${next[place + 1]} jitter=${jitter} own=${own.get(at)} tz=${tz} isFirst=${!place}/>`)}</ul>`}
     ${!paused && !next.length && html`<p class="mark warn">It never fires again.</p>`}
     ${marks.length > 0 && html`<h3 class="small">When the clock changes</h3><ul class="fires">${marks.map((fire) => html`<li key=${fire.at}><span class="dst" aria-hidden="true">⌁</span> <${Time} at=${fire.at} full/> <span class="muted">${fire.clock_change}</span></li>`)}</ul>`}
@@ -78,7 +79,7 @@ function Expectation({ schedule: { expect, expectation: kept } }) {
 }
 
 function LastFailure({ failure }) {
-  return failure ? html`<div class="failure"><b>The last failure</b> <a href=${link(`/jobs/${failure.job}`)}><${Time} at=${failure.at}/></a><br/>${failure.type ?? ''}${failure.message ? `: ${failure.message}` : ''}</div>` : null;
+  return failure ? html`<div class="failure"><b>The last failure</b> <a href=${link(`/jobs/${failure.job}`)}><${Time} at=${failure.at}/></a><br/>${failure.type ?? ''}${failure.message ? `: ${legible(failure.message)}` : ''}</div>` : null;
 }
 
 function Decisions({ items }) {

@@ -2,6 +2,7 @@
 import { get } from '../lib/api.js';
 import { html } from '../lib/base.js';
 import { clock, count, duration, instant, now, plural } from '../lib/format.js';
+import { legible } from '../lib/legible.js';
 import { may } from '../lib/me.js';
 import { link, setQuery } from '../lib/router.js';
 import { healthOf, medianRun, ruleOf } from '../lib/schedules.js';
@@ -19,7 +20,8 @@ const HEALTHS = { '': 'all', failing: 'failing', overdue: 'overdue', paused: 'pa
 // The next fire counts down; after it the stream tells the one that follows.
 function Next({ schedule }) {
   const [at] = schedule.next_fires;
-  if (schedule.paused) return html`<span class="muted note" title=${schedule.note}>paused${schedule.note ? `: ${schedule.note}` : ''}</span>`;
+  const note = legible(schedule.note ?? '');
+  if (schedule.paused) return html`<span class="muted note" title=${note}>paused${note && `: ${note}`}</span>`;
   if (!at) return html`<span class="muted">never again</span>`;
   const isFuture = instant(at) > now();
   return html`<${Time} at=${at}/>${schedule.jitter && html`<span class="spread" title=${`Its run is due up to ${schedule.jitter} later`}> +${schedule.jitter}</span>`} <span class="muted small">${isFuture ? html`in <${Since} at=${at}/>` : 'now'}</span>`;

@@ -1,11 +1,12 @@
 // What is known of a job apart from its life: where it came from, and what it asks for.
 import { html } from '../../lib/base.js';
 import { plural } from '../../lib/format.js';
+import { legible, reveal } from '../../lib/legible.js';
 import { link } from '../../lib/router.js';
 import { Card, Time } from '../../parts/basics.js';
 
 const path = (folder, name) => link(`/${folder}/${encodeURIComponent(name)}`);
-const Value = ({ value }) => html`<code>${JSON.stringify(value)}</code>`;
+const Value = ({ value }) => html`<code>${reveal(JSON.stringify(value))}</code>`;
 
 // [name, markup] of each fact that the job has.
 function listFacts(job) {
@@ -20,7 +21,7 @@ function listFacts(job) {
     job.trigger && ['Made by', job.trigger.replaceAll('_', ' ')],
     job.timeout && ['Timeout', job.timeout],
     job.expires_at && ['Expires', html`<${Time} at=${job.expires_at}/>`],
-    job.unique_key && ['Unique key', html`<code>${job.unique_key}</code>`],
+    job.unique_key && ['Unique key', html`<code>${legible(job.unique_key)}</code>`],
     job.tags && ['Tags', job.tags.map((tag) => html`<a class="tag" href=${link('/jobs', { tag })}>${tag}</a> `)],
     job.meta && ['Meta', html`<${Value} value=${job.meta}/>`],
     job.requires && ['Requires', html`<${Value} value=${job.requires}/>`],

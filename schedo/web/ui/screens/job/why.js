@@ -1,6 +1,7 @@
 // Why a job waits: each condition of its start, and what each worker says.
 import { html } from '../../lib/base.js';
 import { plural } from '../../lib/format.js';
+import { legible } from '../../lib/legible.js';
 import { Glyph } from '../../parts/basics.js';
 import { Reasons, Sentence } from '../../parts/reasons.js';
 
@@ -24,7 +25,7 @@ export function Why({ why }) {
   const shown = isStuck || why.state === 'queued' ? workers.slice(0, SHOWN) : [];
   const rest = workers.slice(shown.length);
   return html`<section class=${`why c12 ${isStuck ? 'stuck' : ''}`} aria-labelledby="why-title">
-    <h2 id="why-title">${isStuck ? 'It cannot start' : 'Why it waits'}</h2><p class="vh" role="status">${first?.text}</p>
+    <h2 id="why-title">${isStuck ? 'It cannot start' : 'Why it waits'}</h2><p class="vh" role="status">${legible(first?.text ?? '')}</p>
     <ul class="checks">${checks.map((check) => html`<${Check} check=${check} key=${check.what}/>`)}</ul>
     ${shown.length > 0 && html`<h3>What the workers say</h3><${Reasons} reasons=${shown}/>`}
     ${rest.length > 0 && html`<details><summary>${shown.length ? plural(rest.length, 'more worker') : `What ${plural(rest.length, 'worker')} would say`}${why.has_more_workers ? ', and others' : ''}</summary>

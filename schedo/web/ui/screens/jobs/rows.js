@@ -1,7 +1,7 @@
 // The columns of the list of jobs.
-import { withoutAnsi } from '../../lib/ansi.js';
 import { html } from '../../lib/base.js';
 import { duration, instant, now } from '../../lib/format.js';
+import { legible, reveal } from '../../lib/legible.js';
 import { endOf } from '../../lib/life.js';
 import { link } from '../../lib/router.js';
 import { Since, State, Time } from '../../parts/basics.js';
@@ -25,11 +25,11 @@ const span = (micros) => (micros === null ? '' : duration(micros));
 // What the last column says: the error of a failed job, else the beginning of its payload.
 function Content({ job }) {
   if (job.error) {
-    const text = withoutAnsi(job.error.message);
+    const text = legible(job.error.message || job.error.type);
     return html`<span title=${text}>${text}</span>`;
   }
   if (job.payload === undefined || job.payload === null) return null;
-  const text = JSON.stringify(job.payload);
+  const text = reveal(JSON.stringify(job.payload));
   return html`<span class="mono muted" title=${text.slice(0, 1000)}>${text.slice(0, 200)}</span>`;
 }
 

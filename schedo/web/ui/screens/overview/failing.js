@@ -1,6 +1,7 @@
 // What fails, in groups of the same task and message.
 import { html } from '../../lib/base.js';
 import { compact } from '../../lib/format.js';
+import { legible } from '../../lib/legible.js';
 import { link } from '../../lib/router.js';
 import { Card, Empty, Failure, Loading, Time } from '../../parts/basics.js';
 import { useFailures } from '../../parts/failures.js';
@@ -21,6 +22,6 @@ function content(found, error, reload) {
     <th scope="col">Message</th><th scope="col" class="num at">Last</th></tr></thead><tbody>${found.items.slice(0, SHOWN).map((group) => html`
     <tr key=${group.task + group.type + group.message}><td class="num"><b>${compact(group.count)}</b></td><td class="num">${compact(group.failed_jobs)}</td>
       <td title=${group.task}><a href=${link('/jobs', { task: group.task, state: 'failed' })}>${group.task}</a></td>
-      <td class="muted" title=${group.last_message}>${group.last_message || group.type}</td>
+      <td class="muted" title=${group.last_message}>${legible(group.last_message || group.type)}</td>
       <td class="num"><a href=${link(`/jobs/${group.last_job}`)}><${Time} at=${group.last_at}/></a></td></tr>`)}</tbody></table></div>`;
 }

@@ -1,5 +1,6 @@
 // Jobs that are due and wait for longer than five seconds, and the first reason of each.
 import { html, useRef } from '../../lib/base.js';
+import { legible } from '../../lib/legible.js';
 import { loadSummary, summary, useEvent } from '../../lib/live.js';
 import { link } from '../../lib/router.js';
 import { Card, Empty, Since } from '../../parts/basics.js';
@@ -18,6 +19,6 @@ export function Waiting() {
   return html`<${Card} title="Waiting longer than 5 s" span=${5} about="and why" more=${{ href: link('/jobs', { state: 'queued' }), text: 'all queued' }}>${found.length
     ? html`<ul class="waiting">${found.map((each) => html`<li key=${each.job}>
       <div><a class="mono" href=${link(`/jobs/${each.job}`)}>${each.job}</a> <b>${each.task}</b> <span class="muted small">in ${each.queue}, <${Since} at=${each.due_at}/></span></div>
-      <div class="small muted">${each.why}</div></li>`)}</ul>`
+      <div class="small muted">${legible(each.why)}</div></li>`)}</ul>`
     : html`<${Empty}>Nothing waits for anything but its time.</${Empty}>`}</${Card}>`;
 }
