@@ -175,10 +175,10 @@ async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
     is_long: bool,
     commits: int,
 ) -> None:
-    if is_long:  # beside another server it would be copied after each commit
-        monkeypatch.setattr(connections, "WAL_BYTES_MAX", 0)
     await put(store, make_job(id=1, payload=b"x" * 10_000))  # pages that no later commit writes
     crashed = killed(path)
+    if is_long:  # beside another server it would be copied after each commit
+        monkeypatch.setattr(connections, "WAL_BYTES_MAX", 0)
     before = crashed.path.read_bytes()
     following = SqliteStore(crashed.path)
 
