@@ -9,7 +9,7 @@ and the worker's own poll has ended before, so no slot is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Set
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from schedo.cluster.router import Router
 
 KEYS_MAX = 16  # ready keys in one response
-SKIPPED_MAX = 256  # ready keys in one request
+SKIPPED_MAX = 1_024  # ready keys in one request
+LOOK_S = 1e-5  # a look for each of these keys takes a tenth of that; so long is no other one
 WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
 HELD_S = 10.0  # how long a request for the surplus is held
 TAKING_S = 0.002  # before the next request, while workers here take what the last one has said
@@ -54,6 +55,7 @@ class OwnSurplus:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._questions: dict[asyncio.Future[Found], frozenset[ReadyKey]] = {}
+        self._rest: asyncio.TimerHandle | None = None  # after a long look that has found nothing
         workers.watch_surplus(self._look)
 
     async def respond(self, body: bytes) -> Response:
@@ -69,11 +71,21 @@ class OwnSurplus:
             self._questions.pop(asking, None)
 
     def _look(self) -> None:
+        if self._rest is not None:
+            return
         for asking, skip in [*self._questions.items()]:
             found = self._workers.find_surplus(KEYS_MAX, skip)
             if found:
                 asking.set_result(Found([*found.items()]))
                 del self._questions[asking]
+        skipped = sum(map(len, self._questions.values()))
+        if skipped >= KEYS_MAX:
+            loop = asyncio.get_running_loop()
+            self._rest = loop.call_later(skipped * LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._rest = None
+        self._look()
 
 
 class _Known:
@@ -90,18 +102,25 @@ class _Known:
     def skipped(self) -> list[ReadyKey]:
         return [key for key, is_taken in self.is_taken.items() if not is_taken]
 
-    def note(self, found: Found, taken: Container[ReadyKey]) -> None:
+    def note(self, found: Found, taken: Set[ReadyKey]) -> None:
         """Note what the server has said; taken: whose jobs workers here take."""
+        is_new = any(key not in self.is_taken for key, _ in found.ready)
         self.is_taken |= {key: key in taken for key, _ in found.ready}
-        for key in self.skipped[:-SKIPPED_MAX]:
+        excess = self.skipped[:-SKIPPED_MAX]
+        for key in excess:
             del self.is_taken[key]
+        if excess or not (taken or is_new):  # the server says the same again and again
+            self.wait_longer()
+
+    def wait_longer(self) -> None:
+        self.pause_s = min(2 * self.pause_s, PAUSE_S_MAX)
 
     def forget(self, spec: WorkerSpec) -> None:
         """Forget what such a worker serves: the server has given it nothing."""
         gone = {key: is_taken for key, is_taken in self.is_taken.items() if spec.serves(key)}
         for key in gone:
             del self.is_taken[key]
-        self.pause_s = min(2 * self.pause_s, PAUSE_S_MAX)
+        self.wait_longer()
         if self.asking is not None and not all(gone.values()):
             self.asking.cancel()  # it skips some of them
 

@@ -10,11 +10,12 @@ import pytest
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster import gateway
-from schedo.cluster.surplus import KEYS_MAX, Question
+from schedo.cluster.surplus import KEYS_MAX, OwnSurplus, Question
 from schedo.core.model import ReadyKey
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
+from schedo.web.http import Response
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker, holds, lease_of, result
@@ -128,6 +129,31 @@ async def test_jobs_that_no_worker_runs_hide_none_that_a_worker_of_another_serve
     polling = worker.begin_poll(second, lease)
     await first.submit(task="demo")
 
+    assert lease_of(await polling)
+
+
+async def test_a_server_that_repeats_what_no_worker_takes_is_asked_less_and_less(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    count = 0
+    respond = OwnSurplus.respond
+
+    async def respond_as_before(own: OwnSurplus, body: bytes) -> Response:
+        nonlocal count
+        count += 1
+        return await respond(own, b"{}")  # without what it shall skip
+
+    monkeypatch.setattr(OwnSurplus, "respond", respond_as_before)
+    await first.submit(task="rare")
+    worker = HandWorker()
+    worker.description["tasks"] = ["demo"]
+    polling = worker.begin_poll(second)
+
+    await asyncio.wait([polling], timeout=0.3)
+
+    assert 2 <= count <= 10  # after 2, 2, 4, 8 ms and so on
+    await first.submit(task="demo")
     assert lease_of(await polling)
 
 
