@@ -97,9 +97,9 @@ async def _ask_for_workers(router: Router, member: Member) -> Sequence[WorkerSta
     try:
         async with asyncio.timeout(GATHER_S):
             response = await router.send(member, "confirm", own)
-    except (SchedoError, TimeoutError):
+        return _STATUSES.decode(response.body) if response.status == 200 else ()
+    except (SchedoError, TimeoutError, msgspec.MsgspecError):  # it is gone, or of an older version
         return ()
-    return _STATUSES.decode(response.body) if response.status == 200 else ()
 
 
 def describe_remote_workers(context: AppContext) -> Response:
