@@ -176,6 +176,7 @@ def test_a_cordon_outlives_the_server() -> None:
     assert (absent.name, absent.kind, absent.state) == ("a", "remote", "cordoned")
     assert absent.connected_at is None
     assert (leases, site.status()) == ([], "cordoned")
+    assert [each.connected_at for each in site.scheduler.worker_statuses(T0)] == [T0]
 
 
 def test_a_worker_that_is_away_can_be_uncordoned_after_a_restart() -> None:
