@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import orjson
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import ClientRequest, read_whole
 from schedo.cluster.merging import MERGERS
+from schedo.cluster.worker_lists import Record, join_workers
+from schedo.errors import NotFound
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
@@ -43,6 +46,21 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
         return whole
     names = ", ".join(missing).encode("ascii", "replace")
     return whole.with_headers((UNREACHABLE, names))
+
+
+async def see_worker(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:
+    """Return a remote worker as all servers see it that know it; one of them does."""
+    asking = asyncio.gather(*(_ask(asked, each) for each in others), return_exceptions=True)
+    seen: dict[str, Record] = {}
+    with suppress(NotFound):
+        seen[own_name] = orjson.loads((await asked.here()).body)
+    for member, response in zip(others, await asking, strict=True):
+        if not isinstance(response, BaseException) and response.status == 200:
+            seen[member.name] = orjson.loads(response.body)
+    if not seen:
+        raise NotFound(f"there is no worker {asked.request.params['name']!r}")
+    [worker] = join_workers({server: [worker] for server, worker in seen.items()})
+    return Response(200, orjson.dumps(worker))
 
 
 async def _ask(asked: ClientRequest, member: Member) -> HttpResponse:

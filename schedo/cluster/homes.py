@@ -20,6 +20,7 @@ class Home(StrEnum):
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
     WORKER = "worker"  # all that know the worker
+    SEEN = "seen"  # all that know the worker, and their answers become one
     INVOKE = "invoke"  # as FIND, but it makes jobs
     GATHER = "gather"  # all, and their answers become one
     STREAM = "stream"  # all, each with what happens there
@@ -52,9 +53,9 @@ _OPERATIONS: Mapping[Home, str] = {
         """,
     Home.SPLIT: "create_jobs",
     Home.FIND: """
-        get_worker
         reserve commit_reservation release_reservation get_operation cancel_operation undo_operation
         """,
+    Home.SEEN: "get_worker",
     Home.WORKER: "cordon_worker uncordon_worker drain_worker",
     Home.INVOKE: "invoke",
     Home.GATHER: """

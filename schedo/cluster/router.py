@@ -16,18 +16,14 @@ from starlette.types import Scope
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.batches import respond_to_batch
-from schedo.cluster.broadcasting import (
-    broadcast,
-    describe_remote_workers,
-    list_remote_workers,
-)
+from schedo.cluster.broadcasting import broadcast, describe_remote_workers, list_remote_workers
 from schedo.cluster.bulk import BulkChanges, change_own_jobs
 from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest, refuse
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
 from schedo.cluster.finding import find
 from schedo.cluster.gateway import Gateway
-from schedo.cluster.gathering import gather
+from schedo.cluster.gathering import gather, see_worker
 from schedo.cluster.homes import HOMES, Home
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
@@ -244,6 +240,12 @@ class Router:
                 raise PeerUnreachable(f"one server has done it, but {_unconfirmed(missing)}")
         return response
 
+    async def see_worker(self, asked: ClientRequest) -> Response:
+        """Return a worker with what it runs for all servers that know it."""
+        if asked.hop is not None or is_own_worker(asked.request.params["name"]):
+            return await self.find(asked)
+        return await see_worker(asked, self.cluster.me.name, self._reachability.others())
+
     async def invoke(self, asked: ClientRequest) -> Response:
         """Carry an invocation out here, or else at the first of the others that has room.
 
@@ -384,6 +386,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.SPLIT: Router.at_batch,
     Home.FIND: Router.find,
     Home.WORKER: Router.at_worker,
+    Home.SEEN: Router.see_worker,
     Home.INVOKE: Router.invoke,
     Home.GATHER: Router.gather,
     Home.STREAM: Router.at_stream,

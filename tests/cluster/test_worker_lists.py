@@ -69,3 +69,4 @@ async def test_a_worker_that_runs_a_job_of_another_server_is_listed_once(cluster
     for world in (first, second):
         [found] = (await world.get("/v1/workers")).json()["items"]
         assert (found["name"], found["running"], found["free"]) == ("w", 2, 1)
+        assert (await world.get("/v1/workers/w")).json() == found
