@@ -1,4 +1,4 @@
-"""A real browser for the page: one Chromium for all tests, a fresh context for each.
+"""A real browser for the page: one Chromium for all tests, and a tab for each.
 
 The server runs in the same event loop as the tests, so a test can change anything on it. A page
 fails its test by any message on the console and any error: the policy reports there.
@@ -25,7 +25,9 @@ from tests.browser.chromium import CHROMIUM, OPTIONS
 from tests.browser.shop import Shop
 
 Open = Callable[..., Awaitable[Page]]
-expect.set_options(timeout=15_000)  # a shared machine can be slow
+# A shared machine can be slow: these end what hangs, and say nothing about how long anything takes.
+expect.set_options(timeout=30_000)
+_HANGS_S = 240
 _NO_BROWSER = "there is no Chromium: apt-get install chromium, or name one in SCHEDO_CHROMIUM"
 _AXE = Path(__file__).parent / "vendor" / "axe.js"
 
@@ -38,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         item.add_marker(pytest.mark.browser)
         item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_HANGS_S))
         if CHROMIUM is None:
             item.add_marker(pytest.mark.skip(reason=_NO_BROWSER))
 
@@ -64,31 +68,77 @@ async def shop() -> AsyncIterator[Shop]:
         yield made
 
 
+class Windows:
+    """The windows of the tests: a tab in a window that is open costs half of a new window.
+
+    Tests that want the same share one. Each has its own server, so its own origin.
+    """
+
+    def __init__(self, chromium: Browser) -> None:
+        self._chromium = chromium
+        self._shared: dict[bool, BrowserContext] = {}
+
+    async def open(self, **options: Any) -> BrowserContext:
+        """Open a window of its own."""
+        defaults = {"reduced_motion": "reduce", "timezone_id": "Europe/Paris", "locale": "en-GB"}
+        return await self._chromium.new_context(**{**defaults, **options})
+
+    async def share(self, bypass_csp: bool) -> BrowserContext:
+        """Return the window of all tests that want nothing special; none closes its first tab."""
+        if bypass_csp not in self._shared:
+            self._shared[bypass_csp] = await self.open(bypass_csp=bypass_csp)
+            await self._shared[bypass_csp].new_page()
+        return self._shared[bypass_csp]
+
+    async def tidy(self, url: str) -> None:
+        """Close all tabs of the test that ends, and forget what its server had in the browser."""
+        for context in self._shared.values():
+            first, *others = context.pages
+            for page in others:
+                await page.close()
+            await context.clear_cookies()
+            session = await context.new_cdp_session(first)
+            stored = {"origin": url, "storageTypes": "all"}
+            await session.send("Storage.clearDataForOrigin", stored)
+            await session.detach()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def windows(chromium: Browser) -> Windows:
+    return Windows(chromium)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_page(chromium: Browser, shop: Shop) -> AsyncIterator[Open]:
-    """Return a function that opens an address of the page in a context of its own."""
-    contexts: list[BrowserContext] = []
+async def open_page(windows: Windows, shop: Shop) -> AsyncIterator[Open]:
+    """Return a function that opens an address of the page, in a window of its own if it has to."""
+    own: list[BrowserContext] = []
     heard: list[str] = []
 
-    async def open_(path: str = "/", width: int = 1440, height: int = 900, **options: Any) -> Page:
-        size = ViewportSize(width=width, height=height)
-        defaults = {
-            "base_url": shop.url,
-            "reduced_motion": "reduce",
-            "timezone_id": "Europe/Paris",
-            "locale": "en-GB",
-        }
-        context = await chromium.new_context(viewport=size, **{**defaults, **options})
-        contexts.append(context)
+    async def open_(
+        path: str = "/", width: int = 1440, height: int = 900, base_url: str = "", **options: Any
+    ) -> Page:
+        """Open a path of the shop.
+
+        base_url: of another server; options: of a browser context. Except for bypass_csp, each of
+        these needs a window of its own.
+        """
+        url, size = base_url or shop.url, ViewportSize(width=width, height=height)
+        if base_url or options.keys() - {"bypass_csp"}:
+            context = await windows.open(viewport=size, base_url=url, **options)
+            own.append(context)
+        else:
+            context = await windows.share(options.get("bypass_csp", False))
         page = await context.new_page()
+        await page.set_viewport_size(size)
         page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-        await page.goto(path)
+        await page.goto(url + path)
         return page
 
     yield open_
-    for context in contexts:
+    for context in own:
         await context.close()
+    await windows.tidy(shop.url)
     expected = shop.expected
     assert [line for line in heard if not any(part in line for part in expected)] == []
 

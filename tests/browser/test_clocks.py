@@ -54,11 +54,11 @@ async def test_a_clock_that_is_wrong_is_told_and_countdowns_follow_the_server(
     open_page: Open, shop: Shop
 ) -> None:
     await shop.put("/v1/schedules/soon", {"every": "1h", "task": "sync"})
-    page = await open_page("/login")
+    page = await open_page("/login", locale="en-GB")  # its window has a clock of its own
     ahead_us = shop.engine.clock.now() + 2 * HOUR
     await page.clock.set_system_time(ahead_us / 1e6)
 
-    await page.goto("/schedules/soon")
+    await page.goto(f"{shop.url}/schedules/soon")
 
     apart = re.compile("this clock is (2 h 0|1 h 59) m ahead")
     await expect(page.locator(".skew")).to_have_text(apart)

@@ -30,10 +30,10 @@ async def test_the_page_is_live_again_after_the_server_was_away(
     await expect(page.locator(".connection")).to_contain_text("reconnecting")
     await axe(page)
     # Counted from what was heard last, whatever was tried since then.
-    await expect(page.locator(".connection small")).to_have_text(re.compile(r"^for [2-9]\."))
+    await expect(page.locator(".connection small")).to_have_text(re.compile(r"^for ([2-9]\.|\d\d)"))
     await shop.start_again()
 
-    await expect(page.locator(".connection")).to_have_text("live", timeout=3_000)
+    await expect(page.locator(".connection")).to_have_text("live")
 
 
 async def test_a_screen_that_is_opened_while_the_server_is_away_comes_with_the_server(
@@ -59,7 +59,7 @@ async def test_a_screen_that_is_opened_while_the_server_is_away_comes_with_the_s
 async def test_many_tabs_of_a_browser_share_one_stream(open_page: Open, shop: Shop) -> None:
     first = await open_page("/")
     tabs = [first, *[await first.context.new_page() for _ in range(11)]]
-    await asyncio.gather(*(tab.goto("/") for tab in tabs[1:]))
+    await asyncio.gather(*(tab.goto(f"{shop.url}/") for tab in tabs[1:]))
 
     for tab in tabs:
         await be_live(tab)
@@ -106,7 +106,7 @@ async def test_without_its_module_worker_a_page_has_a_stream_of_its_own(
     page = await open_page("/login")
     await page.add_init_script("delete window.SharedWorker")
 
-    await page.goto("/")
+    await page.goto(f"{shop.url}/")
 
     await be_live(page)
 

@@ -141,7 +141,7 @@ async def test_who_changed_a_job_by_hand_is_in_its_life(
     page = await open_page("/login", bypass_csp=True)
     await page.route("**/history", lambda route: route.fulfill(json=found))
 
-    await page.goto(f"/jobs/{ident}")
+    await page.goto(f"{shop.url}/jobs/{ident}")
 
     hands = page.locator(".hands li")
     await expect(hands.first).to_contain_text("ada via page: cancelled")
@@ -167,7 +167,7 @@ async def test_progress_is_read_only_when_the_stream_tells_of_a_report(
 
     second.on("request", note)
     for page, job in zip((first, second), jobs, strict=True):
-        await page.goto(f"/jobs/{job['id']}")
+        await page.goto(f"{shop.url}/jobs/{job['id']}")
         await expect(page.locator(".connection")).to_have_text("live")
         await expect(page.locator(".why.now")).to_be_visible()
 
@@ -251,7 +251,7 @@ async def test_a_job_has_no_barrier(open_page: Open, shop: Shop, axe: Axe) -> No
     page = await open_page(f"/jobs/{failed}", bypass_csp=True)
 
     for ident in (failed, waiting, running["id"]):
-        await page.goto(f"/jobs/{ident}")
+        await page.goto(f"{shop.url}/jobs/{ident}")
         await expect(page.locator(".life svg, .life ol")).to_be_visible()
         await _check_both_themes(page, axe)
 

@@ -94,7 +94,7 @@ async def test_jobs_that_come_while_the_list_is_read_are_new(open_page: Open, sh
         await route.fulfill(response=answer)
 
     await page.route("**/v1/jobs?**", hold)
-    await page.goto("/jobs?task=later")
+    await page.goto(f"{shop.url}/jobs?task=later")
 
     await expect(page.locator(".news")).to_contain_text("new jobs or more match: show")
 

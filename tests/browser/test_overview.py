@@ -39,13 +39,13 @@ async def test_each_card_answers_its_question(open_page: Open, shop: Shop) -> No
 
 
 async def test_what_the_shell_asks_for_together_with_the_modules_is_asked_for_once(
-    open_page: Open,
+    open_page: Open, shop: Shop
 ) -> None:
     page = await open_page("/login")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(urlsplit(request.url).path))
 
-    await page.goto("/")
+    await page.goto(f"{shop.url}/")
 
     await expect(page.locator("main h1")).to_be_attached()
     await expect(page.locator("main [aria-busy=true]")).to_have_count(0)

@@ -156,5 +156,5 @@ async def test_somebody_without_a_token_may_look_where_that_is_allowed_and_log_i
     await page.get_by_role("button", name="Log in").click()
 
     await expect(page).to_have_title("Overview · schedo")
-    await page.goto("/schedules/backup.nightly")
+    await page.goto(f"{shop.url}/schedules/backup.nightly")
     await expect(page.get_by_role("button", name="Trigger")).to_be_visible()

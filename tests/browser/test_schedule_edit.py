@@ -114,7 +114,7 @@ async def test_every_field_of_a_schedule_can_be_changed(
     for _, field, value in (*CHOSEN.values(), *TYPED.values()):
         assert saved[field] == value, field
     assert saved["retry"]["preset"] == "sidekiq"
-    await page.goto("/schedules/backup.nightly/edit")
+    await page.goto(f"{shop.url}/schedules/backup.nightly/edit")
     await expect(page.locator("details.group").first).to_contain_text("sidekiq")
     await expect(page.get_by_role("button", name="Save")).to_be_disabled()
     await expect(page.locator("main")).to_contain_text("Nothing differs")

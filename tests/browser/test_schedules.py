@@ -104,7 +104,7 @@ async def test_a_list_that_cannot_be_read_says_so_and_tries_again(
     page = await open_page("/login")
     await page.route("**/v1/schedules?*", lambda route: route.fulfill(status=500, json={}))
 
-    await page.goto("/schedules")
+    await page.goto(f"{shop.url}/schedules")
 
     await expect(page.get_by_role("alert")).to_contain_text("could not be read")
     await be_live(page)  # which reads again, in vain
