@@ -50,7 +50,10 @@ _SCREEN = re.compile(
     r"path: '([^']+)'.*?(?:style: '([^']+)'.*?)?(?:reads: '([^']+)'.*?)?"
     r"import\('\./(screens/[^']+)'\)"
 )
-_COMMENT = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)  # what is left is an empty line
+_COMMENTS = {  # by the suffix of a file
+    ".css": re.compile(rb"/\*.*?\*/", re.DOTALL),
+    ".js": re.compile(rb"^[ \t]*//.*$", re.MULTILINE),  # what is left is an empty line
+}
 _VARY = (b"vary", b"accept-encoding")
 _GZIPPED = (b"content-encoding", b"gzip")
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
@@ -205,8 +208,9 @@ def _find_imports(name: str, text: bytes) -> list[str]:
 
 
 def _read(path: Path) -> bytes:
-    """Return a file without its lines of comments, a tenth of what a browser would get."""
-    return _COMMENT.sub(b"", path.read_bytes()) if path.suffix == ".js" else path.read_bytes()
+    """Return a file without its comments, a tenth of what a browser would get."""
+    text, comment = path.read_bytes(), _COMMENTS.get(path.suffix)
+    return comment.sub(b"", text) if comment else text
 
 
 def _zip(body: bytes) -> Generator[None, None, bytes]:

@@ -46,7 +46,7 @@ function Kinds() {
       <td class="num">${recent.starts ? percent(recent.share) : '–'}</td><td class="num">${day.starts ? percent(day.share) : '–'}</td>
       <td class="num">${day.starts ? `${Math.max(0, Math.round(day.budget_left * 100))} %` : '–'}</td></tr>`;
   };
-  return html`<${Card} title="The objective" span=${6} about=${`99.9 % of the starts within ${round(objective.lateness_us)}`}><div class="table" role="group" aria-label="The objective by kind" tabindex="0"><table>
+  return html`<${Card} title="The objective" span=${6} about=${`99.9 % of the starts within ${round(objective.lateness_us)}`}><div class="table dense" role="group" aria-label="The objective by kind" tabindex="0"><table>
     <thead><tr><td></td><th scope="col" class="num">Median</th><th scope="col" class="num">p99</th><th scope="col" class="num">Within, 5 min</th><th scope="col" class="num">Within, 24 h</th><th scope="col" class="num">Budget left</th></tr></thead>
     <tbody>${row('timer', 'Timers')}${row('submit', 'Immediate jobs')}</tbody></table></div>
     <p class="small muted">Timers are jobs that waited for an instant. Immediate jobs were due when they were submitted, so the commit belongs to their lateness.</p></${Card}>`;
