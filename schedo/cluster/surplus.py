@@ -4,6 +4,9 @@ A server whose workers wait asks each other server for its surplus. The other on
 until it has some, so a job waits for two requests between servers and for no interval. What is
 asked for then, in the name of a worker with room, decides the owner alone: no job is offered twice,
 and the worker's own poll has ended before, so no slot is.
+
+Jobs that no worker here runs would fill each response and hide the others. So a request names the
+ready keys that are known and that no waiting worker serves, and the response leaves them out.
 """
 
 from __future__ import annotations
