@@ -5,13 +5,18 @@ opens the overview again and again: the first contentful paint, the first frame 
 have their data, and the bytes that were sent. Then the overview stays open: Chromium's own counters
 of script, layout and style, in processor time, divided by the number of ticks. With --slower 4
 the browser's processor is that much slower.
+
+At last another server is killed and started again and again while its overview is open; the figure
+is the time from its readiness to the frame that shows what has happened since then.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 import statistics
+import time
 from pathlib import Path
 
 from playwright.async_api import Browser
@@ -24,7 +29,7 @@ from bench.server.chromium import (
     read_metrics,
     visit,
 )
-from bench.server.connection import run
+from bench.server.connection import job_request, run, send_all
 from bench.server.page_load import put_schedules, submitting
 from bench.server.process import NOOP_APP, Server
 from bench.server.script import Option, Results, positive, run_script
@@ -41,6 +46,13 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
     """Measure visits and ticks."""
     with Server(directory, app=NOOP_APP) as server:
         run(_measure(server, arguments, results))
+    killed = directory / "killed"
+    killed.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]  # the page knows no other
+    with Server(killed, "--port", str(port), app=NOOP_APP) as server:
+        for number, seconds in enumerate(run(_time_returns(server, arguments.kills)), 1):
+            results.add(f"after kill {number}: right again", seconds * 1_000_000, "us")
 
 
 async def _measure(server: Server, arguments: argparse.Namespace, results: Results) -> None:
@@ -93,10 +105,30 @@ async def _time_ticks(
     return {name: seconds / arguments.ticks for name, seconds in (spent | whole).items()}
 
 
+async def _time_returns(server: Server, kills: int) -> list[float]:
+    """Return how long the open page takes to be right after each kill, in seconds."""
+    found = []
+    async with open_browser() as browser:
+        page = await browser.new_page(viewport=VIEWPORT)
+        await page.goto(server.url + "/")
+        await page.locator(".connection", has_text="live").wait_for()
+        for number in range(kills):
+            await asyncio.to_thread(server.kill)
+            await page.locator(".connection", has_text="reconnecting").wait_for()
+            await asyncio.to_thread(server.start_ready)
+            began = time.perf_counter()
+            job = {"task": "noop", "queue": f"new-{number}", "delay": "1h"}
+            await send_all(server, [job_request(job)], 1)
+            await page.get_by_role("link", name=f"new-{number}").wait_for()
+            found.append(time.perf_counter() - began)
+    return found
+
+
 OPTIONS = (
     Option("visits", 10, 2, "first visits", positive),
     Option("ticks", 60, 3, "how many seconds the page stays open", positive),
     Option("rate", 40, 20, "jobs submitted a second", positive),
+    Option("kills", 5, 1, "how often the server is killed", positive),
     Option("slower", 1, 1, "how many times slower the browser's processor is", positive),
 )
 
