@@ -54,14 +54,17 @@ async def test_a_page_whose_server_is_killed_before_its_stream_opens_is_live_whe
     shop.expected += ["net::ERR", "Failed to load resource"]
     with serving(tmp_path, "--port", str(find_port())) as server:
         _, summary = await asyncio.to_thread(server.ask, "GET", "/v1/summary")
+        has_ended = asyncio.Event()
 
         async def kill_and_answer(route: Route) -> None:
             await asyncio.to_thread(server.kill)
+            has_ended.set()
             await route.fulfill(json=summary)
 
         page = await open_page("/healthz", base_url=server.url)
         await page.route("**/v1/summary", kill_and_answer, times=1)
         await page.goto("/lateness", wait_until="commit")
+        await has_ended.wait()  # the page may notice it before its process is reaped
 
         await expect(page.locator(".connection")).to_contain_text("reconnecting")
         await asyncio.to_thread(server.start)

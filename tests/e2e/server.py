@@ -93,10 +93,11 @@ class Server:
 
     def reap(self) -> int:
         """Wait for the end and return the exit code."""
-        assert self._process is not None
-        code = self._process.wait(DEADLINE_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        process = self._process
+        assert process is not None
+        code = process.wait(DEADLINE_S)
+        assert process.stdout is not None
+        process.stdout.close()
         return code
 
     @property
