@@ -32,42 +32,45 @@ class Predecessors:
         """reap: kills the commands that dead old processes have left."""
         self._workers = workers
         self._reap = reap
-        self._watched: dict[str, int] = {}  # the pidfd by the name of the worker
+        self._watched: dict[int, int] = {}  # the pidfd by the number in this container
 
     def watch(self, seen_pid: int, own_pid: int) -> None:
         """Notice the death of an old process.
 
         seen_pid: the number of the process in this container, 0 if it has none; then only the
-        session timeout shows its death. own_pid: its number in its own container.
+        session timeout shows its death. own_pid: its number in its own container. It has only one:
+        what it says last counts, so no process can hold many descriptors of this server.
         """
-        name = name_of(own_pid)
-        if seen_pid <= 0 or name in self._watched:
+        if seen_pid <= 0:
             return
+        self._forget(seen_pid)
+        name = name_of(own_pid)
         try:
             descriptor = os.pidfd_open(seen_pid)
         except ProcessLookupError:
-            self._note_end(name)
+            self._note_end(seen_pid, name)
             return
         except OSError as error:
             log.warning("the death of process %d would be noticed late: %s", own_pid, error)
             return
         # If another process has the number by now, the old one has died, and loses nothing here.
-        self._watched[name] = descriptor
-        asyncio.get_running_loop().add_reader(descriptor, partial(self._note_end, name))
+        self._watched[seen_pid] = descriptor
+        ended = partial(self._note_end, seen_pid, name)
+        asyncio.get_running_loop().add_reader(descriptor, ended)
 
     def close(self) -> None:
         """Watch no more."""
-        for name in list(self._watched):
-            self._forget(name)
+        for seen_pid in list(self._watched):
+            self._forget(seen_pid)
 
-    def _forget(self, name: str) -> None:
-        descriptor = self._watched.pop(name, None)
+    def _forget(self, seen_pid: int) -> None:
+        descriptor = self._watched.pop(seen_pid, None)
         if descriptor is not None:
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
 
-    def _note_end(self, name: str) -> None:
-        self._forget(name)
+    def _note_end(self, seen_pid: int, name: str) -> None:
+        self._forget(seen_pid)
         asyncio.get_running_loop().call_later(SETTLE_S, self._end_attempts, name)
 
     def _end_attempts(self, name: str) -> None:

@@ -109,3 +109,15 @@ async def test_a_process_of_another_container_is_not_watched_and_one_only_once(
     assert len(open_descriptors() - before) == 1
     watching.close()
     assert open_descriptors() == before
+
+
+async def test_a_process_is_watched_once_however_many_numbers_it_gives(
+    watching: Predecessors, process: subprocess.Popen[bytes]
+) -> None:
+    watching.watch(process.pid, 1)
+    before = open_descriptors()
+
+    for number in range(2, 100):
+        watching.watch(process.pid, number)
+
+    assert open_descriptors() == before
