@@ -72,6 +72,13 @@ class Workers:
         """Cordon the worker and request that it finishes its attempts and shuts down."""
         return await change(self._loop, Drain(name))
 
+    def may_start(self) -> bool:
+        """Whether no other server can have the jobs of this one; a process may have been stopped.
+
+        What has been decided before is to be started only if this is still so.
+        """
+        return self._loop.is_sure is None or self._loop.is_sure()
+
     def lose(self, name: str, message: str) -> None:
         """End the attempts of a worker that has certainly died; they are lost."""
         self._loop.enqueue(DetachWorker(name, message))

@@ -157,6 +157,15 @@ async def test_a_server_that_repeats_what_no_worker_takes_is_asked_less_and_less
     assert lease_of(await polling)
 
 
+async def test_a_server_starts_nothing_while_others_may_have_its_jobs(cluster: Cluster) -> None:
+    _, first, _ = cluster
+    assert first.engine.sessions.may_start()
+
+    first.engine._loop.is_sure = lambda: False
+
+    assert not first.engine.sessions.may_start()
+
+
 def test_a_ready_key_is_the_same_after_its_way_to_another_server() -> None:
     requirements = Requirements(
         labels=(Condition("zone", "in", ("a", "b")),),

@@ -142,15 +142,20 @@ class ChildSupervisor:
 
     def stop(self, stop: StopRequest) -> None:
         """Send the stop, and kill the process if the handler ignores it."""
+        self._batch.flush()  # so that the lease arrives before its stop
         held = self._held.get(stop.key)
         if held is not None and held.stop_timer is None:
-            self._batch.flush()  # so that the lease arrives before its stop
             self._connection.send(frames.Stops([(stop.key, stop.reason)]))
             held.stop_timer = SilenceTimer(
                 self._timeouts.kill_s, functools.partial(self._kill_for, stop.key)
             )
 
     def _send_leases(self, leases: list[Lease]) -> None:
+        if not self._engine.sessions.may_start():
+            self._leases_sent -= len(leases)
+            for lease in leases:
+                self._end_attempt(AttemptResult(lease.key, Released()))
+            return
         sent_before = self._leases_sent - len(leases)
         if self._slots.grow(sent_before, self._memory.starts.count) and self._is_open:
             self._attach_workers()
