@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from schedo.clock import Clock, SystemClock
+from schedo.core.model import LeaseKey
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.engine import Engine
 from schedo.errors import StoreLocked
@@ -26,7 +27,7 @@ from schedo.store.inbox import find_inbox
 from schedo.tasks.backend import Backend
 from schedo.tasks.declarations import declare_schedules
 from schedo.tasks.hooks import running_lifespan
-from schedo.tasks.python import TaskRunner
+from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Registry
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.in_process import LocalWorker
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
     from schedo.store.inbox import SqlInbox
 
 OWNER = "code:embedded"  # of the schedules that the application declares
+
+
+class _StartsOfOwnJobs(Watcher):
+    """In a cluster: no handler starts while another server may have its job."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def may_start(self, key: LeaseKey) -> bool:
+        """Return whether this server is sure to own the job; it may have been stopped."""
+        return self._engine.sessions.may_start()
 
 
 class EmbeddedServer:
@@ -56,8 +68,9 @@ class EmbeddedServer:
         opened = open_store(store)
         self.engine = Engine(opened, clock or SystemClock())
         self._use_inbox(find_inbox(opened))
+        watcher = None if self.engine.cluster is None else _StartsOfOwnJobs(self.engine)
         runners = {
-            n: TaskRunner(task, self._threads, hooks=registry.hooks)
+            n: TaskRunner(task, self._threads, watcher=watcher, hooks=registry.hooks)
             for n, task in registry.tasks.items()
         }
         self._lifespan = contextlib.AsyncExitStack()

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Protocol
 
 from schedo.core.ids import render_id
-from schedo.core.leases import AttemptResult, Failed, Lease, Stopped, StopReason
+from schedo.core.leases import AttemptResult, Failed, Lease, Released, Stopped, StopReason
 from schedo.core.limits import SECOND
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.progress import ProgressUpdate
@@ -53,6 +53,8 @@ class Executor:
     The connection starts no more attempts than the worker has slots.
 
     watches_timeouts: stop an attempt whose timeout is over and whose stop has not come.
+    may_start: asked right before a runner is called; False releases the attempt. A TaskRunner has
+    its own, see tasks.python.Watcher. None: always.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Executor:
         connection: Connection,
         *,
         watches_timeouts: bool = False,
+        may_start: Callable[[], bool] | None = None,
     ) -> None:
         self._watches_timeouts = watches_timeouts
+        self._may_start = may_start
         self._handlers = {n: each for n, each in runners.items() if isinstance(each, TaskRunner)}
         self._runners = {n: each for n, each in runners.items() if not isinstance(each, TaskRunner)}
         self._progress = ProgressThrottle(connection.send_progress)
@@ -204,6 +208,8 @@ class Executor:
         try:
             if runner is None:
                 result = _refuse_task(lease)
+            elif self._may_start is not None and not self._may_start():
+                result = AttemptResult(lease.key, Released())
             else:
                 began_ns = perf_counter_ns()
                 result = await runner(context)

@@ -33,7 +33,8 @@ class LocalWorker:
         self._engine = engine
         # Reports how an attempt ended.
         self.send_result: Callable[[AttemptResult], None] = engine.report
-        self._executor = Executor(runners, self)
+        # A process may have been stopped since the engine sent the lease.
+        self._executor = Executor(runners, self, may_start=engine.sessions.may_start)
         # Runs the attempt; a call of the engine, see engine.dispatch.Transport.
         self.start: Callable[[Lease], object] = self._executor.start
         self._spec = WorkerSpec(

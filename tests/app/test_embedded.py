@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from schedo import JobCancelled, JobFailed, JobHandle, NewJob, Schedo, current_job
+from schedo.engine.workers import Workers
 from schedo.errors import DuplicateKey, Invalid, StoreLocked, Unsatisfiable
 from schedo.store import open_store
 from tests.app.example import LONG_S, Example, Sum, add
@@ -247,3 +248,23 @@ async def test_an_unknown_kind_of_store_is_refused() -> None:
     with pytest.raises(Invalid, match="give the path of a SQLite file"):
         async with Schedo("mysql://localhost/jobs"):
             pass
+
+
+async def test_a_server_of_a_cluster_that_may_have_lost_a_job_starts_no_handler(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, attempts = [False, False], []
+    monkeypatch.setattr(Workers, "may_start", lambda _: not answers or answers.pop())
+    app = Schedo(postgres_store_url)
+
+    @app.task
+    async def work() -> None:
+        attempts.append(current_job().attempt)
+
+    async with app, asyncio.timeout(LONG_S):
+        job = await work.enqueue()
+        await job.result()
+        record = await job.status()
+
+    assert (record["failures"], record["losses"], len(attempts)) == (0, 0, 1)
+    assert not answers

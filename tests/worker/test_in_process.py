@@ -74,6 +74,26 @@ async def test_no_more_attempts_run_at_once_than_there_are_slots(engine: Engine)
     await worker.drain(LONG_S)
 
 
+async def test_a_server_that_is_no_longer_sure_of_its_jobs_starts_no_runner(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [False, False]
+    monkeypatch.setattr(engine.sessions, "may_start", lambda: not answers or answers.pop())
+    stage = Stage()
+    stage.go_on.set()
+    worker = LocalWorker(engine, "local", 1, {"work": stage})
+    worker.attach()
+
+    jobs = [await engine.wait(i, LONG_S) for i in await submit(engine, "work", 3)]
+
+    assert [(each.state, each.failures, each.losses) for each in jobs] == [
+        (State.COMPLETED, 0, 0)
+    ] * 3
+    assert len(stage.calls) == 3
+    assert not answers
+    await worker.drain(LONG_S)
+
+
 async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -> None:
     async def broken(context: AttemptContext) -> AttemptResult:
         raise RuntimeError("a bug")
