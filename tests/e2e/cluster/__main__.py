@@ -34,11 +34,12 @@ def main() -> int:
     with running_server() as postgres:
         outcome = asyncio.run(run(directory, postgres, plan))
     print(describe(outcome), flush=True)
-    if given.keep or outcome.findings.violations:
+    findings = outcome.findings
+    if given.keep or findings.violations or findings.counts["tracebacks"]:
         print(f"its files are in {directory}")
     else:
         shutil.rmtree(directory)
-    return 1 if outcome.findings.violations else 0
+    return 1 if findings.violations else 0
 
 
 def _parse() -> argparse.Namespace:
