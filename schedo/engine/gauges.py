@@ -16,7 +16,7 @@ from schedo.engine.clock_changes import behind_us
 from schedo.engine.loop import EngineLoop
 from schedo.engine.metrics import OTHER_QUEUES, Metrics
 from schedo.engine.sharing import in_steps
-from schedo.errors import StoreError
+from schedo.errors import SchedoError, StoreError
 from schedo.store.base import Store
 
 _QUEUES_IN_A_STEP = 256
@@ -53,12 +53,19 @@ async def count_waiting(loop: EngineLoop, store: Store) -> Mapping[str, Mapping[
     """Return the numbers of waiting jobs by queue and state, as of the last commit.
 
     In the first seconds after the start of a large store, this waits until the store has counted.
-    Raise StoreError if it could not.
+    A recovery, such as that of a change of the shards, cuts the count; then it begins again. Raise
+    StoreError if the store could not count.
     """
-    scheduler = loop.scheduler
-    waiting = scheduler.waiting
-    if not waiting.is_complete:
-        found = await store.count_waiting(scheduler.epoch)
+    while not (waiting := loop.scheduler.waiting).is_complete:
+        scheduler = loop.scheduler
+        try:
+            found = await store.count_waiting(scheduler.epoch)
+        except StoreError:
+            with suppress(SchedoError):
+                await loop.flush()  # it waits for a recovery that is under way
+            if loop.scheduler is scheduler:
+                raise
+            continue
         if not waiting.is_complete:  # another caller may have waited, too
             waiting.add_snapshot(found)
     return waiting.by_queue

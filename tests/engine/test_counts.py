@@ -107,6 +107,33 @@ async def test_changes_during_the_count_of_the_store_are_counted_once(
 
 
 @needs_sqlite
+async def test_a_count_that_a_change_of_the_shards_has_cut_begins_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        await world.submit(delay_us=SECOND)
+    has_begun = asyncio.Event()
+    count = waiting_count._count
+
+    async def count_forever(connection: Connection) -> Waiting:
+        has_begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def change() -> None:
+        monkeypatch.setattr(waiting_count, "_count", count)
+
+    monkeypatch.setattr(waiting_count, "_count", count_forever)
+    async with running(path, worker="process-2") as world, asyncio.timeout(20):
+        listing = asyncio.ensure_future(counts(world))
+        await has_begun.wait()
+
+        await world.engine._loop.restart(change)
+
+        assert await listing == {"default": {"scheduled": 1}}
+
+
+@needs_sqlite
 async def test_a_count_that_fails_is_an_error_for_each_caller(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
