@@ -4,7 +4,8 @@ A real Chromium has the page open, and goes from screen to screen; the figure is
 click to the first frame in which no part of the screen waits for its data.
 Then each request that the screens made is repeated by itself, while another connection looks up one
 job after the other: no read may keep those waiting. At the end timed jobs become due, alternately
-by themselves and while a client searches for what is not there without a pause.
+by themselves, while a client searches for what is not there without a pause, and beside a process
+that only computes: what the machine itself costs them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ import argparse
 import asyncio
 import itertools
 import statistics
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,6 +56,18 @@ SCREENS = (
 )
 # Searches that find no job.
 IN_VAIN = ("q=nowhere", "payload.order=9781", "worker=missing")
+
+NICENESS = 10  # of the thread that searches; see schedo/store/sqlite/connection.py
+# What any program costs the timers that computes beside the server with the niceness of a search.
+NICE_LOOP = f"import os; os.nice({NICENESS})\nwhile True: pass"
+
+
+class Beside(Enum):
+    """What goes on while timed jobs become due."""
+
+    NOTHING = "nothing"
+    SEARCH = "a search in vain"
+    LOOP = "a process that computes, as nice as a search"
 
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
@@ -108,21 +126,20 @@ async def _find_job(connection: Connection, state: str) -> str:
 
 
 def _add_timers(server: Server, arguments: argparse.Namespace, results: Results) -> None:
-    found: dict[bool, list[dict[str, int]]] = {False: [], True: []}
+    found: dict[Beside, list[dict[str, int]]] = {each: [] for each in Beside}
     looked = 0
-    for number in range(arguments.pairs * 2):
-        is_searching = number % 2 == 1
-        late, jobs = run(_fire(server, arguments, number, is_searching))
-        found[is_searching].append(late)
+    for number in range(arguments.pairs * len(Beside)):
+        beside = list(Beside)[number % len(Beside)]
+        with _computing() if beside is Beside.LOOP else nullcontext():
+            late, jobs = run(_fire(server, arguments, number, beside is Beside.SEARCH))
+        found[beside].append(late)
         looked += jobs
     results.note(f"the searches looked at {looked:,} jobs")
     for share in ("p50", "p99"):
-        beside, alone = (
-            statistics.median(each[share] for each in found[is_searching])
-            for is_searching in (True, False)
-        )
-        what = f"start of a timed job beside a search in vain: {share}"
-        results.add(what, beside, "us", alone, "without the search")
+        took = {each: statistics.median(late[share] for late in found[each]) for each in Beside}
+        for each in (Beside.SEARCH, Beside.LOOP):
+            what = f"start of a timed job beside {each.value}: {share}"
+            results.add(what, took[each], "us", took[Beside.NOTHING], "by itself")
 
 
 async def _fire(
@@ -138,6 +155,17 @@ async def _fire(
         await asyncio.gather(search, return_exceptions=True)
     connection.close()
     return late, sum(looked)
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    """Let another process compute."""
+    process = subprocess.Popen([sys.executable, "-c", NICE_LOOP])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def _search(connection: Connection, looked: list[int]) -> None:
