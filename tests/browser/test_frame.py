@@ -120,8 +120,8 @@ async def test_an_unknown_address_says_so(open_page: Open, shop: Shop) -> None:
     await expect(page).to_have_title("Overview · schedo")
 
 
-# Options and the numbers in chips are data, which come when they come.
-LOOKS = """[...document.querySelectorAll('main :not(option)')].map((each) => {
+# Options and the numbers in chips are data: each comes when its own answer does.
+LOOKS = """[...document.querySelectorAll('main :not(option, .chip .muted)')].map((each) => {
   const {display, alignItems, gap, width} = getComputedStyle(each);
   const fixed = each.closest('.chip') ? '' : width;
   return [each.tagName, each.className, display, alignItems, gap, fixed].join(' ');
@@ -136,8 +136,6 @@ async def test_a_screen_looks_the_same_whatever_was_shown_before(
     async def look(page: Page) -> str:
         await be_live(page)
         await expect(page.locator("main [aria-busy=true]")).to_have_count(0)
-        if "/jobs" in page.url:  # its states get their numbers later
-            await expect(page.locator("main .chip .muted").first).to_be_visible()
         return str(await page.evaluate(LOOKS))
 
     alone = {path: await look(await open_page(path)) for path in paths[:-1]}
