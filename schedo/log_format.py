@@ -1,6 +1,7 @@
-"""The formats of log lines: one line for each message, as text or JSON, without control characters.
+"""The formats of log lines: one line for each message, as text or JSON.
 
-Child processes write theirs in the same format as the server.
+Characters that control a terminal, have no width or turn the direction of text are escaped. Child
+processes write theirs in the same format as the server.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import orjson
 LogFormat = Literal["text", "json"]
 # The debug messages of these libraries contain SQL values, requests and addresses.
 _LIBRARIES = ("aiosqlite", "asyncio", "concurrent", "httptools", "uvicorn", "uvloop")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Those that join letters or emoji stay, because words of some languages need them.
+_HIDDEN = r"\u200b\u2028-\u202e\u2060\u2066-\u2069\ufeff"
+_UNSAFE = re.compile(rf"[\x00-\x1f\x7f-\x9f{_HIDDEN}]")
 
 
 def quiet_libraries() -> None:
@@ -45,7 +48,7 @@ class TextFormatter(logging.Formatter):
         of_job = f"job {job['job']} of task {job['task']}: " if job else ""
         level = record.levelname.lower()
         text = f"{_instant(record)} {level:7} {record.name}: {of_job}{_text(record)}"
-        return _CONTROL.sub(_escape, text)
+        return _UNSAFE.sub(_escape, text)
 
 
 class JsonFormatter(logging.Formatter):
@@ -63,7 +66,8 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["traceback"] = logging.Formatter().formatException(record.exc_info)
         # An exception's text may contain lone surrogates, for example from file names.
-        return orjson.dumps({key: _clean(value) for key, value in line.items()}).decode()
+        text = orjson.dumps({key: _clean(value) for key, value in line.items()}).decode()
+        return _UNSAFE.sub(_escape_json, text)
 
 
 def _job(record: logging.LogRecord) -> dict[str, Any]:
@@ -90,3 +94,7 @@ def _text(record: logging.LogRecord) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return match.group().encode("unicode_escape").decode()
+
+
+def _escape_json(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"

@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 
+import pytest
+
 from schedo.log_format import JsonFormatter, TextFormatter
 
 
@@ -47,6 +49,27 @@ def test_a_message_with_line_breaks_stays_one_line() -> None:
     )
     assert len(line.splitlines()) == 1
     assert line.endswith("ValueError: a\\nb")
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\u202e", "\u2066", "\u200b", "\ufeff", "\x9b", "\x7f"], ids=ascii
+)
+def test_no_character_hides_text_or_turns_its_direction(hidden: str) -> None:
+    message = f"task {hidden}gnp.exe is unknown"
+
+    line = TextFormatter().format(record("%s", message))
+    data = JsonFormatter().format(record("%s", message))
+
+    assert line.endswith(f"task {ascii(hidden)[1:-1]}gnp.exe is unknown")
+    assert hidden not in data
+    assert json.loads(data)["message"] == message
+
+
+def test_letters_of_all_scripts_and_joined_symbols_are_logged_as_they_are() -> None:
+    message = "häßlich שלום 漢字 👩\u200d🚀 نمی\u200cشود"
+
+    assert TextFormatter().format(record("%s", message)).endswith(message)
+    assert message in JsonFormatter().format(record("%s", message))
 
 
 def test_a_json_line_is_one_object() -> None:
