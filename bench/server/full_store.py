@@ -30,8 +30,10 @@ RETENTION = tuple(
     for word in (f"--retention-{state}", "30m")
 )
 PRUNABLE_MIN = 1_000_000  # fewer are gone before the measurement ends
+# The oldest job that retention may delete: the last runs of each schedule are kept.
 OLDEST = """
-SELECT created_at FROM job WHERE state = 'completed' AND ended_at IS NOT NULL
+SELECT created_at FROM job
+WHERE state = 'completed' AND ended_at IS NOT NULL AND schedule_id IS NULL
 ORDER BY ended_at LIMIT 1"""
 JOBS = {
     "the newest jobs": "",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import re
 import statistics
 import subprocess
 import sys
@@ -54,6 +55,7 @@ SCREENS = (
     "/failures",
     "/expectations",
 )
+UNNAMED = ("cursor", "fields")  # parameters that a row of the results does not name
 # Searches that find no job.
 IN_VAIN = ("q=nowhere", "payload.order=9781", "worker=missing")
 
@@ -79,10 +81,12 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
     with Server(directory, app=NOOP_APP) as server:
         run(count_waiting(server))
         calls = run(_open_screens(server, arguments.repeats, results))
-        for path in calls:
-            took, beside = run(time_read(server, path, arguments.repeats))
-            results.add(f"GET {path}", statistics.median(took), "us")
-            results.add(f"GET {path}: the longest look-up beside it", max(beside), "us")
+        for name, paths in itertools.groupby(calls, _name_call):
+            reads = [run(time_read(server, path, arguments.repeats)) for path in paths]
+            longest = max(statistics.median(took) for took, _ in reads)
+            results.add(f"GET {name}", longest, "us")
+            longest = max(max(beside) for _, beside in reads)
+            results.add(f"GET {name}: the longest look-up beside it", longest, "us")
         _add_timers(server, arguments, results)
 
 
@@ -104,7 +108,21 @@ async def _open_screens(server: Server, repeats: int, results: Results) -> list[
             ready = statistics.median(ready_ms[1:])
             results.add(f"screen {path}", ready * 1000, "us")
     # Not those of this moment, and not those that are sent by POST.
-    return sorted(call for call in calls if "from=" not in call and ":" not in call)
+    calls_to_read = (call for call in calls if "from=" not in call and ":" not in call)
+    return sorted(calls_to_read, key=_name_call)
+
+
+def _name_call(call: str) -> str:
+    """Name a request without what differs from run to run: ids, instants, cursors, and columns."""
+    path, _, query = call.partition("?")
+    path = re.sub(r"^/v1/(jobs|workers)/[^/]+", r"/v1/\1/:id", path)
+    parameters = (each.partition("=") for each in query.split("&") if each)
+    kept = [
+        name if name == "since" else f"{name}={value}"
+        for name, _, value in parameters
+        if name not in UNNAMED
+    ]
+    return f"{path}?{'&'.join(kept)}" if kept else path
 
 
 async def _find_records(server: Server) -> list[str]:
