@@ -122,10 +122,13 @@ class PagedIndex:
         return len(self._live) > self.size.limit
 
     def trim(self) -> Iterable[int]:
-        """Trim an overfull index to its capacity; return the removed ids, which the store keeps."""
+        """Trim an overfull index to its capacity; return the removed ids, which the store keeps.
+
+        It keeps more if it would need a page at once otherwise.
+        """
         if not self.is_overfull:
             return ()
-        return self.shorten(self.size.capacity)
+        return self.shorten(max(self.size.capacity, self.low_mark + 1))
 
     def shorten(self, count: int) -> list[int]:
         """Keep the first `count` entries, which must be at least one; return the removed ids."""

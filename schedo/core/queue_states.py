@@ -123,20 +123,20 @@ class ReadyIndex(PagedIndex):
         twice as large. If few jobs were taken meanwhile, or the payloads are large, the next one is
         half as large, because commits wait for it.
         """
-        if 4 * len(self) > 3 * self._page_entries or payload_bytes > READY_PAGE_BYTES_MAX // 2:
+        taken = self.low_mark - len(self)
+        if 4 * taken < self._page_entries or payload_bytes > READY_PAGE_BYTES_MAX // 2:
             self._page_entries = max(self._page_entries // 2, PAGE_ENTRIES_MAX)
         elif not len(self):
             self._page_entries = min(self._page_entries * 2, READY_PAGE_MAX)
 
     @property
     def low_mark(self) -> int:
-        """As in any index, but a large page is read while the jobs of the one before it start.
+        """Two pages: a read waits for a commit and a flush, and meanwhile the jobs of both start.
 
-        Two of them must fit below the limit; otherwise the second would be trimmed at once. An
-        index that was trimmed to its capacity does not need a page at once, either.
+        The page must fit below the limit; otherwise it would be trimmed at once.
         """
         page = self.page_size
-        return max(super().low_mark, min(page, self.size.limit - page) - 1)
+        return max(super().low_mark, min(2 * page, self.size.limit - page) - 1)
 
     @property
     def page_key(self) -> Key | None:

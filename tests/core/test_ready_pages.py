@@ -80,21 +80,22 @@ def grow(backlog: Backlog) -> None:
 def test_the_pages_shrink_while_few_jobs_are_taken() -> None:
     backlog = Backlog()
     grow(backlog)
+    backlog.load()
     sizes = []
-    for left in (READY_PAGE_MAX - 1, READY_PAGE_MAX // 2, READY_PAGE_MAX // 2, 0):
+    for left in (2 * READY_PAGE_MAX - 1, READY_PAGE_MAX - 1, PAGE_ENTRIES_MAX, 0):
         sizes.append(backlog.load())
         backlog.take(left)
 
     assert sizes == [READY_PAGE_MAX, READY_PAGE_MAX, READY_PAGE_MAX // 2, PAGE_ENTRIES_MAX]
 
 
-def test_a_large_page_is_read_while_the_jobs_of_the_one_before_it_start() -> None:
+def test_a_page_is_read_while_the_jobs_of_the_two_before_it_start() -> None:
     backlog = Backlog()
     grow(backlog)
 
-    assert backlog.load() == READY_PAGE_MAX
+    assert [backlog.load(), backlog.load()] == [READY_PAGE_MAX] * 2
     assert not backlog.jobs.needs_loads()
-    backlog.take(left=READY_PAGE_MAX - 1)
+    backlog.take(left=2 * READY_PAGE_MAX - 1)
     assert backlog.jobs.needs_loads()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
@@ -53,6 +54,7 @@ def make_old_file(path: Path, version: int, script: str = "") -> None:
 
 async def raw(store: SqliteStore, statement: str, *values: object) -> list[Any]:
     """Run a statement after all earlier calls, without a flush."""
+    await asyncio.sleep(0)  # the last commit posts its flush
     assert store._writer is not None
     return await store._writer.run(lambda c: c.execute(statement, values).fetchall())
 

@@ -11,9 +11,19 @@ def insert(table: str, names: Sequence[str], count: int = 1) -> str:
 
 
 def insert_rows(table: str, values: Mapping[str, str], count: int) -> str:
-    """Return an insert of `count` rows; values: by column, `?` if it is bound."""
+    """Return an insert of `count` rows; values: by column, `?` if it is bound.
+
+    The other values are in the statement once for all rows, because each value of a row takes
+    memory of the compiled statement.
+    """
     given = {name: value for name, value in values.items() if value != "NULL"}
-    return f"INSERT INTO {table} ({', '.join(given)}) VALUES {value_rows(given.values(), count)}"
+    head = f"INSERT INTO {table} ({', '.join(given)})"
+    bound = [name for name, value in given.items() if value == "?"]
+    if len(bound) == len(given):
+        return f"{head} VALUES {value_rows('?' * len(bound), count)}"
+    columns = given | {name: f"column{at}" for at, name in enumerate(bound, start=1)}
+    rows = value_rows("?" * len(bound), count)
+    return f"{head} SELECT {', '.join(columns.values())} FROM (VALUES {rows})"
 
 
 def value_rows(values: Iterable[str], count: int) -> str:

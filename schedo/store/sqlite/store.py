@@ -151,11 +151,10 @@ class SqliteStore(PassedLocks, SessionKeys):
         except StoreRefused as error:
             faults = await self._run(writer, bad_values.find_unwritable, commit)
             raise StoreRefused.of_commit(error, faults) from error
-        # After the commit is acknowledged, so that only the next commit waits for it.
         if self._buffer.is_long:
-            self._post(self._buffer.flush_oldest)
+            self._post_last(self._buffer.flush_oldest)
         elif self._buffer.may_flush_ended:
-            self._post(self._buffer.flush_ended)
+            self._post_last(self._buffer.flush_ended)
         if self._buffer and self._flush_timer is None:
             self._flush_later()
         self._checkpoint_if_long(log_bytes)
@@ -338,7 +337,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         # The log that the previous server left is copied by `_flush_old`, after the first reads.
         is_due = log_bytes > connections.WAL_BYTES_MAX and not self._has_left_log
         if is_due and not self._is_copied:
-            self._post(self._checkpoint)
+            self._post_last(self._checkpoint)
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()

@@ -104,3 +104,10 @@ class StoreCalls:
 
         if self._writer is not None:
             self._writer.post(run)
+
+    def _post_last(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        """As _post, but behind the calls that this step of the event loop still makes.
+
+        They are the loads of the committer's round, which workers may wait for.
+        """
+        asyncio.get_running_loop().call_soon(self._post, function)
