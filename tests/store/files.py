@@ -54,7 +54,9 @@ def make_old_file(path: Path, version: int, script: str = "") -> None:
 
 async def raw(store: SqliteStore, statement: str, *values: object) -> list[Any]:
     """Run a statement after all earlier calls, without a flush."""
-    await asyncio.sleep(0)  # the last commit posts its flush
+    posted = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(posted.set_result, None)
+    await posted  # the last commit has posted its flush
     assert store._writer is not None
     return await store._writer.run(lambda c: c.execute(statement, values).fetchall())
 
