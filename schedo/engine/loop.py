@@ -365,7 +365,7 @@ class EngineLoop(TurnEnd):
             self._apply_result(scheduler, result, running.comparable(at, self.clock.now()))
         self.notes.take(scheduler, self.clock.now())
         await self._committer.round()
-        self._store.note_recovered()
+        await self._store.recovered()
         self.dispatcher.recovered()
         self.notes.progress.keep_only(scheduler.runs)
         scheduler.recovered(self.clock.now())

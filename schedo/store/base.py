@@ -276,11 +276,12 @@ class Store(Reader, Protocol):
     async def check(self) -> None:
         """Raise StoreBroken if the opened files were moved, replaced or removed."""
 
-    def note_recovered(self) -> None:
-        """Note that the recovery of this server is durable, so that it is the last one of the file.
+    async def recovered(self) -> None:
+        """Make the epoch of this server durable, and note that it is the last one of the file.
 
-        If the server closes the store in order afterwards, the next one finds that its predecessor
-        was not killed, even if this server has committed nothing.
+        No lease may have the epoch before. If the server closes the store in order afterwards, the
+        next one finds that its predecessor was not killed, even if this server has committed
+        nothing.
         """
 
     def note_leaving(self) -> None:

@@ -81,7 +81,7 @@ class StoreConnection:
     async def close(self, *, keep_log: bool = False) -> None:
         """Leave the disk open for the next server."""
 
-    def note_recovered(self) -> None:
+    async def recovered(self) -> None:
         """The disk stays open: no server before this one has ended."""
 
     async def commit(self, changes: Changes) -> None:

@@ -192,7 +192,7 @@ class ServerStore:
             self._is_open = self._disk.was_killed = False
             await self._disk.memory.close()
 
-    def note_recovered(self) -> None:
+    async def recovered(self) -> None:
         """The disk notes deaths itself."""
 
     async def commit(self, changes: Changes) -> None:

@@ -64,6 +64,7 @@ class FileStore(ServerStore):
         self._has_struck = False
         self._transaction: list[str] = []
         self._committed: list[list[str]] = []  # statements of the current call, by transaction
+        self._unopened: Path | None = None  # the files before the open, until a commit is synced
 
     # Faults.
 
@@ -201,12 +202,27 @@ class FileStore(ServerStore):
         await self._access(0)
         if not self._disk.memory._is_open:
             await self._disk.memory.open()
+        if self._disk.faults.power_fails:
+            self._unopened = self._files.copy()
         self.arm(self._disk.faults.load_fails)
         with self._inline():
             opening: Snapshot = await self._watched(self._store.open())
         self._compare("open", opening, await self._model("snapshot"))
         await self._access()
         return self._opened(opening)
+
+    async def recovered(self) -> None:
+        """Sync the open, unless a commit has; if the power fails before, it has not happened."""
+        async with self._turn:
+            await self._access(0)
+            if self._unopened is not None and self._disk.chance(self._disk.faults.power_fails):
+                self._left = self._unopened
+                self._disk.memory._epoch -= 1
+                self._die_here()
+            self.arm(self._disk.faults.commit_fails)
+            await self._watched(self._store.recovered())
+            self._unopened = None
+            await self._access(0)
 
     async def close(self, *, keep_log: bool = False) -> None:
         """Close the files."""
@@ -255,6 +271,7 @@ class FileStore(ServerStore):
                 await self._watched(self._store.commit(frozen))
             finally:
                 if any(_REPLAY not in statements for statements in self._committed):
+                    self._unopened = None
                     await self._disk.write(frozen)
             await self._access(0)
 
@@ -267,6 +284,7 @@ class FileStore(ServerStore):
                 await self._watched(self._store.save_clock(mark))
             finally:
                 if any(writes.SAVE_CLOCK in statements for statements in self._committed):
+                    self._unopened = None
                     await self._disk.save_clock(mark)
             await self._access(0)
 

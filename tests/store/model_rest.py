@@ -114,7 +114,7 @@ class ModelRest:
         ]
         return found[:limit]
 
-    def note_recovered(self) -> None:
+    async def recovered(self) -> None:
         pass  # the store has no server before this one
 
     def note_leaving(self) -> None:

@@ -232,7 +232,7 @@ async def test_a_server_that_ends_in_order_leaves_its_shards_to_the_others(
     postgres_store_url: str,
 ) -> None:
     async with sharing(postgres_store_url, 2) as (store, other):
-        store.note_recovered()
+        await store.recovered()
         await store.close()
         await due(other)
         await follow(other)

@@ -65,7 +65,7 @@ async def test_a_server_that_ends_in_order_was_not_killed(url: str) -> None:
     store = PostgresStore(url)
     for _ in range(2):
         assert not (await store.open()).was_killed
-        store.note_recovered()
+        await store.recovered()
         await store.close()
 
 
@@ -79,7 +79,7 @@ async def test_a_server_that_ends_before_it_has_recovered_leaves_the_recovery_to
         assert (await other.open()).was_killed
         await other.close()
     await other.open()
-    other.note_recovered()
+    await other.recovered()
     await other.close()
 
     assert not (await other.open()).was_killed

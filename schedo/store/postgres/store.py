@@ -235,7 +235,7 @@ class PostgresStore(ConcurrentReads):
     def lock_descriptors(self) -> tuple[int, ...]:
         return ()
 
-    def note_recovered(self) -> None:
+    async def recovered(self) -> None:
         self._must_sign = True
 
     def note_leaving(self) -> None:

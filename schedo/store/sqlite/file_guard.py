@@ -74,8 +74,8 @@ class DatabaseGuard:
     def check(self, connection: sqlite3.Connection) -> None:
         """Raise StoreBroken unless every file is the one that SQLite opened."""
 
-    def note_recovered(self) -> None:
-        """Count this server as the holder: the recovery after the previous one is durable."""
+    def recovered(self, connection: sqlite3.Connection) -> None:
+        """Make the recovery after the previous server durable, and count this one as the holder."""
 
     def note_leaving(self) -> None:
         """Count the end of this server as an orderly one from now on, even if it is killed."""
@@ -177,7 +177,7 @@ class FileGuard(DatabaseGuard):
         self._last_commit_file.open()
         self._files.begin(connection)
         self._is_attached = True
-        self._mark.store, self._mark.commits = store, last_commit(connection)
+        self._mark.store = store  # its last commits are not synced yet
         self._last_commit_file.write(self._mark)
 
     def committed(self, connection: sqlite3.Connection) -> int:
@@ -224,7 +224,11 @@ class FileGuard(DatabaseGuard):
         if not self._last_commit_file.is_intact():
             raise self._files.overwritten(SUFFIX)
 
-    def note_recovered(self) -> None:
+    def recovered(self, connection: sqlite3.Connection) -> None:
+        if self._mark.commits < last_commit(connection):
+            with transaction(connection):
+                pass  # its sync is that of all transactions before it
+            self.committed(connection)
         self.lock.has_taken_over = True
 
     def note_leaving(self) -> None:

@@ -130,8 +130,8 @@ class SqliteStore(PassedLocks, SessionKeys):
         await self.settle()
         await self._run(self._require_open(self._writer), self._checkpoint)
 
-    def note_recovered(self) -> None:
-        self._guard.note_recovered()
+    async def recovered(self) -> None:
+        await self._run(self._require_open(self._writer), self._guard.recovered)
 
     def note_leaving(self) -> None:
         self._guard.note_leaving()
@@ -319,7 +319,8 @@ class SqliteStore(PassedLocks, SessionKeys):
                 with connections.transaction(connection):
                     replay(connection)  # with the old columns
             migrate(connection)
-        with connections.transaction(connection):
+        # Not synced: `recovered` syncs it, usually with the first commit.
+        with connections.unsynced(connection), connections.transaction(connection):
             replay(connection)
             write_layout(connection)
             writes.raise_epoch(connection)

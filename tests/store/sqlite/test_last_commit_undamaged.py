@@ -12,6 +12,7 @@ import pytest
 from schedo.core.model import Options
 from schedo.errors import StoreDamaged
 from schedo.store.sqlite import startup_checks
+from schedo.store.sqlite.last_commit import read_mark
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.crashes import (
@@ -197,3 +198,42 @@ async def test_a_store_without_a_last_commit_file_gets_one(path: Path) -> None:
 
     assert await opened(path) == []
     assert content(Path(f"{path}.last-commit")).startswith(b"store ")
+
+
+def numbers_of(path: Path) -> tuple[int, int]:
+    """Return the number of the last commit by the database with its log, and by the file beside."""
+    with closing(sqlite3.connect(path)) as shell:
+        ((commits,),) = shell.execute("SELECT value FROM meta WHERE name = 'commits'").fetchall()
+    mark = read_mark(str(path))
+    assert mark is not None
+    return commits, mark.commits
+
+
+async def test_a_power_cut_can_undo_an_open_before_the_recovery(path: Path, tmp_path: Path) -> None:
+    """Its transaction is not synced by itself, so the last-commit file must not count it yet."""
+    left = await crashed(path, tmp_path)
+    before = copy(left, tmp_path / "before")
+    store = SqliteStore(left)
+    await store.open()
+    lay(Path(f"{before}.last-commit"), content(Path(f"{left}.last-commit")))
+
+    assert await opened(before) == list(range(12, 0, -1))
+    await store.close()
+
+
+async def test_the_epoch_is_durable_when_the_recovery_is(path: Path, tmp_path: Path) -> None:
+    left = await crashed(path, tmp_path)
+    store = SqliteStore(left)
+    await store.open()
+    opened_only = numbers_of(copy(left, tmp_path / "opened"))
+
+    await store.recovered()
+
+    recovered = numbers_of(copy(left, tmp_path / "recovered"))
+    assert opened_only == (recovered[0] - 1, recovered[1] - 2), "nothing was synced before"
+    assert recovered[0] == recovered[1]
+    await put(store, make_job(id=13))
+    again = numbers_of(copy(left, tmp_path / "again"))
+    await store.recovered()
+    assert numbers_of(copy(left, tmp_path / "last")) == again, "there was a commit meanwhile"
+    await store.close()
