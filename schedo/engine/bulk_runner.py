@@ -215,8 +215,10 @@ class BulkRunner:
         if not ready:
             self._wake.clear()
             pause_s = min((self._retry_at[each.id] - now for each in active), default=None)
+            # Not wait_for: in Python 3.11 it may swallow the cancellation of a stop.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
             return
         operation = next((each for each in ready if each.id > self._last), ready[0])
         self._last = operation.id

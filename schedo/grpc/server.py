@@ -266,7 +266,8 @@ class GrpcServer:
         self._shared.emptied.clear()
         if self._shared.connections:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._shared.emptied.wait(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    await self._shared.emptied.wait()
         for task in list(self._shared.calls):
             task.cancel()
         for connection in self.connections:

@@ -234,7 +234,8 @@ class HttpServer:
         self._state.emptied.clear()
         if self._state.all:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._state.emptied.wait(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    await self._state.emptied.wait()
 
     async def _watch_connections(self) -> None:
         loop = asyncio.get_running_loop()

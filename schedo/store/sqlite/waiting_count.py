@@ -47,7 +47,8 @@ class WaitingCount:
     async def _count(self) -> Waiting:
         try:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_awaited.wait(), self._after_s)
+                async with asyncio.timeout(self._after_s):
+                    await self._is_awaited.wait()
             return await _count(self._connection)
         finally:
             await self._connection.close()
