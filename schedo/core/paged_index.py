@@ -124,7 +124,8 @@ class PagedIndex:
     def trim(self) -> Iterable[int]:
         """Trim an overfull index to its capacity; return the removed ids, which the store keeps.
 
-        It keeps more if it would need a page at once otherwise.
+        It keeps more where the low mark is above the capacity: the next page would bring back at
+        once what was removed.
         """
         if not self.is_overfull:
             return ()

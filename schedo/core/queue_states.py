@@ -123,7 +123,7 @@ class ReadyIndex(PagedIndex):
         twice as large. If few jobs were taken meanwhile, or the payloads are large, the next one is
         half as large, because commits wait for it.
         """
-        taken = self.low_mark - len(self)
+        taken = self.low_mark - len(self)  # at least, since the page was requested
         if 4 * taken < self._page_entries or payload_bytes > READY_PAGE_BYTES_MAX // 2:
             self._page_entries = max(self._page_entries // 2, PAGE_ENTRIES_MAX)
         elif not len(self):
@@ -131,9 +131,9 @@ class ReadyIndex(PagedIndex):
 
     @property
     def low_mark(self) -> int:
-        """Two pages: a read waits for a commit and a flush, and meanwhile the jobs of both start.
+        """Two pages, as far as another one then fits below the limit; else it would be trimmed.
 
-        The page must fit below the limit; otherwise it would be trimmed at once.
+        A read waits for a commit and a flush, and the jobs of both pages start meanwhile.
         """
         page = self.page_size
         return max(super().low_mark, min(2 * page, self.size.limit - page) - 1)

@@ -257,7 +257,8 @@ class Store(Reader, Protocol):
     async def open(self) -> Snapshot:
         """Lock the store for this process and return its snapshot.
 
-        Raise StoreLocked, which names the holder, if another server has the store.
+        A power cut can undo it until `recovered` returns. Raise StoreLocked, which names the
+        holder, if another server has the store.
         """
 
     async def close(self, *, keep_log: bool = False) -> None:
@@ -277,11 +278,11 @@ class Store(Reader, Protocol):
         """Raise StoreBroken if the opened files were moved, replaced or removed."""
 
     async def recovered(self) -> None:
-        """Make the epoch of this server durable, and note that it is the last one of the file.
+        """Make the epoch of this server durable, and note that this server was the last to hold it.
 
-        No lease may have the epoch before. If the server closes the store in order afterwards, the
-        next one finds that its predecessor was not killed, even if this server has committed
-        nothing.
+        The caller makes no lease of this epoch before. If the server closes the store in order
+        afterwards, the next one finds that its predecessor was not killed, even if this server has
+        committed nothing.
         """
 
     def note_leaving(self) -> None:

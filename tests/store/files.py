@@ -54,9 +54,10 @@ def make_old_file(path: Path, version: int, script: str = "") -> None:
 
 async def raw(store: SqliteStore, statement: str, *values: object) -> list[Any]:
     """Run a statement after all earlier calls, without a flush."""
-    posted = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(posted.set_result, None)
-    await posted  # the last commit has posted its flush
+    for _ in range(2):  # then the last commit has posted its flush
+        passed = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(passed.set_result, None)
+        await passed
     assert store._writer is not None
     return await store._writer.run(lambda c: c.execute(statement, values).fetchall())
 

@@ -65,17 +65,20 @@ def begin_anew(connection: sqlite3.Connection) -> None:
     if not found:
         return
     ((instant,),) = found
-    renew_identity(connection, _EPOCHS_SKIPPED)
+    renew_identity(connection)
     at = datetime.fromtimestamp(instant // 1_000_000, UTC).isoformat(sep=" ")
     for scope in PauseScope:
         pause = Pause(scope, instant, f"restored from the backup of {at}")
         connection.execute(UPSERT_PAUSE, rows.pause_row(pause))
 
 
-def renew_identity(connection: sqlite3.Connection, epochs: int) -> None:
-    """Make it another store, whose epochs follow after this many others; needs a transaction."""
+def renew_identity(connection: sqlite3.Connection, epochs: int | None = None) -> None:
+    """Make it another store, whose epochs follow after this many others; needs a transaction.
+
+    None: how many there can have been is not known.
+    """
     connection.execute(_NEW_STORE)
-    connection.execute(_SKIP_EPOCHS, (epochs,))
+    connection.execute(_SKIP_EPOCHS, (_EPOCHS_SKIPPED if epochs is None else epochs,))
 
 
 def is_plain_copy(path: str) -> bool:

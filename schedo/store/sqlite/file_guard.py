@@ -168,7 +168,7 @@ class FileGuard(DatabaseGuard):
         # The files with the lost commits do not belong to the store any more. And no new lease may
         # equal a lease of the lost commits, so the epoch skips all epochs that they can have had.
         if self._accepted is not None:
-            renew_identity(connection, self._accepted.missing or 0)
+            renew_identity(connection, self._accepted.missing)
         begin_anew(connection)
         self.was_open = mark_open(connection)
 
@@ -177,7 +177,11 @@ class FileGuard(DatabaseGuard):
         self._last_commit_file.open()
         self._files.begin(connection)
         self._is_attached = True
-        self._mark.store = store  # its last commits are not synced yet
+        if store != self._mark.store:  # a new identity must be durable before the file has it
+            with transaction(connection):
+                pass
+            self._mark.store, self._mark.commits = store, last_commit(connection)
+        # Else the number of the last commit stays: the file must never be ahead of what is synced.
         self._last_commit_file.write(self._mark)
 
     def committed(self, connection: sqlite3.Connection) -> int:
@@ -227,7 +231,7 @@ class FileGuard(DatabaseGuard):
     def recovered(self, connection: sqlite3.Connection) -> None:
         if self._mark.commits < last_commit(connection):
             with transaction(connection):
-                pass  # its sync is that of all transactions before it
+                pass  # its sync makes all earlier transactions durable, too
             self.committed(connection)
         self.lock.has_taken_over = True
 

@@ -13,8 +13,8 @@ def insert(table: str, names: Sequence[str], count: int = 1) -> str:
 def insert_rows(table: str, values: Mapping[str, str], count: int) -> str:
     """Return an insert of `count` rows; values: by column, `?` if it is bound.
 
-    The other values are in the statement once for all rows, because each value of a row takes
-    memory of the compiled statement.
+    A value that is not bound is written once, not in each row, because every value in a row makes
+    the compiled statement larger.
     """
     given = {name: value for name, value in values.items() if value != "NULL"}
     head = f"INSERT INTO {table} ({', '.join(given)})"

@@ -319,7 +319,8 @@ class SqliteStore(PassedLocks, SessionKeys):
                 with connections.transaction(connection):
                     replay(connection)  # with the old columns
             migrate(connection)
-        # Not synced: `recovered` syncs it, usually with the first commit.
+        # Not synced by itself: the first synced commit makes it durable, in `recovered` at the
+        # latest. No lease has the epoch before.
         with connections.unsynced(connection), connections.transaction(connection):
             replay(connection)
             write_layout(connection)

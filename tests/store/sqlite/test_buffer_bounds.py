@@ -38,7 +38,7 @@ async def test_few_jobs_are_buffered_while_another_server_waits_to_take_over(
         await put(store, *(make_job(id=n) for n in range(first, first + 300)))
         await raw(store, "SELECT 1")
         held.append(store._buffer._count)
-    assert held[:2] == [3_300, 600], "the buffer is made shorter step by step"
+    assert held[:2] == [3_300, 600], "it is made shorter by a bounded step, not at once"
     await raw(store, "SELECT 1")
     assert store._buffer._count <= BESIDE_STANDBY.rows
     store.bound_replay(False)

@@ -158,6 +158,11 @@ async def test_another_store_under_the_same_path_is_refused(path: Path, tmp_path
     with pytest.raises(StoreDamaged, match="not the store that was here last"):
         await opened(left)
 
+    store = SqliteStore(left, accept_loss=True)
+    opening = await store.open()
+    assert opening.epoch > 1_000_000, "how many epochs the store that was here had is not known"
+    await store.close()
+
 
 async def test_leases_of_lost_commits_are_not_issued_again(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)

@@ -237,3 +237,23 @@ async def test_the_epoch_is_durable_when_the_recovery_is(path: Path, tmp_path: P
     await store.recovered()
     assert numbers_of(copy(left, tmp_path / "last")) == again, "there was a commit meanwhile"
     await store.close()
+
+
+async def test_a_new_identity_is_synced_before_the_last_commit_file_has_it(
+    path: Path, tmp_path: Path
+) -> None:
+    """Else a power cut would leave that file with an identity that the database does not have."""
+    left = await crashed(path, tmp_path)
+    before = read_mark(str(left))
+    os.truncate(f"{left}-wal", 0)
+    store = SqliteStore(left, accept_loss=True)
+
+    await store.open()
+
+    after = read_mark(str(left))
+    assert before is not None
+    assert after is not None
+    assert after.store != before.store
+    commits, noted = numbers_of(copy(left, tmp_path / "opened"))
+    assert commits == noted
+    await store.close()
