@@ -83,6 +83,11 @@ def start_in_an_earlier_epoch(run: Run) -> None:
     run.lines.append(start("one-1", "A", at=11.0))
 
 
+def start_a_later_attempt_in_an_earlier_epoch(run: Run) -> None:
+    run.lines[0] = start("one-1", "A", epoch=2)
+    run.lines.append(start("one-1", "A", attempt=2, at=11.0))
+
+
 def repeat_at_most_once(run: Run) -> None:
     run.one.delivery = "at_most_once"
     run.lines.append(start("one-1", "A", epoch=2, at=11.0))
@@ -155,6 +160,7 @@ FAULTS: dict[Callable[[Run], None], str] = {
     end_the_attempt_twice: "same attempt twice",
     start_the_same_attempt_again: "stale run",
     start_in_an_earlier_epoch: "stale run",
+    start_a_later_attempt_in_an_earlier_epoch: "stale run",
     repeat_at_most_once: "at_most_once ran twice",
     lose_a_remote_attempt: "remote attempt lost",
     make_a_second_job: "second job",
@@ -184,6 +190,16 @@ def test_the_checker_finds(fault: Callable[[Run], None]) -> None:
 def test_a_start_in_a_later_epoch_is_counted_and_allowed() -> None:
     run = Run()
     run.lines[1:1] = [start("one-1", "A", epoch=2, at=11.0)]
+    findings = run.check()
+
+    assert (findings.violations, findings.counts["redone, child"]) == ([], 1)
+
+
+def test_an_earlier_attempt_in_a_later_epoch_is_counted_and_allowed() -> None:
+    """Neither start was durable."""
+    run = Run()
+    run.lines[0] = start("one-1", "A", attempt=2)
+    run.lines[1:2] = [start("one-1", "A", epoch=2, at=11.0), end("one-1", "A", epoch=2, at=12.0)]
     findings = run.check()
 
     assert (findings.violations, findings.counts["redone, child"]) == ([], 1)

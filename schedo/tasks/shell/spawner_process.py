@@ -56,6 +56,8 @@ class SpawnerProcess:
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
+        self._hangup = select.poll()  # tells that the server is gone
+        self._hangup.register(server, select.POLLHUP)
         self._home = os.open(".", os.O_RDONLY)
         self._null = os.open(os.devnull, os.O_RDONLY)
         self._pids: dict[int, int] = {}  # by the command's id
@@ -123,6 +125,8 @@ class SpawnerProcess:
         cwd: str | None,
     ) -> None:
         try:
+            if self._hangup.poll(0):  # another server may have started the job by now
+                return
             if are_cut:  # this process has no free descriptors for all that were sent
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = self._spawn(descriptors, argv, env, cwd)

@@ -17,6 +17,7 @@ import importlib
 import logging
 import marshal
 import os
+import select
 import signal
 import socket
 import sys
@@ -86,6 +87,8 @@ class Child(Watcher):
         memory: ChildMemory,
         slots: int,
         grace_s: float,
+        *,
+        is_in_cluster: bool,
     ) -> None:
         self._starts = memory.starts
         threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
@@ -98,6 +101,8 @@ class Child(Watcher):
         # process, from 1, and the instant until which it may start, on the monotonic clock.
         self._queued: dict[LeaseKey, tuple[int, float]] = {}
         self._leases_sent = 0  # sent to this process so far
+        self._is_in_cluster = is_in_cluster
+        self._hangup: select.poll | None = None  # tells that the server is gone
         self._draining: asyncio.Task[None] | None = None  # begun by the server
         self._has_finished = False  # the last frame is sent; the server may still have to read it
         self._drained = asyncio.get_running_loop().create_future()
@@ -116,6 +121,9 @@ class Child(Watcher):
     async def run(self, server: socket.socket) -> None:
         """Attach to the server, run leases, and return when drained and the last frame is read."""
         loop = asyncio.get_running_loop()
+        if self._is_in_cluster:
+            self._hangup = select.poll()
+            self._hangup.register(server, select.POLLHUP)
         await loop.create_unix_connection(lambda: self._connection, sock=server)
         self._connection.send(self._attach)
         await self._drained
@@ -171,6 +179,10 @@ class Child(Watcher):
         self._results.flush_old(now)  # the handler may block the loop
         if now > start_by:
             return False
+        # When a server of a cluster dies, another one may start its jobs before the kernel or the
+        # event loop has ended this process.
+        if self._hangup is not None and self._hangup.poll(0):
+            return False
         self._starts.count = number
         return True
 
@@ -214,7 +226,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # an import may also call sys.exit
         server.sendall(frames.encode_frame(frames.CannotImport(_explain(options.target, error))))
         return EXIT_CANNOT_IMPORT
-    make_child = partial(Child, app, memory, options.slots, options.grace)
+    make_child = partial(
+        Child, app, memory, options.slots, options.grace, is_in_cluster=bool(options.cluster)
+    )
     try:
         collect_seldom()
         asyncio.run(_serve(app.registry.hooks, output, make_child, server))
@@ -234,6 +248,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--grace", type=float, required=True, help="seconds for a stopped handler")
     parser.add_argument("--parent", type=int, required=True, help="process id of the server")
     parser.add_argument("--closed", type=int, default=0, help="1: make the process not dumpable")
+    parser.add_argument("--cluster", type=int, default=0, help="1: the server is one of several")
     parser.add_argument("--log-format", required=True, help="the server's log format")
     parser.add_argument("--log-level", required=True, help="the server's log level")
     return parser.parse_args(arguments)

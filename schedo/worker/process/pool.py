@@ -311,6 +311,7 @@ class ProcessPool:
             "grace": self._settings.timeouts.grace_s,
             "parent": os.getpid(),
             "closed": int(is_undumpable()),
+            "cluster": int(self._engine.cluster is not None),
             "log-format": self._settings.log_format,
             "log-level": self._settings.log_level,
         }

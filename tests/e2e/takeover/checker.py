@@ -1,9 +1,9 @@
 """The checker: compares what the clients were promised with what happened.
 
 It knows nothing of schedo but its promises. It finds violations, and counts what is allowed. A run
-may repeat only with a greater attempt or epoch:
+may repeat only in a later epoch, or as a later attempt of the same one:
 
-- redone: the same attempt in a later epoch, so the start was not yet durable;
+- redone: the same attempt or an earlier one in a later epoch, so the start was not yet durable;
 - repeated: a later attempt, so the start was durable and the attempt was lost with its worker.
 """
 
@@ -144,9 +144,9 @@ def _check_repeat(
 ) -> None:
     if submission is not None and submission.delivery == "at_most_once":
         findings.fault("at_most_once ran twice", f"{before}, {after}")
-    if (after.attempt, after.epoch) <= (before.attempt, before.epoch):
+    if (after.epoch, after.attempt) <= (before.epoch, before.attempt):
         findings.fault("stale run", f"{before}, {after}")
-    elif after.attempt == before.attempt:
+    elif after.attempt <= before.attempt:
         findings.counts[f"redone, {after.place}"] += 1
     else:
         findings.counts[f"repeated, {after.place}"] += 1

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from schedo.core.leases import Lease
 from schedo.core.model import PLAIN, LeaseKey, Trigger
 from schedo.protocol import frames
 from schedo.store.base import OutputPiece
-from schedo.worker.process.child_memory import make_memory
+from schedo.worker.process.child_memory import ChildMemory, make_memory
 from schedo.worker.process.supervisor import CannotServe
 from tests.sources import ROOT
 from tests.worker.calls import wait_gone
@@ -134,25 +135,66 @@ asyncio.run(main())
         server.communicate()
 
 
-def test_a_child_that_ends_sends_its_last_results_first() -> None:
-    payload = json.dumps({"text": "x" * 100_000}).encode()
-    leases = [
-        Lease(LeaseKey(n, 1, 1), "w", "echo", "default", payload, PLAIN, 0, Trigger.SUBMIT, 0)
-        for n in range(50)
-    ]
+def start_child(memory: int, *more: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a child of this process; return it and the server's end of its socket.
+
+    memory: the descriptor of its memory.
+    """
     ours, theirs = socket.socketpair()
-    memory = make_memory()
     options = [f"--fd={theirs.fileno()}", f"--memory={memory}", "--slots=4", "--grace=1"]
     environment = write_unnamed_file(marshal.dumps({}))
-    options += [f"--environment={environment}"]
+    options += [f"--environment={environment}", *more]
     options += [f"--parent={os.getpid()}", "--log-format=text", "--log-level=info"]
     child = subprocess.Popen(
         [sys.executable, "-m", "schedo.worker.process.child", *options, TARGET],
         pass_fds=(theirs.fileno(), memory, environment),
     )
     theirs.close()
-    os.close(memory)
     os.close(environment)
+    return child, ours
+
+
+@pytest.fixture
+def memory() -> Iterator[int]:
+    descriptor = make_memory()
+    yield descriptor
+    os.close(descriptor)
+
+
+def make_lease(number: int, task: str, payload: bytes) -> Lease:
+    key = LeaseKey(number, 1, 1)
+    return Lease(key, "w", task, "default", payload, PLAIN, 0, Trigger.SUBMIT, 0)
+
+
+@pytest.mark.parametrize(("options", "starts"), [([], 2), (["--cluster=1"], 1)])
+def test_a_child_of_a_cluster_starts_nothing_after_its_server(
+    pipe: Path, memory: int, options: list[str], starts: int
+) -> None:
+    """Another server may have started the jobs by then."""
+    leases = [
+        make_lease(1, "block", json.dumps({"pipe": str(pipe)}).encode()),
+        make_lease(2, "where", b"{}"),
+    ]
+    child, ours = start_child(memory, *options)
+    try:
+        with ours:
+            ours.settimeout(LONG_S)
+            assert ours.recv(65_536), "it has attached"
+            ours.sendall(frames.encode_frame(frames.Leases(leases, time.monotonic() + LONG_S)))
+            writer = pipe.open("w")  # the first handler blocks the loop
+        writer.close()  # and ends when the server is gone
+        child.wait(LONG_S)
+    finally:
+        child.kill()
+        child.wait()
+
+    assert ChildMemory.map(memory).starts.count == starts
+
+
+def test_a_child_that_ends_sends_its_last_results_first(memory: int) -> None:
+    payload = json.dumps({"text": "x" * 100_000}).encode()
+    leases = [make_lease(n, "echo", payload) for n in range(50)]
+    child, ours = start_child(memory)
     said: list[frames.FromChild] = []
     reader = frames.child_frames()
     try:
