@@ -393,20 +393,3 @@ async def test_a_single_job_is_deleted(path: Path) -> None:
 
         with pytest.raises(NotFound):
             await world.engine.get(job.id)
-
-
-async def test_a_stop_in_the_moment_in_which_an_operation_begins_is_no_wait(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk_runner, "_RETRY_S", (3_600.0,) * (BULK_FAILURES_MAX - 1))
-    async with running(path) as world:
-        runner = world.engine.bulk
-        await submit(world, 10, delay_us=HOUR)
-        fail_searches(monkeypatch, world, [ValueError("a bug")])
-        await begin(world, CANCEL, task="work")
-        while not runner._retry_at:
-            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
-
-        runner._wake.set()
-        async with asyncio.timeout(5):
-            await runner.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import marshal
 import os
 import resource
 import signal
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from schedo.tasks.shell import spawner_process
 from schedo.tasks.shell.output import PipeReader
 from schedo.tasks.shell.spawner import Command, Running, Spawner, SpawnerDied
 from tests.worker.calls import both_loops, is_running, wait_gone
@@ -383,24 +381,3 @@ def test_the_spawner_ends_with_the_server_and_running_commands_continue(
     assert wait_gone(spawner)
     assert is_running(pid)
     os.kill(pid, signal.SIGKILL)
-
-
-def test_a_command_is_not_started_after_the_death_of_the_server(tmp_path: Path) -> None:
-    """Another server may have started its job by then."""
-    ours, theirs = socket.socketpair()
-    made = tmp_path / "made"
-    start = (spawner_process.START, 1, ["/bin/touch", str(made)], ENV, None)
-    data = marshal.dumps(start)
-    out = os.open(os.devnull, os.O_WRONLY)
-    with theirs:
-        spawner = spawner_process.SpawnerProcess(theirs)
-        with ours:
-            message = spawner_process.LENGTH.pack(len(data)) + data
-            socket.send_fds(ours, [message], [out, out])
-
-        assert spawner._handle_request()
-
-    os.close(out)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
-    assert not made.exists()
