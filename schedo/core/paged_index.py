@@ -108,6 +108,14 @@ class PagedIndex:
         """Return the first pair in memory, or None."""
         return self._timers.first()
 
+    def bound(self) -> Pair | None:
+        """Return the first pair in memory; if only the store has some, a pair that is before them.
+
+        None: neither has one.
+        """
+        first = self._timers.first()
+        return self.horizon if first is None else first
+
     def pop_first(self, limit: int) -> list[Pair]:
         """Remove and return the first pairs in memory, at most `limit`."""
         return self._timers.pop_due(_END, limit)

@@ -148,20 +148,28 @@ class ReadyIndex(PagedIndex):
 
 
 class Section:
-    """The ready indexes of one queue that the same workers serve, by their first job's rank."""
+    """The ready indexes of one queue that the same workers serve, by their first job's rank.
 
-    __slots__ = ("count", "group", "heap", "queue_state")
+    An index whose next page is being read counts with the rank after which its jobs are. If that is
+    the smallest, the section waits for the page: a job of the page may be the next one.
+    """
+
+    __slots__ = ("awaits_page", "count", "group", "heap", "queue_state")
 
     def __init__(self, queue_state: QueueState, group: WorkerGroup) -> None:
         self.queue_state = queue_state
         self.group = group
         self.count = 0  # of indexes, including those of which memory holds no job
-        self.heap: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.first)
+        self.awaits_page = False  # so it must be put back into the heap of its group afterwards
+        self.heap: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.bound)
 
     @property
     def key(self) -> Key | None:
         """The key of its queue, or None if no job can start, however many slots are free."""
-        queue_state = self.queue_state
-        if queue_state.free_slots <= 0 or self.heap.first() is None:
+        queue_state, ready = self.queue_state, self.heap.first()
+        if queue_state.free_slots <= 0 or ready is None:
+            return None
+        if ready.first() is None:
+            self.awaits_page = True
             return None
         return queue_state.virtual_time, queue_state.has_waited, queue_state.number

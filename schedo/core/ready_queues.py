@@ -2,7 +2,8 @@
 
 The jobs of one ready key (queue, task and requirements) form one ready index, ordered by rank.
 Within a queue, the job with the smallest rank goes first, among the ready keys that some worker
-serves. So priority holds across tasks, and a ready key that no worker serves blocks no other.
+serves. So priority holds across tasks, also while a page of one is being read, and a ready key that
+no worker serves blocks no other.
 
 Between queues, starts are shared by weight (weighted fair queueing): each start adds 1 / weight to
 the virtual time of its queue, and the queue with the smallest virtual time is next. A queue that
@@ -15,7 +16,8 @@ The choice never scans all queues or ready keys. It goes through the workers: ea
 heap of its ready indexes for that group, by rank. An entry that cannot start now leaves its heap
 when it reaches the top. The event that lets it start again puts it back:
 
-    a job becomes first of its index     `add`
+    a job becomes first of its index     `add`, `add_page`
+    an index has no more jobs            `_close`
     the queue may run another job        `ended`, `set_queue`
     a worker has a free slot             `WorkerGroup.mark_available`
     other workers serve the ready key    `WorkerGroups.generation`
@@ -219,9 +221,10 @@ class ReadyQueues:
         if self._generation != self._groups.generation:
             self._regroup()
         for ready in self._refilled:
-            first = ready.first()
-            if first is not None and ready.section.heap.push(ready, first):
-                ready.section.group.enqueue(ready.section, ready.queue_state.key)
+            bound, section = ready.bound(), ready.section
+            if bound is not None and (section.heap.push(ready, bound) or section.awaits_page):
+                section.awaits_page = False
+                section.group.enqueue(section, ready.queue_state.key)
         self._refilled.clear()
 
     def _choose(self) -> Section | None:
@@ -270,6 +273,7 @@ class ReadyQueues:
             self._open(ready_key, empty=False)
             return []
         gone = ready.retreat(first)
+        self._refilled.add(ready)
         self._check_page(ready)
         return gone
 
@@ -384,7 +388,11 @@ class ReadyQueues:
         section.heap.discard(ready)
         section.group.key_count -= 1
         section.count -= 1
-        if not section.count and len(queue_state.sections) > 1:  # the last one is soon needed again
+        if section.count:
+            if section.awaits_page:  # of this index
+                section.awaits_page = False
+                section.group.enqueue(section, queue_state.key)
+        elif len(queue_state.sections) > 1:  # the last one is soon needed again
             section.group.waiting.discard(section)
             del queue_state.sections[section.group]
         if ready in self._busy:

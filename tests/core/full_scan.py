@@ -23,13 +23,21 @@ def scan(ready_queues: ReadyQueues, workers: WorkerPool) -> Start | None:
 
 
 def _first_start(queue_state: QueueState, workers: WorkerPool) -> Start | None:
-    """Return the first job of the queue that a worker can take."""
-    best: tuple[Pair, Start] | None = None
+    """Return the first job of the queue that a worker can take.
+
+    Of ready keys that the same workers serve, one without a job in memory may have the first one in
+    the store: then the others wait for it.
+    """
+    best: dict[object, tuple[Pair, Start | None]] = {}
     for ready_key, ready in queue_state.indexes.items():
         first, worker = first_of(ready), pick(ready_key, workers)
-        if first is not None and worker is not None and (best is None or first < best[0]):
-            best = (first, (first[1], worker.spec.id))
-    return best[1] if best is not None else None
+        bound = ready.horizon if first is None else first
+        same = workers.groups.find(ready_key)
+        if bound is None or worker is None or (same in best and best[same][0] < bound):
+            continue
+        best[same] = bound, None if first is None else (first[1], worker.spec.id)
+    starts = [(bound, start) for bound, start in best.values() if start is not None]
+    return min(starts)[1] if starts else None
 
 
 def first_of(ready: PagedIndex) -> Pair | None:
