@@ -163,6 +163,11 @@ class Section:
         self.awaits_page = False  # so it must be put back into the heap of its group afterwards
         self.heap: LazyHeap[ReadyIndex] = LazyHeap(PagedIndex.bound)
 
+    def enqueue(self) -> None:
+        """Put the section into the heap of its group: one of its jobs may start now."""
+        self.awaits_page = False
+        self.group.enqueue(self, self.queue_state.key)
+
     @property
     def key(self) -> Key | None:
         """The key of its queue, or None if no job can start, however many slots are free."""

@@ -2,8 +2,7 @@
 
 The jobs of one ready key (queue, task and requirements) form one ready index, ordered by rank.
 Within a queue, the job with the smallest rank goes first, among the ready keys that some worker
-serves. So priority holds across tasks, also while a page of one is being read, and a ready key that
-no worker serves blocks no other.
+serves. So priority holds across tasks, and a ready key that no worker serves blocks no other.
 
 Between queues, starts are shared by weight (weighted fair queueing): each start adds 1 / weight to
 the virtual time of its queue, and the queue with the smallest virtual time is next. A queue that
@@ -118,7 +117,7 @@ class ReadyQueues:
 
     def _reopen(self, queue_state: QueueState) -> None:
         for section in queue_state.sections.values():
-            section.group.enqueue(section, queue_state.key)
+            section.enqueue()
 
     # The jobs.
 
@@ -223,8 +222,7 @@ class ReadyQueues:
         for ready in self._refilled:
             bound, section = ready.bound(), ready.section
             if bound is not None and (section.heap.push(ready, bound) or section.awaits_page):
-                section.awaits_page = False
-                section.group.enqueue(section, ready.queue_state.key)
+                section.enqueue()
         self._refilled.clear()
 
     def _choose(self) -> Section | None:
@@ -388,11 +386,9 @@ class ReadyQueues:
         section.heap.discard(ready)
         section.group.key_count -= 1
         section.count -= 1
-        if section.count:
-            if section.awaits_page:  # of this index
-                section.awaits_page = False
-                section.group.enqueue(section, queue_state.key)
-        elif len(queue_state.sections) > 1:  # the last one is soon needed again
+        if section.awaits_page:  # perhaps of this index
+            section.enqueue()
+        if not section.count and len(queue_state.sections) > 1:  # the last one is soon needed again
             section.group.waiting.discard(section)
             del queue_state.sections[section.group]
         if ready in self._busy:

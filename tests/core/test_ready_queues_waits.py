@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from schedo.core.model import ReadyKey
-from schedo.core.paged_index import PagedIndex
+from schedo.core.queue_states import ReadyIndex
 from schedo.core.ready_queues import ReadyQueues
 from tests.core.test_ready_queues import job, order, worker_pool
 
 
-def with_a_page_under_way(last: int) -> tuple[ReadyQueues, PagedIndex]:
-    """Return ready queues without a job of task a in memory: all that are left come after `last`."""
+def with_a_page_under_way(last: int) -> tuple[ReadyQueues, ReadyIndex]:
+    """Return ready queues without a job of task a in memory: those that are left follow `last`."""
     ready_queues = ReadyQueues(worker_pool())
     ready_queues.announce(ReadyKey("default", "a"))
     [(_, ready)] = ready_queues.take_pages()
+    assert isinstance(ready, ReadyIndex)
     assert ready.horizon is not None
     assert ready.extend(ready.horizon, (last, 1))
     ready_queues.add_page(ready, [(last, 1)])
