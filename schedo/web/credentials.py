@@ -116,9 +116,12 @@ class Credentials:
 
 
 def find_address(transport: object) -> str:
-    """Return the address of the other end of a transport. It can cost a system call."""
+    """Return the address of the other end of a transport, or "". It can cost a system call."""
     get = getattr(transport, "get_extra_info", None)
-    peer = get("peername") if get is not None else None
+    try:
+        peer = get("peername") if get is not None else None
+    except (AttributeError, ValueError):  # by uvloop, if the client was gone when it was accepted
+        return ""
     return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
