@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Request, expect
 
 from schedo.core.worker_pool import WorkerSpec
 from schedo.web.site import read_screens
@@ -43,7 +43,13 @@ async def test_what_the_shell_asks_for_together_with_the_modules_is_asked_for_on
 ) -> None:
     page = await open_page("/login")
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+
+    def note(request: Request) -> None:
+        if request.is_navigation_request():
+            asked.clear()  # of the page before
+        asked.append(urlsplit(request.url).path)
+
+    page.on("request", note)
 
     await page.goto(f"{shop.url}/")
 
