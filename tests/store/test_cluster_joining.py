@@ -46,6 +46,21 @@ async def test_a_server_that_joins_gets_shards_when_it_is_announced(
         await joining.close()
 
 
+async def test_a_server_that_leaves_before_it_owns_a_shard_has_nothing_to_give(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1):
+        joining = await open_joining(postgres_store_url)
+        await joining.cluster.announce("http://two")
+
+        await joining.cluster.leave()
+        await beat(joining)
+
+        assert shards(joining) == []
+        assert joining.cluster.has_given
+        await joining.close()
+
+
 async def test_the_first_server_owns_all_shards_before_it_is_announced(
     postgres_store_url: str,
 ) -> None:

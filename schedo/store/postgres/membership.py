@@ -321,7 +321,7 @@ class Membership:
         staying = [no for no in view.staying() if no != self._me.no or not self.is_leaving]
         targets = assign(staying, view.owners)
         given = {s: targets[s] for s in mine if s in targets and targets[s] != self._me.no}
-        if self.is_leaving and len(given) == len(mine):
+        if self.is_leaving and given and len(given) == len(mine):
             del given[mine[0]]  # for what still runs, and for requests that still come
         return {s: no for s, no in given.items() if self._stuck_until_s.get(s, 0.0) < now}
 
