@@ -16,6 +16,7 @@ from schedo.core.tallies import Dimension, TallyFilter
 from schedo.errors import StoreError
 from schedo.store.base import Snapshot
 from tests.engine.world import T0, World, recovered, running
+from tests.passes import one_pass
 
 
 @asynccontextmanager
@@ -36,13 +37,6 @@ async def outage(world: World) -> AsyncIterator[None]:
     yield
     is_back.set()
     await recovered(world)
-
-
-async def one_pass() -> None:
-    """Let everything run that waits in the event loop now."""
-    passed = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(passed.set_result, None)
-    await passed
 
 
 async def longest(world: World) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,6 +12,7 @@ from schedo.core.model import Job
 from schedo.store.sqlite.last_commit import SUFFIX
 from schedo.store.sqlite.schema import APPLICATION_ID, list_migrations
 from schedo.store.sqlite.store import SqliteStore
+from tests.passes import one_pass
 from tests.store.steps import listed
 
 
@@ -55,9 +55,7 @@ def make_old_file(path: Path, version: int, script: str = "") -> None:
 async def raw(store: SqliteStore, statement: str, *values: object) -> list[Any]:
     """Run a statement after all earlier calls, without a flush."""
     for _ in range(2):  # then the last commit has posted its flush
-        passed = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(passed.set_result, None)
-        await passed
+        await one_pass()
     assert store._writer is not None
     return await store._writer.run(lambda c: c.execute(statement, values).fetchall())
 
