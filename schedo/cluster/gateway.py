@@ -93,13 +93,13 @@ class Gateway:
     ) -> Response:
         """Carry out each part of the request at the owner of its jobs, and wait here for more."""
         call = WorkerCall(asked, request, worker)
-        if worker.elsewhere or not self._are_new(asked, request.leases):
-            call.wait_s = (await _check(asked.request)).wait_s  # if it is wrong, nothing happens
-            await self._place(call, {*request.leases, *worker.elsewhere})
         if request.is_poll:
             self._surplus_of_others.want()
-            worker.poll = call
+            worker.poll = call  # before any wait, so that the newest poll is the one that came last
         try:
+            if worker.elsewhere or not self._are_new(asked, request.leases):
+                call.wait_s = (await _check(asked.request)).wait_s  # a wrong one changes nothing
+                await self._place(call, {*request.leases, *worker.elsewhere})
             while True:
                 response = await self._take_turn(call)
                 if response is not None:
@@ -141,8 +141,8 @@ class Gateway:
 
         wait_s: how long it may wait for a lease; None: as the worker wants.
         """
-        if wait_s is None and not (call.foreign or call.has_waited or call.is_replaced):
-            call.has_waited = True
+        if wait_s is None and call.wait_s is None and not call.has_waited:
+            call.has_waited = True  # it has just arrived, and is about jobs of this server only
             return await call.asked.here(), not call.targets
         if call.wait_s is None:
             call.wait_s = (await _check(call.asked.request)).wait_s

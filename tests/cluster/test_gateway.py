@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from schedo.client.messages import HttpResponse
 from schedo.cluster import gateway
 from schedo.cluster.work_parts import PartResponse
 from schedo.cluster.worker_call import WorkerCall
@@ -295,33 +294,6 @@ async def test_a_client_cannot_send_what_only_a_gateway_says(cluster: Cluster) -
     await second.submit(task="demo")
 
     assert len((await polling)["leases"]) == 1
-
-
-async def test_a_poll_that_a_newer_one_has_replaced_takes_nothing_from_the_worker(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, first, second = cluster
-    worker = HandWorker()
-    theirs = await worker.take(first, task="demo")
-    peers, sending, let_go = second.router._peers, asyncio.Event(), asyncio.Event()
-    send = peers.send
-
-    async def send_late(*arguments: Any, **fields: Any) -> HttpResponse:
-        if not sending.is_set():
-            sending.set()
-            await let_go.wait()
-        return await send(*arguments, **fields)
-
-    monkeypatch.setattr(peers, "send", send_late)
-    old = worker.begin_poll(second, theirs)
-    await sending.wait()
-    await second.submit(task="demo")
-    lease = lease_of(await worker.begin_poll(second, theirs))
-
-    let_go.set()
-
-    assert (await old)["leases"] == []
-    assert holds(second, lease)
 
 
 @pytest.fixture

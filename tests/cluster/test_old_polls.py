@@ -1,0 +1,94 @@
+"""A poll that a newer one has overtaken must not take a lease that came with the newer one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from schedo.core import held_leases
+from schedo.virtual_clock import VirtualClock
+from tests.cluster.conftest import Cluster
+from tests.cluster.workers import HandWorker, holds, lease_of
+
+UNKNOWN = "0CRAAAE7DYK81.1.9"  # of a job that no server has
+
+
+class FirstCall:
+    """Holds the first call of a function until it may go on."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self.began, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, *arguments: Any, **fields: Any) -> Any:
+        if not self.began.is_set():
+            self.began.set()
+            await self.may_go_on.wait()
+        return await self._function(*arguments, **fields)
+
+
+@pytest.fixture
+def looking(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> FirstCall:
+    """The first look of the second server for owners in the database."""
+    second = cluster[2]
+    found = FirstCall(second.cluster.shards_of_jobs)
+    monkeypatch.setattr(second.cluster, "shards_of_jobs", found)
+    return found
+
+
+async def test_a_poll_that_waited_for_another_server_takes_nothing_from_the_worker(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    peers = second.router._peers
+    sending = FirstCall(peers.send)
+    monkeypatch.setattr(peers, "send", sending)
+    worker = HandWorker()
+    theirs = await worker.take(first, task="demo")
+    old = worker.begin_poll(second, theirs)
+    await sending.began.wait()
+    await second.submit(task="demo")
+    lease = lease_of(await worker.begin_poll(second, theirs))
+
+    sending.may_go_on.set()
+
+    assert (await old)["leases"] == []
+    assert holds(second, lease)
+
+
+async def test_a_poll_that_waited_for_the_database_takes_nothing_from_the_worker(
+    cluster: Cluster, looking: FirstCall
+) -> None:
+    second = cluster[2]
+    worker = HandWorker()
+    old = worker.begin_poll(second, UNKNOWN)
+    await looking.began.wait()
+    await second.submit(task="demo")
+    lease = lease_of(await worker.begin_poll(second))
+
+    looking.may_go_on.set()
+
+    assert (await old)["leases"] == []
+    assert holds(second, lease)
+
+
+async def test_a_list_that_waited_for_the_database_is_as_old_as_it_is(
+    cluster: Cluster, looking: FirstCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_leases, "IN_FLIGHT_US", 0)
+    _, first, second = cluster
+    clock = second.engine.clock
+    assert isinstance(clock, VirtualClock)
+    worker = HandWorker()
+    old = worker.begin_poll(second, UNKNOWN)
+    await looking.began.wait()
+    await second.submit(task="demo")
+    lease = lease_of(await worker.begin_poll(first))  # that server asks for it
+
+    await clock.run_until(second.engine, clock.now() + 1)
+    looking.may_go_on.set()
+
+    assert (await old)["leases"] == []
+    assert holds(second, lease)
