@@ -104,7 +104,6 @@ class Gateway:
                 response = await self._take_turn(call)
                 if response is not None:
                     return response
-                call.request = call.request.make_next()
         finally:
             if worker.poll is call:
                 worker.poll = None
@@ -129,6 +128,7 @@ class Gateway:
         if own.denied:
             own = await self._believe(call, own, found)
         if not own.leases and not call.must_hear(found):
+            call.request = call.request.make_next()
             found += await self._ask_for_jobs(call)
         merged = merge_responses(own, found)
         if is_over or call.must_hear([merged]) or not call.may_ask:
@@ -258,8 +258,9 @@ class Gateway:
 
         room: how many new leases it may give.
         """
-        running = {*(call.request.fields.running or ()), *call.worker.elsewhere}
-        others = [*running.difference(leases)]
+        # With those whose results are on their way, so that no owner misses them in the list.
+        known = {*call.request.leases, *call.worker.elsewhere}
+        others = [*known.difference(leases)]
         fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))

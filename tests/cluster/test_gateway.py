@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from schedo.cluster import gateway
 from schedo.cluster.work_parts import PartResponse
 from schedo.cluster.worker_call import WorkerCall
+from schedo.core import held_leases
 from schedo.core.ids import parse_id
+from schedo.core.limits import MINUTE
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
@@ -294,6 +297,29 @@ async def test_a_client_cannot_send_what_only_a_gateway_says(cluster: Cluster) -
     await second.submit(task="demo")
 
     assert len((await polling)["leases"]) == 1
+
+
+async def test_an_attempt_whose_result_is_taken_for_another_servers_is_not_missing_at_its_owner(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_leases, "IN_FLIGHT_US", -MINUTE)  # no list is too old to count
+    _, first, second = cluster
+    worker = HandWorker()
+    ended = await worker.take(first, task="demo")
+    polling = worker.begin_poll(first, ended)
+    await first.submit(task="demo")
+    running = lease_of(await polling)
+    look = second.cluster.shards_of_jobs
+
+    async def look_wrong(job_ids: Sequence[int]) -> dict[int, int]:
+        monkeypatch.setattr(second.cluster, "shards_of_jobs", look)
+        return await look(job_ids) | {parse_lease(ended).job_id: second.number - 1}
+
+    monkeypatch.setattr(second.cluster, "shards_of_jobs", look_wrong)
+    answer = await worker.poll(second, running, results=[result(ended)])
+
+    assert answer["refused"] == []
+    assert await state_of(first, ended) is State.COMPLETED
 
 
 @pytest.fixture
