@@ -90,11 +90,11 @@ async def test_a_server_that_others_take_for_dead_while_it_starts_tries_again(
     store = PostgresStore(postgres_store_url)
     follow_up, ended = store._adopt, iter((True, True, False))
 
-    async def adopt_late(no: int, *, must_sign: bool) -> Snapshot:
+    async def adopt_late(no: int) -> Snapshot:
         if next(ended):
             writer = store._require_writer()
             await writer.run(lambda c: c.execute("SELECT pg_terminate_backend(pg_backend_pid())"))
-        return await follow_up(no, must_sign=must_sign)
+        return await follow_up(no)
 
     monkeypatch.setattr(store, "_adopt", adopt_late)
     await store.open()

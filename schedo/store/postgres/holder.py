@@ -40,7 +40,9 @@ _COLUMNS = (
     *("no", "name", "url", "epoch", "version", "state", "boot", "timeout_us", "settings"),
     *("writer_pid", "control_pid", "writer_began", "control_began", "opened_at"),
 )
+# A server with a new number leaves its old one to the dead, or its heartbeats would be for both.
 _SIGN = f"""
+WITH former AS (UPDATE server SET control_pid = NULL WHERE no <> $1 AND control_pid = $11)
 INSERT INTO server ({", ".join(_COLUMNS)})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
     {_BEGAN.format("$10::int")}, {_BEGAN.format("$11::int")}, now())

@@ -113,6 +113,7 @@ class Writer:
 
     def __init__(self, connection: asyncpg.Connection, shown: str) -> None:
         self.connection, self.pid = connection, int(connection.get_server_pid())
+        self.is_signed = False  # the other servers know that this session writes
         self._shown = shown
         self._turn = asyncio.Lock()
         self._calls: set[asyncio.Task[Any]] = set()

@@ -135,7 +135,7 @@ class PostgresStore(ConcurrentReads):
                 self._address, f"{self._name} reads", is_silent=self.cluster.is_silent
             )
             await self._writer.run(self.inbox.listen)
-            snapshot = await self._adopt(no, must_sign=True)
+            snapshot = await self._adopt(no)
             await self._control.begin()
         except BaseException as error:
             # A start that takes long on a busy machine looks like a dead server to the others.
@@ -166,7 +166,7 @@ class PostgresStore(ConcurrentReads):
             raise
         return connection
 
-    async def _adopt(self, no: int, *, must_sign: bool) -> Snapshot:
+    async def _adopt(self, no: int) -> Snapshot:
         """Return a snapshot of the shards that the server with the number owns at this moment."""
         writer = self._require_writer()
         found = await writer.run(lambda connection: read_snapshot(connection, no))
@@ -175,10 +175,10 @@ class PostgresStore(ConcurrentReads):
         self.inbox.own(found.shards)
         self._offset_us = found.snapshot.clock.offset_us
         await self._begin_count(found.snapshot.epoch)
-        if must_sign:  # the session is new
+        if not writer.is_signed:  # it is new
             await writer.run(writes.rehearse)
         self.cluster.own(self._owned, found.settings)
-        if must_sign and (found.shards or not self.cluster.is_joining):
+        if not writer.is_signed and (found.shards or not self.cluster.is_joining):
             await self._sign()
         return found.snapshot
 
@@ -189,6 +189,7 @@ class PostgresStore(ConcurrentReads):
         pids = writer.pid, self._control.pid
         signature = holder.Signature(cluster.timeout_us, cluster.settings, *pids)
         await writer.run(lambda c: holder.sign(c, cluster.me, signature))
+        writer.is_signed = True
 
     def _is_writing(self) -> bool:
         return self._writer is not None and not self._writer.is_lost
@@ -305,9 +306,7 @@ class PostgresStore(ConcurrentReads):
         By then, other servers may have taken shards of this one.
         """
         writer = self._require_writer()
-        if not writer.is_lost:
-            return await self._adopt(self._owned.no, must_sign=False)
-        return await self._adopt(await self._reclaim(writer), must_sign=True)
+        return await self._adopt(await self._reclaim(writer) if writer.is_lost else self._owned.no)
 
     async def _reclaim(self, lost: Writer) -> int:
         """Continue with a new session; return the number of this server from now on."""

@@ -1,0 +1,68 @@
+"""A server of a cluster goes on with a new session, and perhaps a new number."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from schedo.core.shards import SHARDS
+from schedo.errors import StoreError
+from schedo.store.base import Snapshot
+from schedo.store.postgres import holder, snapshots
+from schedo.store.postgres import store as stores
+from schedo.store.postgres.store import PostgresStore
+from tests.store.servers import due, follow, shards, sharing, until
+
+ALL = list(range(SHARDS))
+_LOCK_SHARED = f"SELECT pg_advisory_lock_shared({holder.CLASS}, $1::int)"
+_WRITERS = "SELECT no, writer_pid FROM server WHERE state <> 'closed' ORDER BY no"
+
+
+async def end_session(store: PostgresStore, other: PostgresStore, *, lock: bool = False) -> None:
+    """End the session in which the store writes; lock: its lock is held by another session."""
+    assert store._writer is not None
+    assert other._writer is not None
+    await other._control._fetch("SELECT pg_terminate_backend($1)", store._writer.pid)
+    if lock:
+        await other._writer.connection.execute(_LOCK_SHARED, store._owned.no)
+    await due(store)
+
+
+async def writers(store: PostgresStore) -> dict[int, int]:
+    """Return the sessions that write, by the number of the server, as all servers know them."""
+    async with store._require_readers().session() as session:
+        return dict(await session.fetch(_WRITERS))
+
+
+async def test_a_number_that_a_server_has_given_up_counts_as_dead(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "WAIT_S", 0.0)
+    async with sharing(postgres_store_url, 2) as (store, other):
+        await end_session(store, other, lock=True)
+        await store.snapshot()
+
+        assert store.cluster.me.no == 3
+        await until(other, lambda: 1 not in other.cluster._view.owners.values())
+        await follow(other)
+        await follow(store)
+        assert shards(store, other) == ALL
+
+
+async def test_a_new_session_is_signed_although_the_first_snapshot_in_it_fails(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(postgres_store_url, 2) as (store, other):
+        await end_session(store, other)
+
+        async def fail(connection: asyncpg.Connection, no: int) -> Snapshot:
+            monkeypatch.setattr(stores, "read_snapshot", snapshots.read_snapshot)
+            raise StoreError("a session that reads cannot be opened")
+
+        monkeypatch.setattr(stores, "read_snapshot", fail)
+        with pytest.raises(StoreError, match="cannot be opened"):
+            await store.snapshot()
+        await store.snapshot()
+
+        assert store._writer is not None
+        assert (await writers(other))[store.cluster.me.no] == store._writer.pid
