@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from schedo.core.shards import SHARDS
+from schedo.store.cluster import Cluster, MemberState
+
+# Its owner decides the order of the changes that concern no name, such as a pause of all servers.
+NAMELESS_SHARD = 0
+
 
 class Home(StrEnum):
     """Which server of a cluster can answer a request."""
@@ -71,3 +77,17 @@ _OPERATIONS: Mapping[Home, str] = {
 HOMES: Mapping[str, Home] = {
     name: home for home, names in _OPERATIONS.items() for name in names.split()
 }
+
+
+def find_maker(cluster: Cluster) -> int | None:
+    """Return a shard whose owner makes new jobs without a home; None: this server does.
+
+    One that has just joined owns no shard yet, and one that leaves starts no job any more.
+    """
+    owns_any = any(map(cluster.is_mine, range(SHARDS)))
+    if owns_any and cluster.me.state is MemberState.OPEN:
+        return None
+    staying = {member.no for member in cluster.members() if member.state is MemberState.OPEN}
+    owners = ((shard, cluster.owner(shard)) for shard in range(SHARDS))
+    found = (shard for shard, owner in owners if owner is not None and owner.no in staying)
+    return next(found, None if owns_any else NAMELESS_SHARD)

@@ -24,7 +24,7 @@ from schedo.cluster.description import describe
 from schedo.cluster.finding import find
 from schedo.cluster.gateway import Gateway
 from schedo.cluster.gathering import gather, see_worker
-from schedo.cluster.homes import HOMES, Home
+from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home, find_maker
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
@@ -32,7 +32,7 @@ from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
 from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
-from schedo.core.shards import SHARDS, shard_of
+from schedo.core.shards import shard_of
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unauthorized, Unavailable
 from schedo.protocol.operation import Operation
 from schedo.protocol.work import is_own_worker
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 MOVING_S = 1.0
 _PAUSE_S = 0.02
 _MOVES = "the jobs that this is about move to another server; try again soon"
-# Its owner decides the order of the changes that concern no name, such as a pause of all servers.
-_NAMELESS_SHARD = 0
 Act = Callable[[ClientRequest], Awaitable[Response]]
 
 
@@ -155,7 +153,7 @@ class Router:
         if asked.is_confirmation:
             return await asked.here()
         name = asked.request.params.get("name")
-        shard = _NAMELESS_SHARD if name is None else shard_of(name)
+        shard = NAMELESS_SHARD if name is None else shard_of(name)
         return await self.at_owner(asked, shard, self._lead)
 
     async def _lead(self, asked: ClientRequest) -> Response:
@@ -284,10 +282,6 @@ class Router:
 
     # Owners.
 
-    def owns_any(self) -> bool:
-        """Whether this server owns a shard."""
-        return any(map(self.cluster.is_mine, range(SHARDS)))
-
     def owns(self, name: str) -> bool:
         """Whether this server owns the shard of the name."""
         return self.cluster.is_mine(shard_of(name))
@@ -305,14 +299,11 @@ class Router:
         return self._context.engine.get_queue(queue).concurrency is not None
 
     async def at_owner(self, asked: ClientRequest, shard: int | None, act: Act) -> Response:
-        """Return the response of the owner of the shard; None: that of this server.
-
-        A server that has just joined owns no shard yet, and so nothing new can be made there.
-        """
-        if shard is None and (asked.hop is not None or self.owns_any()):
-            return await act(asked)
+        """Return the response of the owner of the shard; None: that of the one that makes jobs."""
+        if shard is None and asked.hop is None:
+            shard = find_maker(self.cluster)
         if shard is None:
-            shard = next((each for each in range(SHARDS) if self.cluster.owner(each)), 0)
+            return await act(asked)
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
         lost: SchedoError | None = None  # what the first owner did not respond to

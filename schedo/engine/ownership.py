@@ -77,12 +77,20 @@ class Ownership:
         return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
 
     async def leave(self) -> None:
-        """Give the shards to other servers, if there are any, before the drain."""
+        """Give the shards but one to other servers, if there are any, before the drain."""
         try:
             await self._cluster.leave()
         except SchedoError as error:
             log.warning("the other servers do not know that this one leaves: %s", error)
-            return
+        else:
+            await self._give()
+
+    async def leave_last(self) -> None:
+        """Give the last shard, too, after the drain: its jobs must not wait for slow clients."""
+        self._cluster.leave_last()
+        await self._give()
+
+    async def _give(self) -> None:
         if not self._cluster.has_given:
             self._begin()
             assert self._task is not None, "it has begun"

@@ -253,17 +253,18 @@ class Server:
     async def drain(self) -> None:
         """End open waits, and give running attempts the grace time to finish.
 
-        Other servers that share the store take over before that what does not run here.
+        Other servers that share the store get before that what does not run here, then the rest.
         """
         self.app.drain()
-        if self.engine.ownership is not None and self.shutdown.failure is None:
-            await self.engine.ownership.leave()
+        ownership = None if self.shutdown.failure else self.engine.ownership
+        if ownership is not None:
+            await ownership.leave()
         grace_s = 0.0 if self.shutdown.failure else self.grace_s
-        log.info(
-            "draining: running jobs have %g s to finish; a second signal stops them at once",
-            grace_s,
-        )
+        text = "draining: running jobs have %g s to finish; a second signal stops them at once"
+        log.info(text, grace_s)
         await self.workers.drain(grace_s)
+        if ownership is not None:
+            await ownership.leave_last()
 
     async def pass_to_standby(self) -> None:
         """Let a warm standby have the store before this process drains, if there is one.

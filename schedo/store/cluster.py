@@ -137,7 +137,10 @@ class ShardOwner(Cluster, Protocol):
         """
 
     async def leave(self) -> None:
-        """Let this server give its shards away, and take no more. Raise StoreError."""
+        """Let this server give its shards away but one, and take no more. Raise StoreError."""
+
+    def leave_last(self) -> None:
+        """Let it give the last one away, too: nothing runs here any more."""
 
     @property
     def has_given(self) -> bool:

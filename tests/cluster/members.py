@@ -34,6 +34,12 @@ class Map:
         self.owners: list[int | None] = []
         self.listeners: list[Callable[[], None]] = []
 
+    def leave(self, number: int) -> None:
+        """Let the server leave from now on; it keeps its shards."""
+        members = self.members
+        leaving = MemberState.LEAVING
+        members[:] = [m._replace(state=leaving) if m.no == number else m for m in members]
+
     def give(self, shards: Sequence[int], number: int | None) -> None:
         """Let the server own the shards; None: no server owns them."""
         for shard in shards:

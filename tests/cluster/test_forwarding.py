@@ -56,6 +56,15 @@ async def test_a_server_that_owns_nothing_yet_lets_another_one_make_the_job(
     assert [await has_job(first, each["id"]) for each in made] == [True] * 4
 
 
+async def test_a_server_that_leaves_lets_one_that_stays_make_the_job(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    everything.leave(2)
+
+    assert await has_job(first, (await second.submit())["id"])
+    everything.leave(1)
+    assert await has_job(second, (await second.submit())["id"])
+
+
 async def test_a_job_with_a_unique_key_is_made_by_the_owner_of_the_key(cluster: Cluster) -> None:
     _, first, second = cluster
     key = text_of(first)

@@ -55,6 +55,9 @@ class Shards:
     async def leave(self) -> None:
         self.given = {*range(1, SHARDS)}
 
+    def leave_last(self) -> None:
+        self.given = {0}
+
     @property
     def has_given(self) -> bool:
         return not self.given
@@ -169,6 +172,8 @@ async def test_a_change_of_shards_loses_no_job_and_no_attempt(path: Path) -> Non
         assert (await world.engine.get(running_job.id)).state is State.COMPLETED
         for job in (waiting, later):
             assert (await world.engine.get(job.id)).state is State.SCHEDULED
+        await world.engine.ownership.leave_last()
+        assert not shards.mine
 
 
 async def test_an_attempt_of_a_job_that_another_server_has_taken_is_stopped(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.shards import SHARDS
+from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.postgres.store import PostgresStore
+from tests.factories import make_job
 from tests.store.servers import due, follow, kill, shards, sharing, until
+from tests.store.steps import put
 
 ALL = list(range(SHARDS))
 BEATS = 5
@@ -59,6 +62,29 @@ async def test_a_server_that_leaves_before_it_owns_a_shard_has_nothing_to_give(
         assert shards(joining) == []
         assert joining.cluster.has_given
         await joining.close()
+
+
+async def test_a_server_that_leaves_gives_the_last_shard_when_nothing_runs_there(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2) as (store, other):
+        await store.cluster.leave()
+        await follow(store)
+        job = make_job(id=1, state=State.RUNNING, attempt=1)
+        await put(store, job)
+        store.cluster.leave_last()
+        await follow(store)
+        assert len(shards(store)) == 1
+
+        job.state = State.COMPLETED
+        await put(store, job)
+        store.cluster._stuck_until_s.clear()
+        await follow(store)
+        await due(other)
+        await follow(other)
+
+        assert shards(store) == []
+        assert shards(other) == ALL
 
 
 async def test_the_first_server_owns_all_shards_before_it_is_announced(
