@@ -69,7 +69,7 @@ class Gateway:
         if asked.hop is None and not self._router.others():
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose == "surplus":
-            return await self._own_surplus.respond(asked.request.body)
+            return await self._own_surplus.respond(asked)
         try:
             request = WorkerRequest(asked.request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -28,6 +28,7 @@ from schedo.web.http import Response
 from schedo.web.permissions import TokenPermission
 
 if TYPE_CHECKING:
+    from schedo.cluster.client_request import ClientRequest
     from schedo.cluster.router import Router
 
 KEYS_MAX = 16  # ready keys in one response
@@ -61,14 +62,20 @@ class OwnSurplus:
         self._rest: asyncio.TimerHandle | None = None  # after a long look that has found nothing
         workers.watch_surplus(self._look)
 
-    async def respond(self, body: bytes) -> Response:
-        """Return the surplus as soon as there is some, or nothing after HELD_S."""
-        skip = frozenset(msgspec.json.decode(body, type=Question).skip)
+    async def respond(self, asked: ClientRequest) -> Response:
+        """Return the surplus as soon as there is some, or nothing after HELD_S.
+
+        A server that drains returns what it has at once, so that its end need not wait for this.
+        """
+        context = asked.context
+        skip = frozenset(msgspec.json.decode(asked.request.body, type=Question).skip)
         asking: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._questions[asking] = skip
         self._look()
         try:
-            await asyncio.wait((asking,), timeout=HELD_S)
+            if not (asking.done() or context.draining.is_set()):
+                holding = asyncio.wait((asking,), timeout=HELD_S)
+                await context.run_until_disconnect(holding, asked.request.gone)
             return Response(200, msgspec.json.encode(asking.result() if asking.done() else Found()))
         finally:
             self._questions.pop(asking, None)

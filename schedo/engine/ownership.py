@@ -86,7 +86,10 @@ class Ownership:
             await self._give()
 
     async def leave_last(self) -> None:
-        """Give the last shard, too, after the drain: its jobs must not wait for slow clients."""
+        """Give what is left, too, after the drain: its jobs must not wait for slow clients.
+
+        What remote workers run goes on, as if this server had died.
+        """
         self._cluster.leave_last()
         await self._give()
 

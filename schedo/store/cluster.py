@@ -140,7 +140,7 @@ class ShardOwner(Cluster, Protocol):
         """Let this server give its shards away but one, and take no more. Raise StoreError."""
 
     def leave_last(self) -> None:
-        """Let it give the last one away, too: nothing runs here any more."""
+        """Let it give the last one away, too: nothing runs in this process any more."""
 
     @property
     def has_given(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,15 +11,19 @@ import pytest
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster import gateway
+from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.surplus import KEYS_MAX, OwnSurplus, Question
 from schedo.core.model import ReadyKey
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from schedo.web.http import Response
+from schedo.web.server import STOP_GRACE_S
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker, holds, lease_of, result
+
+STOPS_WITHIN_S = STOP_GRACE_S / 2
 
 
 async def is_completed(world: MemberWorld, lease: str) -> bool:
@@ -139,10 +144,11 @@ async def test_a_server_that_repeats_what_no_worker_takes_is_asked_less_and_less
     count = 0
     respond = OwnSurplus.respond
 
-    async def respond_as_before(own: OwnSurplus, body: bytes) -> Response:
+    async def respond_as_before(own: OwnSurplus, asked: ClientRequest) -> Response:
         nonlocal count
         count += 1
-        return await respond(own, b"{}")  # without what it shall skip
+        request = asked.request._replace(body=b"{}")  # without what it shall skip
+        return await respond(own, replace(asked, request=request))
 
     monkeypatch.setattr(OwnSurplus, "respond", respond_as_before)
     await first.submit(task="rare")
@@ -155,6 +161,19 @@ async def test_a_server_that_repeats_what_no_worker_takes_is_asked_less_and_less
     assert 2 <= count <= 10  # after 2, 2, 4, 8 ms and so on
     await first.submit(task="demo")
     assert lease_of(await polling)
+
+
+async def test_a_server_that_stops_does_not_wait_for_those_that_ask_for_its_jobs(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    polling = HandWorker().begin_poll(second)
+    await first.submit(task="demo")
+    await polling  # so the second server has asked the first one
+    HandWorker("v").begin_poll(second)
+
+    async with asyncio.timeout(STOPS_WITHIN_S):
+        await first.http.stop()
 
 
 async def test_a_server_starts_nothing_while_others_may_have_its_jobs(cluster: Cluster) -> None:

@@ -82,7 +82,7 @@ class Membership:
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
         self.is_joining = False  # the other servers do not know this one yet
         self.has_inherited = False  # shards of a server that has died
-        self._keeps_one = True  # shard, when it leaves: for what still runs here
+        self.keeps_runs = True  # a shard with running jobs stays here, and one even if it leaves
         self._settings = 0  # the version of the queues, pauses and cordons that the engine has
         self._sure_until_s = 0.0
         self._moved_s = 0.0
@@ -184,7 +184,8 @@ class Membership:
             self.on_due()
 
     def leave_last(self) -> None:
-        self._keeps_one = False
+        self.keeps_runs = False
+        self._stuck_until_s.clear()
 
     @property
     def has_given(self) -> bool:
@@ -325,7 +326,7 @@ class Membership:
         staying = [no for no in view.staying() if no != self._me.no or not self.is_leaving]
         targets = assign(staying, view.owners)
         given = {s: targets[s] for s in mine if s in targets and targets[s] != self._me.no}
-        if self.is_leaving and self._keeps_one and given and len(given) == len(mine):
+        if self.is_leaving and self.keeps_runs and given and len(given) == len(mine):
             del given[mine[0]]
         return {s: no for s, no in given.items() if self._stuck_until_s.get(s, 0.0) < now}
 

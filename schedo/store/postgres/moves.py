@@ -19,19 +19,21 @@ _GIVE = f"""
 UPDATE shard SET owner = move.target
 FROM unnest($1::smallint[], $2::bigint[]) AS move (no, target)
 WHERE shard.no = move.no AND owner = $3
-AND NOT EXISTS (SELECT 1 FROM job WHERE {_RUNS} AND job.shard = shard.no)
+AND ($4 OR NOT EXISTS (SELECT 1 FROM job WHERE {_RUNS} AND job.shard = shard.no))
 RETURNING shard.no"""
 
 
-async def give(connection: asyncpg.Connection, owned: Owned, moves: Mapping[int, int]) -> set[int]:
+async def give(
+    connection: asyncpg.Connection, owned: Owned, moves: Mapping[int, int], *, with_runs: bool
+) -> set[int]:
     """Give shards to other servers; return which they have now.
 
-    moves: the new owner of each. A shard in which a job with a home runs stays. No change of this
-    server may be on its way to the store.
+    moves: the new owner of each. A shard in which a job with a home runs stays, unless with_runs:
+    what runs now is with remote workers. No change of this server may be on its way to the store.
     """
     kept = next((shard for shard in owned.shards if shard not in moves), None)
     async with transaction(connection):
         if kept is not None:
             await connection.execute(_KEEP, kept, [*moves], owned.limited_queues())
-        given = await connection.fetch(_GIVE, [*moves], [*moves.values()], owned.no)
+        given = await connection.fetch(_GIVE, [*moves], [*moves.values()], owned.no, with_runs)
     return {shard for (shard,) in given}

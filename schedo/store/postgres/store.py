@@ -196,7 +196,10 @@ class PostgresStore(ConcurrentReads):
 
     async def _give(self, moves: dict[int, int]) -> set[int]:
         owned = self._owned
-        given = await self._require_writer().run(lambda c: give(c, owned, moves))
+        with_runs = not self.cluster.keeps_runs
+        given = await self._require_writer().run(
+            lambda c: give(c, owned, moves, with_runs=with_runs)
+        )
         await self._control.notify()
         return given
 
