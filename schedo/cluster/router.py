@@ -36,7 +36,7 @@ from schedo.core.shards import shard_of
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unauthorized, Unavailable
 from schedo.protocol.operation import Operation
 from schedo.protocol.work import is_own_worker
-from schedo.store.cluster import Cluster, Member
+from schedo.store.cluster import Cluster, Member, MemberState
 from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response
 
@@ -223,7 +223,9 @@ class Router:
 
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
-        return await find(asked, () if asked.hop else self._reachability.others())
+        others = self._reachability.others()  # those that leave have hardly a worker any more
+        others.sort(key=lambda member: member.state is not MemberState.OPEN)
+        return await find(asked, () if asked.hop else others)
 
     async def at_worker(self, asked: ClientRequest) -> Response:
         """Carry a change of a worker out at each server that knows it: it may poll any of them.
@@ -300,10 +302,8 @@ class Router:
 
     async def at_owner(self, asked: ClientRequest, shard: int | None, act: Act) -> Response:
         """Return the response of the owner of the shard; None: that of the one that makes jobs."""
-        if shard is None and asked.hop is None:
-            shard = find_maker(self.cluster)
         if shard is None:
-            return await act(asked)
+            return await self._at_maker(asked, act)
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
         lost: SchedoError | None = None  # what the first owner did not respond to
@@ -316,6 +316,17 @@ class Router:
             if loop.time() > until:
                 raise lost or found
             await self.wait_for_change(_PAUSE_S)
+
+    async def _at_maker(self, asked: ClientRequest, act: Act) -> Response:
+        shard = None if asked.hop else find_maker(self.cluster)
+        if shard is None:
+            try:
+                return await act(asked)
+            except Unavailable:  # perhaps it has given its last shard away meanwhile
+                shard = find_maker(self.cluster)
+                if shard is None or asked.hop:
+                    raise
+        return await self.at_owner(asked, shard, act)
 
     async def _ask_owner(
         self, asked: ClientRequest, shard: int, act: Act

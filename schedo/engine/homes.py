@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from schedo.core.commands import DeclareSchedules, PutSchedule, Submit
+from schedo.core.commands import (
+    CommitReservation,
+    DeclareSchedules,
+    Invoke,
+    PutSchedule,
+    Submit,
+)
 from schedo.core.expectation_table import DeclareExpectations, PutExpectation
 
 
@@ -17,6 +23,11 @@ def texts_of(command: object) -> Iterable[str]:
     """Return the texts whose shards must belong to the server that carries the command out."""
     find = _TEXTS.get(type(command))
     return () if find is None else find(command)
+
+
+def makes_jobs(command: object) -> bool:
+    """Whether the command makes jobs, which need a shard of this server if they have no home."""
+    return isinstance(command, (Submit, Invoke, CommitReservation))
 
 
 _TEXTS: Mapping[type, Callable[[Any], Iterable[str]]] = {

@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from schedo.core.ids import ID_MAX
-from schedo.core.shards import shard_of
-from schedo.engine.homes import texts_of
+from schedo.core.shards import SHARDS, shard_of
+from schedo.engine.homes import makes_jobs, texts_of
 from schedo.engine.limit_sharing import LimitSharing
 from schedo.engine.loop import EngineLoop
 from schedo.engine.standstill import RESTART_S
@@ -74,7 +74,10 @@ class Ownership:
             log.debug("the shards are not followed now: %s", error)
 
     def _is_elsewhere(self, command: object) -> bool:
-        return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
+        is_mine = self._cluster.is_mine
+        if makes_jobs(command) and not any(map(is_mine, range(SHARDS))):
+            return True
+        return not all(is_mine(shard_of(text)) for text in texts_of(command))
 
     async def leave(self) -> None:
         """Give the shards but one to other servers, if there are any, before the drain."""

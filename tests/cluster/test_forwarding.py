@@ -9,10 +9,11 @@ import orjson
 import pytest
 
 from schedo.cluster import router
+from schedo.cluster.homes import find_maker
 from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.shards import SHARDS, shard_of
-from schedo.errors import NotFound
+from schedo.errors import NotFound, Unavailable
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 
@@ -63,6 +64,21 @@ async def test_a_server_that_leaves_lets_one_that_stays_make_the_job(cluster: Cl
     assert await has_job(first, (await second.submit())["id"])
     everything.leave(1)
     assert await has_job(second, (await second.submit())["id"])
+
+
+async def test_a_job_for_a_server_that_has_just_given_its_last_shard_away_is_made_by_another(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    second.engine._loop.failure = Unavailable("the shard of this request has just moved")
+
+    def find_before(_: object) -> None:
+        monkeypatch.setattr(router, "find_maker", find_maker)
+        everything.give(range(SHARDS), 1)
+
+    monkeypatch.setattr(router, "find_maker", find_before)
+
+    assert await has_job(first, (await second.submit())["id"])
 
 
 async def test_a_job_with_a_unique_key_is_made_by_the_owner_of_the_key(cluster: Cluster) -> None:

@@ -21,6 +21,7 @@ from schedo.engine.ownership import Ownership
 from schedo.errors import StoreError, Unavailable
 from tests.core.remote_site import make_poll
 from tests.engine.world import World, running
+from tests.passes import one_pass
 
 DOUBT = "this server does not know whether it still owns its jobs"
 
@@ -174,6 +175,27 @@ async def test_a_change_of_shards_loses_no_job_and_no_attempt(path: Path) -> Non
             assert (await world.engine.get(job.id)).state is State.SCHEDULED
         await world.engine.ownership.leave_last()
         assert not shards.mine
+
+
+async def test_a_new_job_that_comes_while_the_last_shard_is_given_away_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        change, submitting = shards.change_shards, list[asyncio.Future[Job]]()
+
+        async def change_late() -> None:
+            if not shards.mine - shards.given:
+                submitting.append(asyncio.ensure_future(world.submit()))
+                await one_pass()
+            await change()
+
+        monkeypatch.setattr(shards, "change_shards", change_late)
+        assert world.engine.ownership is not None
+        await world.engine.ownership.leave()
+        await world.engine.ownership.leave_last()
+
+        with pytest.raises(Unavailable, match="moved to another server"):
+            await submitting[0]
 
 
 async def test_an_attempt_of_a_job_that_another_server_has_taken_is_stopped(
