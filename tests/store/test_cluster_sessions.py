@@ -10,11 +10,14 @@ from schedo.errors import StoreError
 from schedo.store.base import Snapshot
 from schedo.store.postgres import holder, snapshots
 from schedo.store.postgres import store as stores
+from schedo.store.postgres.session import connect
 from schedo.store.postgres.store import PostgresStore
+from schedo.store.postgres.watch import NeighbourWatch
 from tests.store.servers import due, follow, shards, sharing, until
 
 ALL = list(range(SHARDS))
 _LOCK_SHARED = f"SELECT pg_advisory_lock_shared({holder.CLASS}, $1::int)"
+_TRY_LOCK = f"SELECT pg_try_advisory_lock({holder.CLASS}, $1::int)"
 _WRITERS = "SELECT no, writer_pid FROM server WHERE state <> 'closed' ORDER BY no"
 
 
@@ -32,6 +35,22 @@ async def writers(store: PostgresStore) -> dict[int, int]:
     """Return the sessions that write, by the number of the server, as all servers know them."""
     async with store._require_readers().session() as session:
         return dict(await session.fetch(_WRITERS))
+
+
+async def test_a_watch_keeps_no_lock_that_it_got_when_its_wait_was_over(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2) as (store, other):
+        watch = NeighbourWatch(store._address, "watch", store.cluster, lambda: None)
+        watch._connection = session = await connect(store._address, "watch")
+        ended = 7
+        await session.execute(_LOCK_SHARED, ended)  # as if it had been granted too late
+
+        assert not await watch._has_ended(other.cluster.me.no)
+
+        assert other._writer is not None
+        assert await other._writer.connection.fetchval(_TRY_LOCK, ended)
+        await watch.close()
 
 
 async def test_a_number_that_a_server_has_given_up_counts_as_dead(

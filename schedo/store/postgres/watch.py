@@ -8,7 +8,6 @@ with the next number, and tells all others what it finds.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 import asyncpg
@@ -24,8 +23,9 @@ PAUSE_S = 0.5  # after the end of a session whose server lives: it gets its lock
 IDLE_S = 0.2
 
 _AWAIT = f"SELECT await_end({holder.CLASS}, $1::int)"
+# After each wait: one that times out in the moment in which PostgreSQL grants the lock has it, too.
 # Without parameters, so that it needs no round trip to prepare it: a take-over has just begun.
-_UNLOCK = f"SELECT pg_advisory_unlock_shared({holder.CLASS}, {{no:d}})"
+_UNLOCK = "SELECT pg_advisory_unlock_all()"
 
 
 class NeighbourWatch:
@@ -73,9 +73,8 @@ class NeighbourWatch:
         """Wait for the end of a server for a moment; report it."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._address, self._name)
-        if not await self._connection.fetchval(_AWAIT, no):
-            return False
-        self._found()
-        with contextlib.suppress(*DRIVER_ERRORS):
-            await self._connection.execute(_UNLOCK.format(no=no))
-        return True
+        has_ended: bool = await self._connection.fetchval(_AWAIT, no)
+        if has_ended:
+            self._found()
+        await self._connection.execute(_UNLOCK)
+        return has_ended
