@@ -147,6 +147,8 @@ class EventHub:
     def find(self, last_id: str) -> int | None:
         """Return the number of a frame that others can follow, or None."""
         epoch, _, number = last_id.partition("-")
+        if not self.epoch:
+            return None  # during an outage of the store, all servers number their frames alike
         if epoch != str(self.epoch) or not (number.isascii() and number.isdigit()):
             return None
         return int(number) if len(number) < 18 and self.follows(int(number)) else None

@@ -13,7 +13,7 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec, Overlap
 from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress
-from schedo.errors import Unavailable
+from schedo.errors import StoreError, Unavailable
 from schedo.protocol import events as protocol
 from schedo.protocol.events import RECORDS_MAX, RETRY, TOPICS
 from schedo.web import events
@@ -291,6 +291,18 @@ async def test_a_client_with_an_id_that_cannot_be_followed_reads_everything_agai
     assert parse(stream.take()) == [Event("1-1", "reset", {})]
     hub.render(with_tick=True)
     assert names(stream) == ["tick"]
+
+
+async def test_a_client_that_comes_back_in_an_outage_of_the_store_reads_everything_again(
+    world: World, hub: EventHub
+) -> None:
+    world.engine._loop.failure = StoreError("the store is away")
+    first = hub.open({"tick"}, None)
+    hub.render(with_tick=True)
+    [tick] = parse(first.take())
+
+    assert names(hub.open({"tick"}, tick.ident)) == ["reset"]
+    assert names(hub.open({"tick"}, "0-0")) == ["reset"]
 
 
 async def test_a_recovery_resets_all_streams(world: World, hub: EventHub) -> None:
