@@ -79,10 +79,12 @@ class ClientRequest:
         sending = self.send(member, "forward")
         if not self._held_s:
             return to_response(await sending)
-        found = await self.context.run_until_disconnect(sending, self.request.gone)
+        found = await self.context.run_until_disconnect(
+            sending, self.request.gone, ends_with_drain=False
+        )
         if found is not None:
             return to_response(found)
-        if not self.context.draining.is_set():
+        if not self.context.is_stopping:
             raise ClientGone
         raise ChangeLost("the server is shutting down; another one carries the request out")
 

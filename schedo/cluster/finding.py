@@ -20,7 +20,7 @@ from schedo.errors import (
     SchedoError,
     Unsatisfiable,
 )
-from schedo.store.cluster import Member
+from schedo.store.cluster import Member, MemberState
 from schedo.web.http import Response, problem_response
 
 # With these, another server is asked; the first ones say the most.
@@ -41,7 +41,10 @@ class _Problem(msgspec.Struct):
 
 
 async def find(asked: ClientRequest, others: Sequence[Member]) -> Response:
-    """Return the first response that is not a refusal, or the refusal that says the most."""
+    """Return the first response that is not a refusal, or the refusal that says the most.
+
+    Servers that leave are asked last, because they have hardly a worker any more.
+    """
     try:
         response = await asked.here()
     except SchedoError as error:
@@ -49,7 +52,7 @@ async def find(asked: ClientRequest, others: Sequence[Member]) -> Response:
             raise
         response = problem_response(error, asked.request.id)
     refusals = [response]
-    for member in others:
+    for member in sorted(others, key=lambda each: each.state is not MemberState.OPEN):
         if _code_of(refusals[-1]) not in _ELSEWHERE:
             return refusals[-1]
         try:

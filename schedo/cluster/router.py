@@ -36,7 +36,7 @@ from schedo.core.shards import shard_of
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unauthorized, Unavailable
 from schedo.protocol.operation import Operation
 from schedo.protocol.work import is_own_worker
-from schedo.store.cluster import Cluster, Member, MemberState
+from schedo.store.cluster import Cluster, Member
 from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response
 
@@ -223,9 +223,7 @@ class Router:
 
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""
-        others = self._reachability.others()  # those that leave have hardly a worker any more
-        others.sort(key=lambda member: member.state is not MemberState.OPEN)
-        return await find(asked, () if asked.hop else others)
+        return await find(asked, () if asked.hop else self._reachability.others())
 
     async def at_worker(self, asked: ClientRequest) -> Response:
         """Carry a change of a worker out at each server that knows it: it may poll any of them.
@@ -324,8 +322,10 @@ class Router:
                 return await act(asked)
             except Unavailable:  # perhaps it has given its last shard away meanwhile
                 shard = find_maker(self.cluster)
-                if shard is None or asked.hop:
+                if shard is None:
                     raise
+            if asked.hop:
+                return refuse(asked.request)
         return await self.at_owner(asked, shard, act)
 
     async def _ask_owner(

@@ -31,6 +31,7 @@ class Ownership:
         self._limits = LimitSharing(loop, cluster)
         self._limits.start()
         loop.is_sure = cluster.is_sure
+        loop.find_obstacle = self._find_obstacle
         cluster.on_due = self._on_due
         self._look()
 
@@ -74,10 +75,14 @@ class Ownership:
             log.debug("the shards are not followed now: %s", error)
 
     def _is_elsewhere(self, command: object) -> bool:
-        is_mine = self._cluster.is_mine
-        if makes_jobs(command) and not any(map(is_mine, range(SHARDS))):
+        if self._find_obstacle(command) is not None:
             return True
-        return not all(is_mine(shard_of(text)) for text in texts_of(command))
+        return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
+
+    def _find_obstacle(self, command: object) -> SchedoError | None:
+        """Return why this server cannot make jobs now: it owns no shard for them."""
+        owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
+        return _MOVED if makes_jobs(command) and not owns_any else None
 
     async def leave(self) -> None:
         """Give the shards but one to other servers, if there are any, before the drain."""

@@ -256,6 +256,7 @@ class Server:
         Other servers that share the store get before that what does not run here, then the rest.
         """
         self.app.drain()
+        self.http.announce_end()
         ownership = None if self.shutdown.failure else self.engine.ownership
         if ownership is not None:
             await ownership.leave()

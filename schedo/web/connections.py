@@ -43,7 +43,7 @@ class Connections:
         self.tasks: set[asyncio.Task[None]] = set()
         self.default_headers: list[tuple[bytes, bytes]] = []
         self.is_draining = False
-        self.is_leaving = False  # the store passes to another process; these connections end
+        self.is_leaving = False  # these connections end, each with its next response
         self.requests = 0
         self.emptied = asyncio.Event()
         self.long_buffer = memoryview(bytearray(_LONG_READ_BYTES))

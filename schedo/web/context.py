@@ -60,6 +60,8 @@ class AppContext:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     schedule_names: dict[int, str] = field(default_factory=dict)
     polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one open poll
+    forwarded: set[Callable[[], None]] = field(default_factory=set)  # the same at other servers
+    is_stopping: bool = False  # the grace time of the clients is over
     workers: dict[str, KnownWorker] = field(default_factory=dict)
     batches: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(BATCHED_JOBS_MAX))
     reported: WeightedSemaphore = field(default_factory=lambda: WeightedSemaphore(REPORTED_MAX))
@@ -179,10 +181,15 @@ class AppContext:
                 task.cancel()
 
     async def run_until_disconnect(
-        self, work: Awaitable[T], gone: Callable[[], Awaitable[None]]
+        self,
+        work: Awaitable[T],
+        gone: Callable[[], Awaitable[None]],
+        *,
+        ends_with_drain: bool = True,
     ) -> T | None:
         """As run_until_drain, but cheap enough for thousands: the work runs in the caller's task.
 
+        ends_with_drain: False if another server carries it out, which goes on: it ends later.
         The result can arrive in the same moment as the end. It is dropped then, so work that
         reserves something must handle its cancellation.
         """
@@ -205,7 +212,8 @@ class AppContext:
 
         # Most requests end before a task that watches the connection pays off.
         timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, begin_watch)
-        self.polls.add(leave)
+        waits = self.polls if ends_with_drain else self.forwarded
+        waits.add(leave)
         try:
             return await work
         except asyncio.CancelledError:
@@ -213,7 +221,7 @@ class AppContext:
                 return None
             raise
         finally:
-            self.polls.discard(leave)
+            waits.discard(leave)
             timer.cancel()
             if watch is not None:
                 watch.remove_done_callback(leave)
@@ -230,6 +238,12 @@ class AppContext:
         self.draining.set()
         self.end_streams()
         for leave in list(self.polls):
+            leave()
+
+    def end_forwarded(self) -> None:
+        """End the waits for other servers, too: no client waits any longer for this one."""
+        self.is_stopping = True
+        for leave in list(self.forwarded):
             leave()
 
 

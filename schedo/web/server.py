@@ -27,6 +27,7 @@ from schedo.web.holding import Holding
 from schedo.web.slim_imports import Config, Server
 
 STOP_GRACE_S = 10.0
+_LAST_S = 0.2  # for the responses to requests that other servers still carry out
 CONNECTIONS_MAX = 4_096  # each open poll of a worker needs one
 _BACKLOG = 4_096  # a client whose connection finds no place tries again a second later
 _WATCH_S = 1.0
@@ -118,12 +119,28 @@ class HttpServer:
             listener.close()
         self._listeners = self.sockets = ()
 
+    async def _accept_last(self, listening: Sequence[socket.socket]) -> None:
+        """Accept what has come since the last turn, and close: what comes then is refused."""
+        accepted: list[socket.socket] = []
+        for sock in listening:
+            with sock, contextlib.suppress(OSError):  # there are no more
+                while True:
+                    accepted.append(sock.accept()[0])
+        for each in accepted:
+            each.setblocking(False)
+            connect = self._connect_local if _is_local(each) else self._connect
+            await self._state.loop.connect_accepted_socket(connect, each)
+
     async def serve(self, sock: socket.socket, app: ASGIApp) -> None:
         """Serve one connection with this application; it does not count among those of clients."""
         state = self._local.setdefault(app, Connections(CONNECTIONS_MAX))
         state.app, state.loop, state.share = app, self._state.loop, self._state.share
         state.in_flight, state.default_headers = self._state.in_flight, self._state.default_headers
         await self._state.loop.connect_accepted_socket(lambda: Connection(state), sock)
+
+    def announce_end(self) -> None:
+        """Close each connection after its next response, and go on to accept others."""
+        self._state.is_leaving = True
 
     # The passing of the requests to a new process.
 
@@ -214,12 +231,16 @@ class HttpServer:
             return
         self._app.drain()
         await _accept_waiting(self._listeners)
+        listening = [sock.dup() for sock in self.sockets]
         await self._accept_no_more()
         self._state.is_draining = True
+        await self._accept_last(listening)
         await _let_callbacks_run()  # connection_made comes some turns after accept
         for connection in self.connections:
             connection.shutdown()
         await self._wait_until_empty(grace_s)
+        self._app.context.end_forwarded()
+        await self._wait_until_empty(_LAST_S)
         for task in list(self._state.tasks):
             task.cancel()
         for connection in self.connections:

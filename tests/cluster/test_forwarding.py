@@ -14,6 +14,7 @@ from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import NotFound, Unavailable
+from schedo.store.cluster import Cluster as ClusterOfStore
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 
@@ -79,6 +80,23 @@ async def test_a_job_for_a_server_that_has_just_given_its_last_shard_away_is_mad
     monkeypatch.setattr(router, "find_maker", find_before)
 
     assert await has_job(first, (await second.submit())["id"])
+
+
+async def test_a_job_sent_to_a_server_that_has_just_given_its_last_shard_away_is_sent_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    everything.give(range(SHARDS), 2)
+    second.engine._loop.failure = Unavailable("the shard of this request has just moved")
+
+    def find_after(asked: ClusterOfStore) -> int | None:
+        if asked is second.cluster:
+            everything.give(range(SHARDS), 1)
+        return find_maker(asked)
+
+    monkeypatch.setattr(router, "find_maker", find_after)
+
+    assert await has_job(first, (await first.submit())["id"])
 
 
 async def test_a_job_with_a_unique_key_is_made_by_the_owner_of_the_key(cluster: Cluster) -> None:

@@ -122,6 +122,7 @@ async def test_a_change_that_another_server_has_got_is_not_called_refused_by_one
         submitting = asyncio.ensure_future(second.post("/v1/jobs?wait=20s", body))
         await has_come.wait()
         second.app.drain()
+        await second.http.stop(grace_s=0.01)
         reply = await submitting
 
     assert (reply.status, reply.code) == (503, "outcome-unknown")

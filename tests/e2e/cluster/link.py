@@ -81,7 +81,9 @@ class Link:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass(connection, reader, target[1], self._there))
                 group.create_task(self._pass(connection, target[0], writer, self._back))
-        except* (OSError, _Ended):
+        except* _Ended:
+            connection.close()
+        except* OSError:
             pass
         finally:
             connection.reset()
@@ -115,8 +117,15 @@ class _Connection:
         self.bytes = 0
         self.is_doomed = False
 
+    def close(self) -> None:
+        """Close after what was sent has left, as a server that answers and closes."""
+        for writer in self.writers:
+            writer.close()
+
     def reset(self) -> None:
         for writer in self.writers:
+            if writer.is_closing():
+                continue
             sock = writer.get_extra_info("socket")
             with suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)

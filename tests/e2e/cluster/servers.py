@@ -134,7 +134,7 @@ class Cluster:
         ]
         # Each new connection of a worker reaches the next server that accepts it.
         self._balancer = Link(self._connect_next)
-        self._turns = cycle(self.members)
+        self._turns = cycle(range(count))
         self.kills: list[Kill] = []
         self.codes: list[int] = []  # of processes that ended by themselves
         self._keeping: asyncio.Task[None] | None = None
@@ -142,6 +142,10 @@ class Cluster:
     @property
     def ports(self) -> tuple[int, ...]:
         return tuple(member.port for member in self.members)
+
+    @property
+    def balancer_port(self) -> int:
+        return self._balancer.port
 
     async def start(self) -> None:
         """Start all; return when each of them answers."""
@@ -152,9 +156,10 @@ class Cluster:
         self._keeping = asyncio.create_task(self._keep())
 
     async def _connect_next(self) -> Streams:
-        for _ in self.members:
+        first = next(self._turns)
+        for member in self.members[first:] + self.members[:first]:
             with suppress(OSError):
-                return await asyncio.open_connection("127.0.0.1", next(self._turns).port)
+                return await asyncio.open_connection("127.0.0.1", member.port)
         raise ConnectionRefusedError("no server accepts a connection")
 
     async def _keep(self) -> None:

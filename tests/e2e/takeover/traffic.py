@@ -74,6 +74,8 @@ class Connection:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     def send(self, *requests: bytes) -> None:
+        if self._writer.is_closing():
+            raise ConnectionResetError
         self._writer.write(b"".join(requests))
 
     async def receive(self) -> bytes:
@@ -89,7 +91,8 @@ class Connection:
         body = await self._reader.readexactly(int(length[1]))
         self.is_closing = CLOSE.search(head) is not None
         if int(found[1]) >= 400:
-            raise Failed(f"status {int(found[1])} {json.loads(body).get('code')}")
+            problem = json.loads(body)
+            raise Failed(f"status {int(found[1])} {problem.get('code')}: {problem.get('detail')}")
         return body
 
     def close(self) -> None:
