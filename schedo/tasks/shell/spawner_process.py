@@ -83,6 +83,7 @@ class SpawnerProcess:
                         wakeup_read.recv(4_096)
                     self._collect()
                 elif not self._handle_request():
+                    signal.set_wakeup_fd(-1)  # commands may end after the sockets are closed
                     return
             if self._events:
                 data = marshal.dumps(self._events)
