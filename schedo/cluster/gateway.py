@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse, to_response
+from schedo.cluster.homes import owns_all
 from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers
 from schedo.cluster.work_parts import (
     PartResponse,
@@ -66,7 +67,7 @@ class Gateway:
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a worker, or to its gateway."""
-        if asked.hop is None and not self._router.others():
+        if asked.hop is None and not self._router.others() and owns_all(self._router.cluster):
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose == "surplus":
             return await self._own_surplus.respond(asked)

@@ -91,3 +91,8 @@ def find_maker(cluster: Cluster) -> int | None:
     owners = ((shard, cluster.owner(shard)) for shard in range(SHARDS))
     found = (shard for shard, owner in owners if owner is not None and owner.no in staying)
     return next(found, None if owns_any else NAMELESS_SHARD)
+
+
+def owns_all(cluster: Cluster) -> bool:
+    """Whether this server has every shard; not yet, if the last other one has just died."""
+    return all(map(cluster.is_mine, range(SHARDS)))

@@ -64,7 +64,7 @@ class CommandQueue:
         self.report: Callable[[AttemptResult], None] = self._inbox.send
         self.failure: SchedoError | None = Unavailable("the server is starting")
         # Of a server that shares its store: why it cannot carry out a command now, or None.
-        self.find_obstacle: Callable[[object], SchedoError | None] | None = None
+        self.find_refusal: Callable[[object], SchedoError | None] | None = None
         self._has_late_items = asyncio.Event()  # something has come that no turn applies
         self._late_progress: list[Progress] = []
         self._held_back: list[QueuedCommand] = []  # until the engine has recovered
@@ -78,8 +78,8 @@ class CommandQueue:
         """
         if self.failure is not None:
             raise self.failure
-        if self.find_obstacle is not None and (obstacle := self.find_obstacle(command)):
-            raise obstacle
+        if self.find_refusal is not None and (refusal := self.find_refusal(command)):
+            raise refusal
         reply: asyncio.Future[T] = self.loop.create_future()
         self._inbox.try_send(QueuedCommand(command, reply, finish))
         return reply

@@ -31,7 +31,7 @@ class Ownership:
         self._limits = LimitSharing(loop, cluster)
         self._limits.start()
         loop.is_sure = cluster.is_sure
-        loop.find_obstacle = self._find_obstacle
+        loop.find_refusal = self._find_refusal
         cluster.on_due = self._on_due
         self._look()
 
@@ -75,11 +75,11 @@ class Ownership:
             log.debug("the shards are not followed now: %s", error)
 
     def _is_elsewhere(self, command: object) -> bool:
-        if self._find_obstacle(command) is not None:
+        if self._find_refusal(command) is not None:
             return True
         return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
 
-    def _find_obstacle(self, command: object) -> SchedoError | None:
+    def _find_refusal(self, command: object) -> SchedoError | None:
         """Return why this server cannot make jobs now: it owns no shard for them."""
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
         return _MOVED if makes_jobs(command) and not owns_any else None

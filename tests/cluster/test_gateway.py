@@ -232,6 +232,22 @@ async def test_a_result_that_finds_no_owner_in_time_is_not_confirmed(
     assert await state_of(first, lease) is State.RUNNING
 
 
+async def test_the_last_server_revokes_nothing_before_it_has_the_shards_of_the_dead_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOVING_S", 0.0)
+    everything, first, second = cluster
+    worker = HandWorker()
+    running, ended = await worker.take(first, task="demo"), await worker.take(first, task="demo")
+    everything.members[:] = [member for member in everything.members if member.no == 2]
+
+    answer = await worker.poll(second, running, ended)
+    reply = await worker.send(second, running=[running], results=[result(ended)])
+
+    assert answer["revoked"] == []
+    assert (reply.status, reply.code) == (503, "unavailable")
+
+
 async def test_an_attempt_whose_owner_is_unknown_is_not_revoked(cluster: Cluster) -> None:
     everything, first, second = cluster
     worker = HandWorker()

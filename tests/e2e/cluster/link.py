@@ -102,7 +102,8 @@ class Link:
             writer.write(data)
             await writer.drain()
             if connection.is_doomed and way is self._there:
-                break
+                await way.wait()
+                raise ConnectionResetError
         await way.wait()
         raise _Ended
 
