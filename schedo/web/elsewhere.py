@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from schedo.core.worker_messages import WorkerStatus
     from schedo.protocol.cluster import ClusterResponse
     from schedo.protocol.operation import Operation
-    from schedo.store.cluster import Member
     from schedo.web.context import Handler
     from schedo.web.http import Request, Response
 
@@ -31,9 +30,6 @@ class Elsewhere(Protocol):
 
     def owns(self, name: str) -> bool:
         """Whether this server owns the shard of the name."""
-
-    def others(self) -> Sequence[Member]:
-        """Return the other servers that can be asked."""
 
     def notes(self) -> Sequence[str]:
         """Return a sentence for each server that cannot be reached."""

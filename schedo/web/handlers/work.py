@@ -95,7 +95,7 @@ async def _respond_stopping(context: AppContext, poll: PollRequest) -> PollRespo
     """Respond to a poll that the server's shutdown has ended; its results are applied already."""
     if not context.draining.is_set():
         raise ClientGone
-    if not (poll.reports or _has_others(context)):
+    if not poll.reports and context.cluster is None:
         raise _stopping()
     await context.engine.flush()
     return PollResponse()
@@ -207,14 +207,10 @@ def _evict_disconnected(context: AppContext) -> None:
 async def _take_last(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
     """Apply a request while the server shuts down: results count, but there are no leases."""
     response = await _apply(context, request, poll._replace(wait_s=0.0, max_leases=0))
-    if not (poll.reports or response.stops or response.revoked or _has_others(context)):
+    is_idle = not (poll.reports or response.stops or response.revoked)
+    if is_idle and context.cluster is None:  # else another server has the next poll
         raise _stopping()  # the worker pauses before it polls again
     return response
-
-
-def _has_others(context: AppContext) -> bool:
-    """Whether another server answers the worker's next poll, if it comes through a balancer."""
-    return context.cluster is not None and bool(context.cluster.others())
 
 
 def _stopping() -> Unavailable:
