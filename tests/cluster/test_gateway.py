@@ -232,9 +232,7 @@ async def test_a_result_that_finds_no_owner_in_time_is_not_confirmed(
     assert await state_of(first, lease) is State.RUNNING
 
 
-async def test_an_idle_worker_of_a_server_that_drains_polls_another_one_at_once(
-    cluster: Cluster,
-) -> None:
+async def test_an_idle_worker_of_a_server_that_drains_polls_another_one(cluster: Cluster) -> None:
     everything, first, second = cluster
     waiting = HandWorker("waits").begin_poll(second)
     await HandWorker().poll(second)
@@ -244,9 +242,9 @@ async def test_an_idle_worker_of_a_server_that_drains_polls_another_one_at_once(
 
     assert (await waiting)["leases"] == []
     assert (await HandWorker().poll(second))["leases"] == []
-    first.app.context.cluster = None
+    first.app.context.cluster = None  # a server that shares no store sends it away
     first.app.drain()
-    assert (await HandWorker().send(first, running=[])).status == 503  # no other server has it
+    assert (await HandWorker().send(first)).status == 503
 
 
 async def test_the_last_server_revokes_nothing_before_it_has_the_shards_of_the_dead_one(
