@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect, ResetSchedule
@@ -9,7 +10,10 @@ from schedo.core.declarations import check_declaration, plan_declaration
 from schedo.core.model import Schedule
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
+from schedo.errors import Unavailable
 from schedo.store.base import Store
+
+TRIES, PAUSE_S = 40, 0.05  # while shards move
 
 DeclareElsewhere = Callable[[DeclareSchedules], Awaitable[DeclareSchedules]]
 
@@ -25,8 +29,17 @@ class Declarations:
 
     async def put(self, command: DeclareSchedules) -> list[Declared]:
         """Carry out the command; return what it did to each schedule, the removed ones last."""
-        if self.declare_elsewhere is not None:
-            command = await self.declare_elsewhere(command)
+        if self.declare_elsewhere is None:
+            return await self._put_here(command)
+        for _ in range(TRIES):
+            own = await self.declare_elsewhere(command)
+            try:
+                return await self._put_here(own)
+            except Unavailable:  # a shard has moved since
+                await asyncio.sleep(PAUSE_S)
+        return await self._put_here(await self.declare_elsewhere(command))
+
+    async def _put_here(self, command: DeclareSchedules) -> list[Declared]:
         return await change(
             self._loop,
             command,

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from schedo.core.commands import PutEffect
+import pytest
+
+from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.model import JobSpec, Rule, ScheduleSpec
 from schedo.core.shards import SHARDS
+from schedo.engine import declarations
+from schedo.engine.action_log import change
+from schedo.errors import Unavailable
 from schedo.tasks.declarations import declare_schedules
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
+from tests.core.builders import make_schedule_spec
 
 NAMES = [f"s{number}" for number in range(6)]
 
@@ -133,3 +139,28 @@ async def test_the_start_of_a_server_does_not_wait_for_owners_that_cannot_be_rea
     assert done == []
     assert {*await names_of(first), *await names_of(second)} == {*NAMES}
     assert await names_of(second) == [name for name in NAMES if second.router.owns(name)]
+
+
+async def test_an_application_whose_schedule_moves_while_it_is_declared_declares_it_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(declarations, "PAUSE_S", 0.0)
+    first = cluster[1]
+    puts = first.engine.declarations
+    asked: list[int] = []
+
+    async def keep_all(command: DeclareSchedules) -> DeclareSchedules:
+        asked.append(len(command.specs))
+        return command
+
+    async def change_late(*arguments: Any) -> Any:
+        monkeypatch.setattr(declarations, "change", change)
+        raise Unavailable("the shard of this request has just moved to another server")
+
+    monkeypatch.setattr(puts, "declare_elsewhere", keep_all)
+    monkeypatch.setattr(declarations, "change", change_late)
+
+    [declared] = await puts.put(DeclareSchedules("code:app", [make_schedule_spec()]))
+
+    assert declared.schedule.id
+    assert asked == [1, 1]
