@@ -20,6 +20,7 @@ from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.hops import OwnRequest
 from schedo.core.commands import DeclareSchedules
 from schedo.core.model import ScheduleSpec
+from schedo.engine.declarations import PAUSE_S, TRIES
 from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.declarations import render_entry
 from schedo.protocol.roles import Role
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("schedo.cluster")
 
-TRIES = 40  # while shards move, each 50 ms after the one before
-_PAUSE_S = 0.05
 _LISTS = ("schedules", "expectations", "undeclared", "undeclared_expectations")
 _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
 
@@ -78,7 +77,7 @@ async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> Res
         merged = _merge([orjson.loads(part.body) for part in parts])
         if names <= {f"{kind}/{each['name']}" for kind in _LISTS[:2] for each in merged[kind]}:
             return own._replace(body=orjson.dumps(merged))
-        await router.wait_for_change(_PAUSE_S)
+        await router.wait_for_change(PAUSE_S)
     raise Unavailable("some of the schedules move to another server; declare them again soon")
 
 
@@ -119,7 +118,7 @@ async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str
                 done |= {spec.name for spec in own}
             if len(own) == len(missing):
                 return
-            await router.wait_for_change(_PAUSE_S)
+            await router.wait_for_change(PAUSE_S)
     except SchedoError as error:
         log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 

@@ -65,7 +65,8 @@ class OwnSurplus:
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the surplus as soon as there is some, or nothing after HELD_S.
 
-        A server that drains returns what it has at once, so that its end need not wait for this.
+        While this server drains, the response comes at once, even if it is empty: the shutdown
+        waits for open requests, and must not wait for this one.
         """
         context = asked.context
         skip = frozenset(msgspec.json.decode(asked.request.body, type=Question).skip)

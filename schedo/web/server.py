@@ -232,6 +232,8 @@ class HttpServer:
         self._app.drain()
         await _accept_waiting(self._listeners)
         listening = [sock.dup() for sock in self.sockets]
+        for sock in listening:
+            sock.setblocking(False)  # an inherited one may be a blocking socket for Python
         await self._accept_no_more()
         self._state.is_draining = True
         await self._accept_last(listening)
