@@ -42,6 +42,8 @@ async def test_what_the_shell_asks_for_together_with_the_modules_is_asked_for_on
     open_page: Open, shop: Shop
 ) -> None:
     page = await open_page("/login")
+    # Until the next page is there, this one goes on: it must not ask meanwhile.
+    await expect(page.get_by_role("heading", name="There is no login")).to_be_visible()
     asked: list[str] = []
 
     def note(request: Request) -> None:
