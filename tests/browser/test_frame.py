@@ -45,6 +45,7 @@ async def test_a_screen_that_is_opened_while_the_server_is_away_comes_with_the_s
     await be_live(page)
     await page.evaluate("document.documentElement.id = 'same'")
     await shop.hang_up()
+    await expect(page.locator(".connection")).to_contain_text("reconnecting")
 
     await page.get_by_role("link", name="Workers", exact=True).click()
     await expect(page.get_by_role("alert")).to_contain_text("opens when it is back")
@@ -54,6 +55,20 @@ async def test_a_screen_that_is_opened_while_the_server_is_away_comes_with_the_s
     await expect(page.get_by_role("link", name="eu-gpu-1")).to_be_visible()
     await expect(page.get_by_role("alert")).to_have_count(0)
     assert await page.locator("html#same").count() == 1
+
+
+async def test_a_screen_whose_file_failed_once_comes_with_the_whole_page(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    shop.expected += ["net::ERR", "Failed to load resource"]
+    page = await open_page("/")
+    await be_live(page)
+    await page.route("**/screens/workers.js", lambda route: route.abort(), times=1)
+
+    await page.get_by_role("link", name="Workers", exact=True).click()
+
+    await expect(page.get_by_role("link", name="eu-gpu-1")).to_be_visible()
 
 
 async def test_many_tabs_of_a_browser_share_one_stream(open_page: Open, shop: Shop) -> None:
