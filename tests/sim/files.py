@@ -27,6 +27,7 @@ from schedo.errors import SchedoError, StoreError
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite import job_search, queries, read_connection, schedule_search, writes
+from schedo.store.sqlite.connection import open_writer
 from schedo.store.sqlite.store import SqliteStore
 from tests.sim.directories import Files
 from tests.sim.disk import Disk, ServerStore, freeze
@@ -189,6 +190,7 @@ class FileStore(ServerStore):
         """
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(connections, "Connection", partial(Inline, self))
+            patch.setattr(connections, "open_writer", self._open_faulty)
             patch.setattr(read_connection, "SEARCH_S", inf)
             patch.setattr(job_search, "STEP_S", inf)
             patch.setattr(schedule_search, "STEP_S", inf)
@@ -196,6 +198,9 @@ class FileStore(ServerStore):
 
     def connected(self, connection: Inline) -> None:
         self._connections.append(connection)
+
+    def _open_faulty(self, path: str) -> connections.Writer:
+        return open_writer(path, type("Faulty", (_Faulty, connections.Writer), {"owner": self}))
 
     async def open(self) -> Snapshot:
         """Open the files of the last server."""
@@ -335,18 +340,15 @@ class Inline:
         self._posted: deque[Callable[[sqlite3.Connection], None]] = deque()
 
     def __await__(self) -> Generator[None, None, Inline]:
-        self.raw = self._connect()
-        self._owner.connected(self)
+        self.open_here()
         yield from ()
         return self
 
-    def _connect(self) -> sqlite3.Connection:
-        keywords = getattr(self._connector, "keywords", {})
-        if "isolation_level" not in keywords:
-            return self._connector()  # the read-only connection
-        base = keywords.get("factory", sqlite3.Connection)
-        faulty = type("Faulty", (_Faulty, base), {"owner": self._owner})
-        return self._connector(factory=faulty)
+    def open_here(self) -> sqlite3.Connection:
+        if not hasattr(self, "raw"):
+            self.raw = self._connector()
+            self._owner.connected(self)
+        return self.raw
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._drain()
@@ -365,10 +367,10 @@ class Inline:
 
     async def close(self) -> None:
         self._drain()
-        self.raw.close()
+        if hasattr(self, "raw"):
+            self.raw.close()
 
-    def abandon(self) -> None:
-        self.raw.close()
+    end = close
 
     def interrupt_now(self) -> None:
         pass  # each statement has ended when it returns

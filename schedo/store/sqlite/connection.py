@@ -7,6 +7,7 @@ has one connection for everything, without a thread, because it never waits for 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import sqlite3
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
 import aiosqlite
@@ -90,32 +91,64 @@ class Connection(aiosqlite.Connection):
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         self._raw: sqlite3.Connection | None = None
-
-        def connect() -> sqlite3.Connection:
-            self._raw = connector()
-            return self._raw
-
-        super().__init__(connect, iter_chunk_size=64)
+        self._open = connector
+        self._stopping: asyncio.Future[Any] | None = None  # done when the thread ends
+        super().__init__(self.open_here, iter_chunk_size=64)
         # close() ends the thread. After a crash without a close, a daemon thread lets the process
         # exit.
         self._thread.daemon = True
 
+    def open_here(self) -> sqlite3.Connection:
+        """Return the raw connection, which the calling thread opens unless it is open."""
+        if self._raw is None:
+            self._raw = self._open()
+        return self._raw
+
+    def start_thread(self) -> None:
+        """Start the thread, unless it runs; nothing is opened.
+
+        On a busy machine, a new thread gets a processor some milliseconds later than one that
+        sleeps: a server that waits for its store starts it before.
+        """
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def __await__(self) -> Generator[None, None, Self]:
+        """Open the connection in its thread, unless that was done before."""
+        self.start_thread()
+        yield from self._connect().__await__()
+        return self
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        """Let the thread close the connection and end, after all earlier calls."""
+        self._tx.put_nowait((None, self._close_raw))
+        self._stopping = super().stop()
+        return self._stopping
+
     async def close(self) -> None:
         """Close the connection after all earlier calls, and wait for the end of its thread."""
         await super().close()
-        self._thread.join()
+        if self._stopping is None and self._thread.ident is not None:
+            self.stop()  # nothing was opened
+        await self.end()
+
+    async def end(self) -> None:
+        """Wait for the end of a connection that was closed, or whose opening failed."""
+        if self._stopping is not None:
+            await asyncio.wait([self._stopping])  # it may have been cancelled
+            self._thread.join()
+        else:  # its thread was never started
+            self._close_raw()
+
+    def _close_raw(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
 
     def interrupt_now(self) -> None:
         """End the statement that runs now with an error; any thread may call, also after close."""
         with suppress(sqlite3.ProgrammingError):
             if self._raw is not None:
                 self._raw.interrupt()
-
-    def abandon(self) -> None:
-        """Close a connection whose opening failed or was cancelled, and wait for its thread."""
-        self._thread.join()
-        if self._raw is not None:
-            self._raw.close()
 
     async def run(
         self,
@@ -136,8 +169,11 @@ class Connection(aiosqlite.Connection):
 class InlineConnection(Connection):
     """A connection whose functions run at once, in the caller's thread."""
 
-    def __await__(self) -> Generator[None, None, InlineConnection]:
-        self._raw = self._connector()
+    def start_thread(self) -> None:
+        """There is none."""
+
+    def __await__(self) -> Generator[None, None, Self]:
+        self.open_here()
         yield from ()
         return self
 
@@ -159,14 +195,14 @@ class InlineConnection(Connection):
         function(self._raw)
 
 
-def connect_writer(path: str) -> Connection:
-    """Return the writing connection, not yet opened; prepare_writer must run on it."""
-    kind = InlineConnection if path == MEMORY else Connection
-    return kind(
-        partial(
-            sqlite3.connect, path, isolation_level=None, check_same_thread=False, factory=Writer
-        )
-    )
+def connect_writer(path: str, opener: Callable[[], sqlite3.Connection]) -> Connection:
+    """Return the writing connection, not yet opened; opener: opens it, with `open_writer`."""
+    return InlineConnection(opener) if path == MEMORY else Connection(opener)
+
+
+def open_writer(path: str, factory: type[Writer] = Writer) -> Writer:
+    """Return a raw connection that can write; prepare_writer must run on it."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=factory)
 
 
 def connect_reader(path: str) -> Connection:

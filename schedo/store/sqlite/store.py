@@ -29,7 +29,7 @@ from schedo.errors import (
     StoreRefused,
     StoreUnsuitable,
 )
-from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
+from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
@@ -43,8 +43,7 @@ from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.replay import replay
 from schedo.store.sqlite.schema import check_file, is_old, migrate
 from schedo.store.sqlite.session_keys import SessionKeys
-from schedo.store.sqlite.waiting_count import WaitingCount
-from schedo.store.sqlite.warm_readers import WarmReaders
+from schedo.store.sqlite.snapshots import FLUSH_PERIOD_S, Snapshots
 from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
@@ -56,10 +55,8 @@ log = logging.getLogger("schedo.store")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FLUSH_PERIOD_S = 0.1
 
-
-class SqliteStore(PassedLocks, SessionKeys):
+class SqliteStore(PassedLocks, SessionKeys, Snapshots):
     """A Store in a file, which this process locks from open to close; or in memory, until close."""
 
     def __init__(self, path: str | os.PathLike[str], *, accept_loss: bool = False) -> None:
@@ -73,10 +70,8 @@ class SqliteStore(PassedLocks, SessionKeys):
         self._closing: asyncio.Task[None] | None = None
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._waiting: WaitingCount | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
-        self._warm = WarmReaders()
-        self._has_left_log = False  # of the previous server, which is not copied yet
+        self._opened: list[Snapshot] = []  # the snapshot, from its open
 
     async def prepare(self) -> None:
         assert self._writer is None, "the store is open already"
@@ -84,7 +79,7 @@ class SqliteStore(PassedLocks, SessionKeys):
             self._closing = None
             try:
                 self._guard.prepare()
-                await self._warm.open(self.path, self._connect)
+                await self._warm.open(self.path, self._connect, self._make_writer())
             except BaseException as error:
                 await self._warm.close()
                 raise self._translate_opening(error) from error
@@ -94,17 +89,17 @@ class SqliteStore(PassedLocks, SessionKeys):
         self._closing, self._broken = None, None
         self._buffer = WriteBuffer(self._buffer.bounds)
         try:
-            self._guard.take()
             if self.path is not None:
                 await self._warm.keep_if_same(self.path)
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(self.path + UNFINISHED_SUFFIX)
-            self._writer = await self._connect(connections.connect_writer(self._name))
-            snapshot = await self._run(self._writer, self._begin)
+            writer = self._warm.take_writer() or self._make_writer()
+            await self._renew_count(writer)
+            # All of it is one call of the writer's thread: in a take-over, each switch costs time.
+            self._writer = await self._connect(writer)
+            snapshot = self._opened.pop()
             self._offset_us = snapshot.clock.offset_us
             self._reader = self._writer
             if self.path is not None:
-                self._reader = await self._connect_reader(self.path)
+                self._reader = await self._connect(self._take_reader(self.path))
             await self._begin_count(snapshot.epoch)
             if self._has_left_log:
                 self._flush_later()
@@ -112,6 +107,9 @@ class SqliteStore(PassedLocks, SessionKeys):
             await self.close()
             raise self._translate_opening(error) from error
         return dataclasses.replace(snapshot, was_killed=self._guard.was_killed)
+
+    def _make_writer(self) -> Connection:
+        return connections.connect_writer(self._name, self._open_file)
 
     def _translate_opening(self, error: BaseException) -> BaseException:
         if isinstance(error, sqlite3.Error | OSError):
@@ -166,7 +164,7 @@ class SqliteStore(PassedLocks, SessionKeys):
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         # The count reads for seconds: a wait for it would only hold up the commits.
-        may_wait = self._waiting is None or self._waiting.is_done
+        may_wait = self._waiting is None or not self._waiting.is_reading
         copy = partial(connections.checkpoint, path=self._name, may_wait=may_wait)
         self._guard.copy_log(connection, copy)
 
@@ -182,31 +180,14 @@ class SqliteStore(PassedLocks, SessionKeys):
             with connections.transaction(connection):
                 writes.raise_epoch(connection)
             self._guard.committed(connection)
-            return reads.read_snapshot(connection)
+            return self._read_snapshot(connection)
 
-        snapshot = await self._run(self._require_open(self._writer), read_snapshot)
+        writer = self._require_open(self._writer)
+        await self._renew_count(writer)
+        snapshot = await self._run(writer, read_snapshot)
         self._offset_us = snapshot.clock.offset_us
         await self._begin_count(snapshot.epoch)
         return snapshot
-
-    async def _begin_count(self, epoch: int) -> None:
-        if self._waiting is not None:
-            await self._waiting.end()
-        connection = self._require_open(self._writer)
-        if self.path is not None:
-            connection = await self._connect_reader(self.path)
-        # In a take-over the first moments belong to the jobs that became due meanwhile.
-        after_s = FLUSH_PERIOD_S if self._has_left_log else 0.0
-        self._waiting = WaitingCount(epoch, connection, after_s)
-        await self._waiting.begin()
-
-    async def _connect_reader(self, path: str) -> Connection:
-        return self._warm.take() or await self._connect(connections.connect_reader(path))
-
-    async def count_waiting(self, epoch: int) -> Waiting:
-        self._require_open(self._writer)
-        assert self._waiting is not None, "each snapshot begins a count"
-        return await self._waiting.result(epoch)
 
     async def save_clock(self, mark: ClockMark) -> None:
         def save_clock(connection: sqlite3.Connection) -> None:
@@ -311,6 +292,22 @@ class SqliteStore(PassedLocks, SessionKeys):
     def _is_buffered(self, job_id: int) -> bool:
         return self._buffer.holds(job_id)
 
+    def _open_file(self) -> sqlite3.Connection:
+        """Lock the file, check it, open it, and bring it up to date."""
+        self._guard.take()
+        if self.path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self.path + UNFINISHED_SUFFIX)
+        connection = connections.open_writer(self._name)
+        try:
+            self._opened.append(self._begin(connection))
+        except BaseException as error:
+            if isinstance(error, sqlite3.Error | OSError):
+                self._translate_error(error)  # a broken store writes no more
+            self._close_writer(connection, keep_log=False)
+            raise
+        return connection
+
     def _begin(self, connection: sqlite3.Connection) -> Snapshot:
         check_file(connection, self._name)
         connections.prepare_writer(connection)
@@ -333,7 +330,7 @@ class SqliteStore(PassedLocks, SessionKeys):
         self._has_left_log = self._buffer.is_bypassed = self._guard.was_open
         if self.path is not None and not self._has_left_log:
             self._checkpoint(connection)
-        return reads.read_snapshot(connection)
+        return self._read_snapshot(connection)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
         # The log that the previous server left is copied by `_flush_old`, after the first reads.

@@ -64,11 +64,10 @@ class StoreCalls:
     async def _connect(self, connection: Connection) -> Connection:
         try:
             await connection
-        except sqlite3.Error as error:
-            connection.abandon()
-            raise self._translate_error(error) from error
-        except asyncio.CancelledError:
-            connection.abandon()
+        except (Exception, asyncio.CancelledError) as error:
+            await connection.end()
+            if isinstance(error, (sqlite3.Error, *connections.UNFIT)):
+                raise self._translate_error(error) from error
             raise
         return connection
 

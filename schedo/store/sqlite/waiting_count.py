@@ -22,25 +22,37 @@ COUNTED_AT_ONCE = 10_000  # jobs: SQLite sorts them in half a MiB and a few mill
 class WaitingCount:
     """The count for one epoch, on a connection of its own; or at once on that of a memory store."""
 
-    def __init__(self, epoch: int, connection: Connection, after_s: float = 0.0) -> None:
-        """after_s: the count begins so much later, or when a request waits for it."""
-        self._epoch = epoch
-        self._connection = connection
-        self._after_s = after_s
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._epoch = 0
+        self._after_s = 0.0
+        self._is_fixed = False
         self._is_awaited = asyncio.Event()
         self._counting: asyncio.Future[Waiting] = asyncio.get_running_loop().create_future()
 
     @property
-    def is_done(self) -> bool:
-        """Whether it reads no more; any thread may ask."""
-        return self._counting.done()
+    def is_reading(self) -> bool:
+        """Whether a transaction reads for it; any thread may ask."""
+        return self._is_fixed and not self._counting.done()
 
-    async def begin(self) -> None:
-        """Fix what is counted: the jobs that the tables have now."""
-        if isinstance(self._connection, InlineConnection):
-            self._counting.set_result(await _count(self._connection))
+    def fix(self) -> None:
+        """Fix what is counted: the jobs that the tables have now; call it before any commit.
+
+        The thread that writes calls it, so that no commit can come between, and nothing waits for
+        another thread.
+        """
+        if not isinstance(self.connection, InlineConnection):
+            raw = self.connection.open_here()
+            raw.execute("BEGIN")
+            raw.execute(queries.LAST_ID).fetchone()  # the first read fixes what all others see
+            self._is_fixed = True
+
+    async def begin(self, epoch: int, after_s: float = 0.0) -> None:
+        """Count from now on; after_s: so much later, or when a request waits for it."""
+        self._epoch, self._after_s = epoch, after_s
+        if isinstance(self.connection, InlineConnection):
+            self._counting.set_result(await _count(self.connection))
             return
-        await self._connection.run(_fix_snapshot)
         self._counting = asyncio.create_task(self._count(), name="schedo count of waiting jobs")
         self._counting.add_done_callback(_forget_error)
 
@@ -49,9 +61,9 @@ class WaitingCount:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._after_s):
                     await self._is_awaited.wait()
-            return await _count(self._connection)
+            return await _count(self.connection)
         finally:
-            await self._connection.close()
+            await self.connection.close()
 
     async def result(self, epoch: int) -> Waiting:
         """Return the numbers of waiting jobs; raise StoreError if they cannot be counted."""
@@ -70,25 +82,20 @@ class WaitingCount:
 
     async def end(self) -> None:
         """Stop the count and close its connection; harmless after its end."""
-        if isinstance(self._connection, InlineConnection):
+        if isinstance(self.connection, InlineConnection):
             return  # it is the store's own
         if not self._counting.done():
-            self._connection.interrupt_now()
+            self.connection.interrupt_now()
             self._counting.cancel()
             await asyncio.wait((self._counting,))
         # Here too: a task that is cancelled before its first step does not reach its `finally`.
-        await self._connection.close()
+        await self.connection.close()
 
 
 def _forget_error(counting: asyncio.Future[Waiting]) -> None:
     """Mark an error as seen: `result` raises it in each caller, if there is one."""
     if not counting.cancelled():
         counting.exception()
-
-
-def _fix_snapshot(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN")
-    connection.execute(queries.LAST_ID).fetchone()  # the first read fixes what all others see
 
 
 async def _count(connection: Connection) -> Waiting:

@@ -16,7 +16,8 @@ from schedo.core.loads import LoadJob
 from schedo.core.model import Job
 from schedo.errors import StoreDamaged, StoreLocked, StoreUnsuitable
 from schedo.store.sqlite import connection as connections
-from schedo.store.sqlite.store import FLUSH_PERIOD_S, SqliteStore
+from schedo.store.sqlite.snapshots import FLUSH_PERIOD_S
+from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_table
 from tests.store.steps import all_jobs, put

@@ -287,10 +287,10 @@ async def test_a_count_that_ends_before_its_first_step_leaves_no_thread_behind(
 ) -> None:
     await store.count_waiting(1)  # so that the store's own count has ended
     before = threading.active_count()
-    connection = connect_reader(str(path))
-    await connection
-    count = WaitingCount(1, connection)
-    await count.begin()
+    count = WaitingCount(connect_reader(str(path)))
+    count.fix()
+    await count.connection
+    await count.begin(1)
 
     await count.end()
 
@@ -302,13 +302,8 @@ async def test_a_count_that_could_not_begin_leaves_no_thread_behind(
 ) -> None:
     await store.count_waiting(1)  # so that the store's own count has ended
     before = threading.active_count()
-    connection = connect_reader(str(path))
-    await connection
-    count = WaitingCount(1, connection)
-    beginning = asyncio.create_task(count.begin())
-    await asyncio.wait([beginning], timeout=0)
-    beginning.cancel()
-    await asyncio.wait([beginning])
+    count = WaitingCount(connect_reader(str(path)))
+    count.fix()
 
     await count.end()
 

@@ -1,7 +1,8 @@
-"""Read-only connections that a waiting server opens beside the one that holds the lock.
+"""What a waiting server prepares of its connections beside the server that holds the lock.
 
-They have read the schema and the first pages, and they keep the index of the log alive, so that the
-next writer need not build it from the log. They never write, and hold no transaction.
+Two read-only connections are open. They have read the schema and the first pages, and they keep the
+index of the log alive, so that the next writer need not build it from the log. They never write,
+and hold no transaction. Of the connection that will write, only the thread runs.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ Connect = Callable[[Connection], Awaitable[Connection]]
 COUNT = 2  # the reader of the store, and that of its first count
 
 
-class WarmReaders:
-    """The open connections of one file, until they are taken or closed."""
+class WarmConnections:
+    """The connections of one file, until they are taken or closed."""
 
     def __init__(self) -> None:
         self._connections: list[Connection] = []
+        self._writer: Connection | None = None  # not open yet
         self._file: tuple[int, int] | None = None  # its device and inode
 
-    async def open(self, path: str, connect: Connect) -> None:
+    async def open(self, path: str, connect: Connect, writer: Connection) -> None:
         """Open the connections and read what an opening server reads; check the file's version."""
+        self._writer = writer
+        writer.start_thread()
         self._file = _identify(path)
         while self._file is not None and len(self._connections) < COUNT:
             connection = await connect(connect_reader(path))
@@ -40,11 +44,18 @@ class WarmReaders:
             await self.close()
 
     def take(self) -> Connection | None:
-        """Return one of the connections, which belongs to the caller now, or None."""
+        """Return one of the read-only ones, which belongs to the caller now, or None."""
         return self._connections.pop() if self._connections else None
+
+    def take_writer(self) -> Connection | None:
+        """Return the connection that will write, which belongs to the caller now, or None."""
+        writer, self._writer = self._writer, None
+        return writer
 
     async def close(self) -> None:
         """Close the connections that were not taken."""
+        if (writer := self.take_writer()) is not None:
+            await writer.close()
         while self._connections:
             await self._connections.pop().close()
 
