@@ -71,6 +71,24 @@ async def test_a_screen_whose_file_failed_once_comes_with_the_whole_page(
     await expect(page.get_by_role("link", name="eu-gpu-1")).to_be_visible()
 
 
+async def test_what_is_opened_for_the_first_time_while_the_server_is_away_says_so(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["net::ERR", "Failed to load resource"]
+    page = await open_page("/")
+    await be_live(page)
+    await shop.hang_up()
+    await expect(page.locator(".connection")).to_contain_text("reconnecting")
+
+    await page.keyboard.press("?")
+    await expect(page.locator(".toast")).to_contain_text("the server cannot be reached")
+    await shop.start_again()
+    await be_live(page)
+    await page.keyboard.press("?")
+
+    await expect(page.get_by_role("dialog")).to_contain_text("find, or do")
+
+
 async def test_many_tabs_of_a_browser_share_one_stream(open_page: Open, shop: Shop) -> None:
     first = await open_page("/")
     tabs = [first, *[await first.context.new_page() for _ in range(11)]]

@@ -1,13 +1,13 @@
 // The page: the bar, the screen of the address, and what lies above all screens.
-import { get, isLoggedOut } from './lib/api.js';
+import { isLoggedOut } from './lib/api.js';
 import { base, effect, html, render, useEffect, useLayoutEffect, useRef, useState } from './lib/base.js';
 import { bind } from './lib/keys.js';
-import { connection, follow, start } from './lib/live.js';
+import { follow, start } from './lib/live.js';
 import { theme, zone, isDark } from './lib/prefs.js';
 import { followLinks, go, link, match, place } from './lib/router.js';
 import { Failure } from './parts/basics.js';
 import { Question } from './parts/dialog.js';
-import { Later, isHelpOpen, isPaletteOpen } from './parts/later.js';
+import { AWAY, Later, isHelpOpen, isPaletteOpen, loadPageAgain, read } from './parts/later.js';
 import { Toasts } from './parts/toasts.js';
 import { TopBar } from './parts/top_bar.js';
 import { SCREENS } from './screens.js';
@@ -46,23 +46,9 @@ function wear(name) {
 
 const AGAIN_MS = 1_000;
 
-const isAway = () => get('/v1/me').then(() => false, (error) => error.status === 0);
-
-// After an upgrade of the server, the files of this page are gone, and after an outage some may count as missing. So the
-// whole page must be loaded again, but not again and again.
-function loadPageAgain() {
-  const key = 'schedo.reloaded';
-  if (Date.now() - Number(sessionStorage.getItem(key)) < 30_000) return false;
-  sessionStorage.setItem(key, Date.now());
-  location.reload();
-  return true;
-}
-
 let ready = null; // the first screen: {screen, Screen}
 
 // The screen's component, once its module is here. While the server cannot be reached, it is asked again.
-// A file that could not be read once is missing for as long as the page is open: browsers keep that in their module map.
-// So none is read while the server is known to be away, and after a failure the page is loaded again when the server is back.
 function useScreen(found) {
   const [loaded, setLoaded] = useState(ready);
   useLayoutEffect(() => { // the shell has named its files, so they are here, and need not wait for a paint
@@ -70,25 +56,16 @@ function useScreen(found) {
     let timer = null;
     const screen = found?.screen;
     const set = (value) => { if (isWanted) setLoaded({ screen, ...value }); };
-    const load = async () => {
-      let away = connection.peek() === 'reconnecting' && await isAway();
-      let error = null;
-      if (!away) {
-        try {
-          const [module] = await Promise.all([screen.load(), addStyle(screen.style)]);
-          set({ Screen: module.default });
-          return;
-        } catch (failure) {
-          error = failure;
-          away = await isAway();
-        }
-      }
-      if (!isWanted) return;
-      if (away) {
-        set({ error: new Error('the server cannot be reached; the screen opens when it is back') });
-        timer = setTimeout(load, AGAIN_MS);
-      } else if (!loadPageAgain()) set({ error });
-    };
+    const load = () => read(() => Promise.all([screen.load(), addStyle(screen.style)])).then(
+      ([module]) => set({ Screen: module.default }),
+      (error) => {
+        if (!isWanted) return;
+        if (error === AWAY) {
+          set({ error: new Error(`${error.message}; the screen opens when it is back`) });
+          timer = setTimeout(load, AGAIN_MS);
+        } else if (!loadPageAgain()) set({ error });
+      },
+    );
     if (screen && screen !== loaded?.screen) load();
     return () => {
       isWanted = false;
