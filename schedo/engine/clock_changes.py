@@ -51,7 +51,8 @@ class ClockChanges:
                 expectation.shift(step_us)
         if step_us or self._mark.boot != clock.boot:
             await self._save(self._mark.offset_us + step_us)
-        return replace(snapshot, clock=self._mark)
+        running = None if step_us else snapshot.running  # their instants move with the clock
+        return replace(snapshot, clock=self._mark, running=running)
 
     async def follow(self) -> None:
         """If the clock was set, update the store, `now` and memory; raise StoreError."""

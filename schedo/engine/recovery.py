@@ -14,9 +14,7 @@ from schedo.core.running import make_lease
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_status import EMBEDDED_ALONE, kind
 from schedo.engine.dispatch import Dispatcher
-from schedo.store.base import Snapshot, Store
-
-RUNNING_PAGE = 1_000
+from schedo.store.base import RUNNING_PAGE, Snapshot, Store
 
 
 def restore(scheduler: Scheduler, snapshot: Snapshot, dispatcher: Dispatcher, now: int) -> None:
@@ -53,13 +51,14 @@ class Reconciliation:
         """Recover every job that runs according to the store or to the dispatched leases."""
         self._clock = snapshot.clock
         leases = self._dispatcher.latest()
-        after, is_last = 0, False
-        while not is_last:
-            page = await self._store.load_running(after, RUNNING_PAGE)
-            is_last = len(page) < RUNNING_PAGE
+        page = snapshot.running
+        if page is None:
+            page = await self._store.load_running(0, RUNNING_PAGE)
+        while page:
             for job in page:
                 self._recover_job(job, leases.pop(job.id, None), now)
-                after = job.id
+            is_last = len(page) < RUNNING_PAGE
+            page = [] if is_last else await self._store.load_running(page[-1].id, RUNNING_PAGE)
         for lease in leases.values():  # dispatched, but the store has not recorded the start
             stored = await self._store.load(LoadJob(lease.key.job_id))
             if stored is not None and stored.attempt < lease.key.attempt:

@@ -44,6 +44,7 @@ class ClockMark(NamedTuple):
 
 
 NO_MARK = ClockMark()
+RUNNING_PAGE = 1_000  # running jobs that a recovery reads at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Snapshot:
     expectations: Sequence[Expectation] = ()
     store_id: int = 0  # a random number; two stores differ in it
     slot: int = 0  # of the ids that the server makes; see core/ids.py
+    # The first RUNNING_PAGE running jobs by id, if the store has read them with the rest.
+    running: list[Job] | None = None
 
 
 @dataclass(frozen=True, slots=True)

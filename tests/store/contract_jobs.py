@@ -23,7 +23,7 @@ from schedo.core.paged_index import START
 from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
 from schedo.errors import NotFound, StoreError
-from schedo.store.base import Store
+from schedo.store.base import RUNNING_PAGE, Store
 from tests.factories import make_job, make_schedule
 from tests.store.steps import LARGE, Claims, ids, listed, of_jobs, of_schedules, put
 
@@ -339,6 +339,14 @@ class JobClaims(Claims):
 
         assert ids(await store.load_running(0, 2)) == [1, 2]
         assert ids(await store.load_running(2, 2)) == [3]
+
+    async def test_the_running_jobs_of_a_snapshot_are_those_that_load_first(
+        self, store: Store
+    ) -> None:
+        await put(store, *(make_job(id=n, state=RUNNING) for n in (3, 1, 2)), make_job(id=4))
+
+        for snapshot in (await store.snapshot(), await self.reopen(store)):
+            assert snapshot.running in (None, await store.load_running(0, RUNNING_PAGE))
 
     async def test_only_waiting_jobs_expire_and_not_before_their_expiry(self, store: Store) -> None:
         waiting = (SCHEDULED, BLOCKED, QUEUED, RETRYING)

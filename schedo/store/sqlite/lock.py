@@ -72,7 +72,7 @@ class FileLock:
             self._found = _read(descriptor)
             self.was_killed = f"boot {boot}" in _lines(self._found)
             self.has_taken_over = self._is_left = False
-            _sign(descriptor, boot)
+            _sign(descriptor, boot, len(self._found))
         except BlockingIOError:
             holder = "".join(_lines(_read(descriptor))[:1])
             os.close(descriptor)
@@ -179,10 +179,11 @@ def hold_database(path: str, *, create: bool) -> int | None:
     return descriptor
 
 
-def _sign(descriptor: int, boot: str) -> None:
-    # The modification time of the file serves as the clock.
-    os.ftruncate(descriptor, 0)
-    os.utime(descriptor)
+def _sign(descriptor: int, boot: str, size: int) -> None:
+    """Replace the text of this size; a file is seldom truncated, which a file system logs."""
+    os.utime(descriptor)  # the modification time of the file serves as the clock
     since = datetime.fromtimestamp(int(os.fstat(descriptor).st_mtime), UTC).isoformat()
-    text = f"pid {os.getpid()} on {socket.gethostname()} since {since}\nboot {boot}\n"
-    os.pwrite(descriptor, text.encode(), 0)
+    text = f"pid {os.getpid()} on {socket.gethostname()} since {since}\nboot {boot}\n".encode()
+    os.pwrite(descriptor, text, 0)
+    if size > len(text):
+        os.ftruncate(descriptor, len(text))

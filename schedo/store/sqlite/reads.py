@@ -25,7 +25,14 @@ from schedo.core.model import Job, Schedule
 from schedo.core.run_history import NO_RUNS, RunHistory, ScheduleStatus
 from schedo.core.states import State
 from schedo.store import rows
-from schedo.store.base import ClockMark, OutputPiece, OutputSize, ScheduleRule, Snapshot
+from schedo.store.base import (
+    RUNNING_PAGE,
+    ClockMark,
+    OutputPiece,
+    OutputSize,
+    ScheduleRule,
+    Snapshot,
+)
 from schedo.store.columns import Row
 from schedo.store.sqlite import queries
 
@@ -65,6 +72,7 @@ def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
         clock=clock,
         expectations=expectations,
         store_id=store_id,
+        running=jobs(connection, clock.offset_us, queries.RUNNING, (0, RUNNING_PAGE)),
     )
 
 
