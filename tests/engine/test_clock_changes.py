@@ -104,6 +104,21 @@ async def test_a_clock_step_while_no_server_runs_is_noticed_at_the_start(
     await world.engine.stop()
 
 
+@STEPS
+async def test_the_expiry_of_a_job_that_ran_follows_a_clock_that_was_set_while_no_server_ran(
+    path: Path, step: int
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(expires_in_us=HOUR)  # it starts at once
+    world = World(path, now=T0 + MINUTE + step)
+    world.clock.base_us = step
+
+    await world.engine.start()
+
+    assert (await world.engine.get(job.id)).expires_at == T0 + HOUR + step
+    await world.engine.stop()
+
+
 async def test_a_clock_that_starts_in_the_past_postpones_no_delay(path: Path) -> None:
     await stopped_at(path, T0, delay_us=5 * MINUTE)
     long_ago = T0 - 2_000 * DAY
