@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 
 from schedo.store.base import Snapshot, Waiting
@@ -27,16 +28,38 @@ class Snapshots(ConcurrentReads):
         self._warm = WarmConnections()
         self._has_left_log = False  # of the previous server, which is not copied yet
 
-    async def _renew_count(self, writer: Connection) -> None:
-        """End the count of the last snapshot, and make that of the next one."""
-        if self._waiting is not None:
-            await self._waiting.end()
-        self._waiting = WaitingCount(writer if self.path is None else self._take_reader(self.path))
+    def _make_count(self, writer: Connection) -> WaitingCount:
+        """Return the count of the next snapshot; the store's own stays until that is read."""
+        return WaitingCount(writer if self.path is None else self._take_reader(self.path))
 
-    def _read_snapshot(self, connection: sqlite3.Connection) -> Snapshot:
+    def _raise_epoch(self, connection: sqlite3.Connection) -> None:
+        """Drop what is not durable, and begin the next epoch."""
+        raise NotImplementedError
+
+    async def snapshot(self) -> Snapshot:
+        writer = self._require_open(self._writer)
+        count = self._make_count(writer)
+
+        def read(connection: sqlite3.Connection) -> Snapshot:
+            self._raise_epoch(connection)
+            return self._read_snapshot(connection, count)
+
+        try:
+            snapshot = await self._run(writer, read)
+        except (Exception, asyncio.CancelledError):
+            await count.end()
+            raise
+        last, self._waiting = self._waiting, count
+        if last is not None:
+            await last.end()
+        self._offset_us = snapshot.clock.offset_us
+        await self._begin_count(snapshot.epoch)
+        return snapshot
+
+    @staticmethod
+    def _read_snapshot(connection: sqlite3.Connection, count: WaitingCount) -> Snapshot:
         """Read the snapshot, and fix what is counted for it: no commit comes between the two."""
-        assert self._waiting is not None, "each snapshot has a count"
-        self._waiting.fix()
+        count.fix()
         return reads.read_snapshot(connection)
 
     async def _begin_count(self, epoch: int) -> None:

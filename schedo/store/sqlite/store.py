@@ -92,7 +92,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
             if self.path is not None:
                 await self._warm.keep_if_same(self.path)
             writer = self._warm.take_writer() or self._make_writer()
-            await self._renew_count(writer)
+            self._waiting = self._make_count(writer)
             # All of it is one call of the writer's thread: in a take-over, each switch costs time.
             self._writer = await self._connect(writer)
             snapshot = self._opened.pop()
@@ -173,21 +173,12 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
 
     # Calls that run in one order with the commits.
 
-    async def snapshot(self) -> Snapshot:
-        def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
-            self._buffer.forget()  # here, because a commit may still run before it
-            self._buffer.flush(connection)
-            with connections.transaction(connection):
-                writes.raise_epoch(connection)
-            self._guard.committed(connection)
-            return self._read_snapshot(connection)
-
-        writer = self._require_open(self._writer)
-        await self._renew_count(writer)
-        snapshot = await self._run(writer, read_snapshot)
-        self._offset_us = snapshot.clock.offset_us
-        await self._begin_count(snapshot.epoch)
-        return snapshot
+    def _raise_epoch(self, connection: sqlite3.Connection) -> None:
+        self._buffer.forget()  # here, because a commit may still run before it
+        self._buffer.flush(connection)
+        with connections.transaction(connection):
+            writes.raise_epoch(connection)
+        self._guard.committed(connection)
 
     async def save_clock(self, mark: ClockMark) -> None:
         def save_clock(connection: sqlite3.Connection) -> None:
@@ -330,7 +321,8 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
         self._has_left_log = self._buffer.is_bypassed = self._guard.was_open
         if self.path is not None and not self._has_left_log:
             self._checkpoint(connection)
-        return self._read_snapshot(connection)
+        assert self._waiting is not None, "each snapshot has a count"
+        return self._read_snapshot(connection, self._waiting)
 
     def _checkpoint_if_long(self, log_bytes: int) -> None:
         # The log that the previous server left is copied by `_flush_old`, after the first reads.

@@ -17,6 +17,7 @@ import pytest
 
 from schedo.core.loads import LoadJob
 from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull
+from schedo.store.sqlite import reads
 from schedo.store.sqlite.connection import connect_reader
 from schedo.store.sqlite.store import SqliteStore
 from schedo.store.sqlite.waiting_count import WaitingCount
@@ -280,6 +281,24 @@ async def test_an_opening_that_is_cancelled_leaves_no_thread_behind(path: Path) 
         await store.close()
 
         assert threading.active_count() == before
+
+
+async def test_a_snapshot_that_fails_leaves_the_count_of_the_last_one(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(store, make_job(id=1))
+    epoch = (await store.snapshot()).epoch
+    threads = threading.active_count()
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("the disk is full")
+
+    monkeypatch.setattr(reads, "read_snapshot", fail)
+    with pytest.raises(StoreError):
+        await store.snapshot()
+
+    assert await store.count_waiting(epoch) == {"default": {"queued": 1}}
+    assert threading.active_count() <= threads
 
 
 async def test_a_count_that_ends_before_its_first_step_leaves_no_thread_behind(
