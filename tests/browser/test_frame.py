@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
@@ -65,7 +65,16 @@ async def test_a_screen_whose_file_failed_once_comes_with_the_whole_page(
     shop.expected += ["net::ERR", "Failed to load resource"]
     page = await open_page("/")
     await be_live(page)
-    await page.route("**/screens/workers.js", lambda route: route.abort(), times=1)
+    failed: list[str] = []
+
+    async def fail_once(route: Route) -> None:
+        if failed:
+            await route.continue_()
+        else:
+            failed.append(route.request.url)
+            await route.abort()
+
+    await page.route("**/screens/workers.js", fail_once)
 
     await page.get_by_role("link", name="Workers", exact=True).click()
 
