@@ -32,6 +32,7 @@ class Bounds(NamedTuple):
 ALONE = Bounds(rows=8_192, waiting=512, periods=10, few=128)
 BESIDE_STANDBY = Bounds(rows=1_024, waiting=32, periods=0, few=0)
 FEW_PERIODS = 5
+FLUSH_PERIOD_S = 0.1
 
 
 class Periods:

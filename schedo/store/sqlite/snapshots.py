@@ -8,13 +8,12 @@ import sqlite3
 from schedo.store.base import Snapshot, Waiting
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite import reads
+from schedo.store.sqlite.buffer_bounds import FLUSH_PERIOD_S
 from schedo.store.sqlite.connection import Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard
 from schedo.store.sqlite.read_connection import ConcurrentReads
 from schedo.store.sqlite.waiting_count import WaitingCount
 from schedo.store.sqlite.warm_connections import WarmConnections
-
-FLUSH_PERIOD_S = 0.1
 
 
 class Snapshots(ConcurrentReads):

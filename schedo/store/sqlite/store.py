@@ -33,7 +33,7 @@ from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
-from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY
+from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY, FLUSH_PERIOD_S
 from schedo.store.sqlite.buffer_entries import has_entries, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard, FileGuard
@@ -43,7 +43,7 @@ from schedo.store.sqlite.pruning import prune
 from schedo.store.sqlite.replay import replay
 from schedo.store.sqlite.schema import check_file, is_old, migrate
 from schedo.store.sqlite.session_keys import SessionKeys
-from schedo.store.sqlite.snapshots import FLUSH_PERIOD_S, Snapshots
+from schedo.store.sqlite.snapshots import Snapshots
 from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
 
@@ -71,7 +71,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
-        self._opened: list[Snapshot] = []  # the snapshot, from its open
+        self._opened: Snapshot | None = None  # by the writer's thread
 
     async def prepare(self) -> None:
         assert self._writer is None, "the store is open already"
@@ -95,7 +95,8 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
             self._waiting = self._make_count(writer)
             # All of it is one call of the writer's thread: in a take-over, each switch costs time.
             self._writer = await self._connect(writer)
-            snapshot = self._opened.pop()
+            snapshot, self._opened = self._opened, None
+            assert snapshot is not None, "each open reads one"
             self._offset_us = snapshot.clock.offset_us
             self._reader = self._writer
             if self.path is not None:
@@ -291,7 +292,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
                 os.remove(self.path + UNFINISHED_SUFFIX)
         connection = connections.open_writer(self._name)
         try:
-            self._opened.append(self._begin(connection))
+            self._opened = self._begin(connection)
         except BaseException as error:
             if isinstance(error, sqlite3.Error | OSError):
                 self._translate_error(error)  # a broken store writes no more

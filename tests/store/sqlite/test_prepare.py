@@ -14,9 +14,10 @@ import pytest
 
 from schedo.core.loads import LoadJob
 from schedo.core.model import Job
+from schedo.core.states import State
 from schedo.errors import StoreDamaged, StoreLocked, StoreUnsuitable
 from schedo.store.sqlite import connection as connections
-from schedo.store.sqlite.snapshots import FLUSH_PERIOD_S
+from schedo.store.sqlite.buffer_bounds import FLUSH_PERIOD_S
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_table
@@ -60,13 +61,21 @@ async def test_a_prepared_store_opens_with_all_that_was_committed_meanwhile(
 
     snapshot = await following.open()
 
-    assert (snapshot.epoch, snapshot.last_id) == (2, 2)
+    assert (snapshot.epoch, snapshot.last_id, snapshot.running) == (2, 2, [])
     await put(following, make_job(id=3))
     assert [job.id for job in await all_jobs(following)] == [3, 2, 1]
     assert await following.count_waiting(2) == {"default": {"queued": 2}}
     await following.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_a_snapshot_has_the_running_jobs(store: SqliteStore) -> None:
+    await put(store, make_job(id=1, state=State.RUNNING), make_job(id=2))
+
+    snapshot = await store.snapshot()
+
+    assert [job.id for job in snapshot.running or ()] == [1]
 
 
 async def test_preparing_writes_nothing_and_leaves_the_lock_alone(

@@ -4,8 +4,8 @@ import { html, signal, useEffect, useState } from '../lib/base.js';
 import { connection } from '../lib/live.js';
 import { toast } from './toasts.js';
 
-// What a browser could not read, as after an upgrade, stays missing for as long as
-// the page is open: so nothing is read while the server is known to be away.
+// What a browser could not read, as after an upgrade, stays missing for as long as the page is open: so nothing is read while
+// the server is known to be away.
 export const AWAY = new Error('the server cannot be reached');
 
 const check = () => get('/v1/me').catch((error) => { if (error.status === 0) throw AWAY; });
