@@ -1,9 +1,9 @@
 """The committer: it groups the changes that arrive during one commit into the next.
 
-A round has five steps: commit a batch, release what waited for it, prune a little if it is time,
-do the loads of the scheduler, deliver their results together. Nothing else writes to the store. So
-a load sees exactly the commits before it, and its results stay valid until they are delivered (see
-core/loads.py).
+A round has four steps: commit a batch, release what waited for it, prune a little if it is time,
+deliver together what the scheduler has requested to load. The loads are done right behind the
+commit, or behind the pruning. Nothing else writes to the store. So a load sees exactly the commits
+before it, and its results stay valid until they are delivered (see core/loads.py).
 """
 
 from __future__ import annotations
@@ -122,26 +122,40 @@ class Committer:
                 self._timer.cancel()
                 self._timer = None
             batch = self._take_batch()
-            is_pruning = bool(self._prunings)
-            changed = batch.changes.jobs.values() if is_pruning else ()
-            ended = {job.id for job in changed if job.is_final}
-            if batch.changes:
-                observer = self._monitor.observer
-                notes = observer and observer.note(batch.changes, batch.ended)
-                await self._store.commit(batch.changes)
-                self._monitor.committed(batch.changes, batch.last_id)
-                if observer is not None and notes:
-                    observer.durable(notes, self._monitor.clock.now())
-                self._pace.committed(len(ended), self._loop.time())
-            self._release(batch)
-            # If a job of this batch has ended and then changed again, the next commit needs its
-            # row: pruning waits.
-            if is_pruning and ended.isdisjoint(batch.later):
-                await self._prune()
-            if batch.loads:
-                self._deliver([*zip(batch.loads, await self._load_all(batch.loads), strict=True)])
+            # The store runs calls in their order, so these loads follow the commit without a pause,
+            # while the next turn runs. A step of pruning goes between the two.
+            loading = [] if self._prunings else self._begin_loads(batch.loads)
+            try:
+                await self._commit(batch)
+                loading = loading or self._begin_loads(batch.loads)
+                if loading:
+                    self._deliver([*zip(batch.loads, await _results(loading), strict=True)])
+            except BaseException:
+                for task in loading:
+                    task.cancel()
+                await asyncio.gather(*loading, return_exceptions=True)
+                raise
         finally:
             self._monitor.round_ended()
+
+    async def _commit(self, batch: Batch) -> None:
+        """Commit the batch, release what waited for it, and prune a little if it is time."""
+        is_pruning = bool(self._prunings)
+        changed = batch.changes.jobs.values() if is_pruning else ()
+        ended = {job.id for job in changed if job.is_final}
+        if batch.changes:
+            observer = self._monitor.observer
+            notes = observer and observer.note(batch.changes, batch.ended)
+            await self._store.commit(batch.changes)
+            self._monitor.committed(batch.changes, batch.last_id)
+            if observer is not None and notes:
+                observer.durable(notes, self._monitor.clock.now())
+            self._pace.committed(len(ended), self._loop.time())
+        self._release(batch)
+        # If a job of this batch has ended and then changed again, the next commit needs its row:
+        # pruning waits.
+        if is_pruning and ended.isdisjoint(batch.later):
+            await self._prune()
 
     async def _prune(self) -> None:
         """Take a step; an error goes to the caller of `prune` and does not fail the round."""
@@ -162,15 +176,9 @@ class Committer:
         elif self._pace.is_due(loop.time()):
             self.wake()
 
-    async def _load_all(self, loads: list[Load]) -> list[Any]:
-        """Do the loads one after the other, without a switch to this thread between them."""
-        if len(loads) == 1:
-            return [await self._load(loads[0])]
-        results = await asyncio.gather(*map(self._load, loads), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return results
+    def _begin_loads(self, loads: list[Load]) -> list[asyncio.Task[Any]]:
+        """Begin the loads, which run one after the other without a switch to this thread."""
+        return [self._loop.create_task(self._load(load)) for load in loads]
 
     async def _load(self, load: Load) -> Any:
         """Do the load. PromoteDue takes about PROMOTING_US, because commits wait for it."""
@@ -181,3 +189,9 @@ class Committer:
         promoted = await self._store.load(replace(load, limit=self._promoted.rows))
         self._promoted.adapt(clock.now() - began_at)
         return promoted
+
+
+async def _results(loading: list[asyncio.Task[Any]]) -> list[Any]:
+    """Return the results of the loads; when all have ended, raise the first error."""
+    await asyncio.wait(loading)
+    return [task.result() for task in loading]

@@ -16,6 +16,7 @@ class FaultyStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._turn = asyncio.Lock()  # calls run in their order, as those of the wrapped store
         self._open = asyncio.Event()
         self._open.set()
         self._held = asyncio.Event()
@@ -55,14 +56,16 @@ class FaultyStore:
 
     async def load(self, load: Load) -> Any:
         """Load a record; the load of a job fails if fail_loads() was called."""
-        if isinstance(load, LoadJob):
-            self._fail_load()
-        return await self._store.load(load)
+        async with self._turn:
+            if isinstance(load, LoadJob):
+                self._fail_load()
+            return await self._store.load(load)
 
     async def load_payload(self, job_id: int) -> bytes:
         """Load a payload; this fails if fail_loads() was called."""
-        self._fail_load()
-        return await self._store.load_payload(job_id)
+        async with self._turn:
+            self._fail_load()
+            return await self._store.load_payload(job_id)
 
     def _fail_load(self) -> None:
         if self._load_errors:
@@ -71,16 +74,18 @@ class FaultyStore:
 
     async def commit(self, changes: Changes) -> None:
         """Commit; this waits after hold(), and fails as the test has arranged."""
-        await self._admit()
-        await self._store.commit(changes)
-        self.commits += 1
-        self._fail_after()
+        async with self._turn:
+            await self._admit()
+            await self._store.commit(changes)
+            self.commits += 1
+            self._fail_after()
 
     async def save_clock(self, mark: ClockMark) -> None:
         """Save the clock's position; this waits and fails like a commit."""
-        await self._admit()
-        await self._store.save_clock(mark)
-        self._fail_after()
+        async with self._turn:
+            await self._admit()
+            await self._store.save_clock(mark)
+            self._fail_after()
 
     async def _admit(self) -> None:
         if not self._open.is_set():

@@ -2,16 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schedo.core.leases import Failed, Snoozed, Stopped, StopReason
 from schedo.core.limits import MILLISECOND, MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
+from schedo.core.loads import Load
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
 from schedo.engine.call_results import Accepted
-from schedo.errors import DuplicateKey, IllegalTransition, NotFound
-from tests.engine.world import T0, THRICE, Answers, leased, running, spec
+from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError
+from tests.engine.world import T0, THRICE, Answers, leased, recovered, running, spec
 
 
 async def test_submit_returns_only_after_its_commit(path: Path) -> None:
@@ -23,6 +25,54 @@ async def test_submit_returns_only_after_its_commit(path: Path) -> None:
         assert not done
         world.store.release()
         assert (await submit).state is State.QUEUED
+
+
+async def test_what_a_command_must_load_is_asked_for_with_the_commit_before_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(path) as world:
+        ended = await world.submit()
+        world.worker.end()
+        await world.engine.wait(ended.id, 5)
+        await world.engine.flush()
+        load, asked = world.store.load, asyncio.Event()
+
+        async def note(wanted: Load) -> Any:
+            asked.set()
+            return await load(wanted)
+
+        monkeypatch.setattr(world.store, "load", note)
+        world.store.hold()
+        submit = asyncio.create_task(world.submit())
+        cancel = asyncio.create_task(world.engine.cancel(ended.id))
+        await world.store.wait_held()
+        await asyncio.wait_for(asked.wait(), 5)
+        assert not submit.done()
+
+        world.store.release()
+        with pytest.raises(IllegalTransition):
+            await cancel
+        assert (await submit).state is State.QUEUED
+
+
+async def test_a_failed_commit_drops_what_was_loaded_behind_it(path: Path) -> None:
+    async with running(path) as world:
+        ended = await world.submit()
+        world.worker.end(Failed(Failure("boom", "it broke"), retryable=False))
+        await world.engine.wait(ended.id, 5)
+        await world.engine.flush()
+        world.store.hold()
+        submit = asyncio.create_task(world.submit())
+        retry = asyncio.create_task(world.engine.retry(ended.id))
+        await world.store.wait_held()
+        world.store.fail_next(StoreError("it flickered"))
+        world.store.release()
+
+        results = await asyncio.gather(submit, retry, return_exceptions=True)
+
+        assert [type(each) for each in results] == [StoreError, StoreError]
+        await recovered(world)
+        assert (await world.engine.retry(ended.id)).state is State.QUEUED
 
 
 async def test_a_job_does_not_start_before_it_is_durable(path: Path) -> None:

@@ -151,9 +151,9 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
             faults = await self._run(writer, bad_values.find_unwritable, commit)
             raise StoreRefused.of_commit(error, faults) from error
         if self._buffer.is_long:
-            self._post_last(self._buffer.flush_oldest)
+            self._post(self._buffer.flush_oldest)
         elif self._buffer.may_flush_ended:
-            self._post_last(self._buffer.flush_ended)
+            self._post(self._buffer.flush_ended)
         if self._buffer and self._flush_timer is None:
             self._flush_later()
         self._checkpoint_if_long(log_bytes)
@@ -329,7 +329,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
         # The log that the previous server left is copied by `_flush_old`, after the first reads.
         is_due = log_bytes > connections.WAL_BYTES_MAX and not self._has_left_log
         if is_due and not self._is_copied:
-            self._post_last(self._checkpoint)
+            self._post(self._checkpoint)
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()

@@ -103,9 +103,3 @@ class StoreCalls:
 
         if self._writer is not None:
             self._writer.post(run)
-
-    def _post_last(self, function: Callable[[sqlite3.Connection], None]) -> None:
-        """As _post, but after the loads of the committer's round: workers may wait for those."""
-        # Two passes of the event loop: several loads are tasks, which begin in the next pass.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(lambda: loop.call_soon(self._post, function))
