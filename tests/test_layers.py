@@ -21,6 +21,7 @@ LAYERS = (
     ("store", "clock", "virtual_clock", "logs"),
     ("core",),
     (
+        "descriptors",
         "errors",
         "garbage",
         "log_format",

@@ -9,6 +9,8 @@ import gc
 import os
 import resource
 
+from schedo.descriptors import grow_table
+
 LARGE_BUFFER_BYTES = 65_536
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 
@@ -29,10 +31,11 @@ def limit_freed_memory() -> None:
 
 
 def prepare_process() -> None:
-    """Set the process's mask for new files, its limits, and the traceback of a crash."""
+    """Set the mask for new files, the limits, the descriptor table and the traceback of a crash."""
     faulthandler.enable()  # a crash by a signal such as SIGBUS leaves a traceback, too
     os.umask(0o077)
     _raise_descriptor_limit()
+    grow_table()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold tokens and payloads
 
 

@@ -14,6 +14,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 
+from schedo.descriptors import duplicate_above
 from schedo.store.sqlite import startup_checks
 from schedo.store.sqlite.connection import last_commit, transaction
 from schedo.store.sqlite.copy_marks import begin_anew, mark_closed, mark_open, renew_identity
@@ -143,6 +144,9 @@ class FileGuard(DatabaseGuard):
             mark = None
         if self._database is None:
             self._database = hold_database(self._path, create=True)
+        assert self._database is not None, "it was created"
+        self._kept.append(self._database)
+        self._database = duplicate_above(self._database)
         self._mark = mark or CommitMark()
 
     def _read_start(self, path: str, size: int) -> bytes | None:

@@ -24,6 +24,7 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
+from schedo.descriptors import duplicate_above
 from schedo.errors import StoreLocked, StoreUnsuitable
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -83,7 +84,8 @@ class FileLock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor = descriptor
+        self._descriptor = duplicate_above(descriptor)
+        os.close(descriptor)
 
     def clear(self) -> None:
         """Clear the text: for the next holder, this one has shut down in order."""
