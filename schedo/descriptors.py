@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+from contextlib import suppress
 
 # A table of this length takes 33 kB, and most servers need no longer one.
 _LENGTH = 4_096
 _ABOVE = 10  # numbers at its end
+_lowest = 0  # of them, once the table has its length
 
 
 def grow_table() -> None:
@@ -17,18 +19,21 @@ def grow_table() -> None:
     In a process with threads, Linux waits for all processors when it makes a table longer: the
     65th, the 129th, the 257th ... connection would stop the event loop for 12 ms.
     """
-    with open(os.devnull) as file:
-        os.close(duplicate_above(file.fileno()))
+    global _lowest  # of the process, as the table itself
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = min(limit, _LENGTH) - _ABOVE
+    with open(os.devnull) as file, suppress(OSError):  # there is no limit
+        os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, lowest))
+        _lowest = lowest
 
 
 def duplicate_above(descriptor: int) -> int:
-    """Return a duplicate of the descriptor with a number above those of the connections.
+    """Return a duplicate of the descriptor, in a long table above those of the connections.
 
     When a process dies, Linux closes its open files from the highest number to the lowest. With
     400 connections, another process gets a lock that has such a number 2.5 ms sooner.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, min(limit, _LENGTH) - _ABOVE)
-    except OSError:  # all of these numbers are in use, or there is no limit
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _lowest)
+    except OSError:  # all of these numbers are in use
         return os.dup(descriptor)

@@ -3,69 +3,57 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from schedo.descriptors import duplicate_above
-from schedo.store.sqlite.store import SqliteStore
 
-TABLE_LENGTH = """
+TABLE = """
+import os, resource, sys
 from pathlib import Path
-from schedo.descriptors import grow_table
+from schedo.descriptors import duplicate_above, grow_table
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), most))
 grow_table()
-print(next(line for line in Path("/proc/self/status").read_text().splitlines() if "FDSize" in line))
+status = Path("/proc/self/status").read_text().splitlines()
+duplicates = [duplicate_above(0) for _ in range(12)]
+print(next(line.split()[1] for line in status if "FDSize" in line), *duplicates)
+print(*map(os.get_inheritable, duplicates))
 """
 
 
-@pytest.fixture
-def limit() -> Iterator[int]:
-    """A limit of descriptors that is lower than the usual one."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, before[1]))
-    yield 1_000
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_a_duplicate_is_of_the_same_file_and_above_most_others(tmp_path: Path) -> None:
-    with open(tmp_path / "file", "wb") as file:
-        above = duplicate_above(file.fileno())
-        try:
-            assert above > 900
-            assert os.path.sameopenfile(above, file.fileno())
-            assert not os.get_inheritable(above)
-        finally:
-            os.close(above)
-
-
-def test_a_low_limit_leaves_room_for_a_few_duplicates(limit: int) -> None:
-    with open(os.devnull) as file:
-        duplicates = [duplicate_above(file.fileno()) for _ in range(12)]
-        for each in duplicates:
-            os.close(each)
-
-    assert duplicates[:10] == [*range(limit - 10, limit)]
-    assert max(duplicates[10:]) < limit - 10
+def grown(limit: int) -> tuple[int, list[int]]:
+    """Return the length of a table that was grown under the limit, and twelve duplicates."""
+    done = subprocess.run(
+        [sys.executable, "-c", TABLE, str(limit)], capture_output=True, text=True, check=True
+    )
+    numbers, inheritable = done.stdout.splitlines()
+    length, *duplicates = map(int, numbers.split())
+    assert "True" not in inheritable
+    return length, duplicates
 
 
 def test_the_table_has_its_length_before_it_is_needed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TABLE_LENGTH], capture_output=True, text=True, check=True
-    )
+    length, duplicates = grown(20_000)
 
-    assert int(done.stdout.split()[1]) >= 1_000
+    assert length >= 4_096
+    assert duplicates == [*range(4_086, 4_098)]
 
 
-async def test_the_locks_of_a_store_are_released_before_what_has_lower_descriptors(
-    tmp_path: Path,
-) -> None:
-    store = SqliteStore(str(tmp_path / "jobs.db"))
-    await store.open()
-    try:
-        assert min(store.lock_descriptors()) > 900
-    finally:
-        await store.close()
+def test_a_low_limit_leaves_room_for_a_few_duplicates() -> None:
+    length, duplicates = grown(1_000)
+
+    assert length >= 1_000
+    assert duplicates[:10] == [*range(990, 1_000)]
+    assert max(duplicates[10:]) < 990
+
+
+def test_in_a_program_that_embeds_schedo_the_table_stays_as_it_is(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "wb") as file:
+        duplicate = duplicate_above(file.fileno())
+        try:
+            assert duplicate < 1_000
+            assert os.path.sameopenfile(duplicate, file.fileno())
+        finally:
+            os.close(duplicate)

@@ -32,6 +32,7 @@ from schedo.clock import SystemClock
 from schedo.core.leases import AttemptResult, Completed, Lease, StopRequest
 from schedo.core.model import JobSpec
 from schedo.core.worker_pool import WorkerSpec
+from schedo.descriptors import grow_table
 from schedo.engine.engine import Engine
 from schedo.store.sqlite.store import SqliteStore
 
@@ -77,6 +78,7 @@ async def _fill(store: str, waiting: int) -> None:
 
 async def _serve(store: str, rate: int) -> None:
     """Submit until killed."""
+    grow_table()
     engine = Engine(SqliteStore(store), SystemClock())
     engine.bound_replay(True)
     await engine.start()
@@ -98,6 +100,7 @@ async def _serve(store: str, rate: int) -> None:
 
 async def _wait(path: str) -> None:
     """Wait for the lock, and print when each step of the take-over was done."""
+    grow_table()
     store = SqliteStore(path)
     engine = Engine(store, SystemClock())
     await store.prepare()
