@@ -23,6 +23,7 @@ from schedo.protocol.times import parse_instant
 Record = dict[str, Any]
 Parts = Mapping[str, Record]
 Merge = Callable[[Parts, Sequence[str]], Record]
+_OPEN = ("active", "cordoned")  # states of workers whose slots count
 _LEVELS = ("ok", "warning", "critical")
 LARGEST = frozenset(GAUGES) - PARTED_GAUGES | {"delay_p99_us"}  # the others are added up
 
@@ -98,7 +99,7 @@ def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
             "day": add_counts(*(part["day"] for part in found)),
             "states": None if None in states else add_counts(*states),
             "running": sum(part["running"] for part in found),
-            "slots": sum(part["slots"] for part in found),
+            "slots": _count_slots(found, workers),
             "store_bytes": max(part["store_bytes"] for part in found),  # all have the same store
             "memory_bytes": sum(part["memory_bytes"] for part in found),
             "queues": queues[:QUEUES_MAX],
@@ -111,6 +112,16 @@ def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
             )[:LONG_MAX],
         }
     )
+
+
+def _count_slots(found: Sequence[Record], workers: Sequence[Record]) -> int:
+    """Return the slots of all workers; those of one that polls several servers count once.
+
+    If a server has more workers than it lists, such a worker may count several times.
+    """
+    if any(part["has_more_workers"] for part in found):
+        return sum(part["slots"] for part in found)
+    return sum(each["slots"] for each in workers if each["state"] in _OPEN)
 
 
 def merge_verdicts(parts: Parts, missing: Sequence[str]) -> Record:

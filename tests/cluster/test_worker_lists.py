@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schedo.cluster.worker_lists import join_workers
+from schedo.core.worker_pool import WorkerSpec
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker, lease_of
 
@@ -70,3 +71,28 @@ async def test_a_worker_that_runs_a_job_of_another_server_is_listed_once(cluster
         [found] = (await world.get("/v1/workers")).json()["items"]
         assert (found["name"], found["running"], found["free"]) == ("w", 2, 1)
         assert (await world.get("/v1/workers/w")).json() == found
+
+
+async def test_the_slots_of_a_worker_that_polls_several_servers_count_once(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker("w", slots=3)
+    lease = await worker.take(first, task="demo")
+    await worker.poll(second, lease)
+    first.engine.attach(WorkerSpec("process-1", 5), first.worker)
+    await first.engine.flush()
+
+    for world in (first, second):
+        found = (await world.get("/v1/summary")).json()
+        assert (found["slots"], found["running"]) == (8, 1)
+
+
+async def test_a_worker_that_drains_or_is_away_has_no_slots(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker("w", slots=3)
+    lease = await worker.take(first, task="demo")
+    await worker.poll(second, lease, draining=True)
+    await worker.poll(first, lease, draining=True)
+
+    assert (await second.get("/v1/summary")).json()["slots"] == 0
