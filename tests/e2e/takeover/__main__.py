@@ -90,7 +90,8 @@ def _run(plan: Plan, *, keep: bool) -> Outcome:
     directory = Path(tempfile.mkdtemp(prefix="schedo-takeover-"))
     outcome = asyncio.run(run(directory, plan))
     print(describe(outcome), flush=True)
-    if keep or outcome.findings.violations:
+    findings = outcome.findings
+    if keep or findings.violations or findings.counts["tracebacks"]:
         print(f"its files are in {directory}")
     else:
         shutil.rmtree(directory)
