@@ -12,7 +12,7 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-others check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover cluster-kill cluster-roll bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
+.PHONY: help run test test-others check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover cluster-kill cluster-roll soak bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -129,6 +129,9 @@ cluster-kill: $(VENV)/.dev  ## harm a cluster on PostgreSQL under load, and chec
 
 cluster-roll: $(VENV)/.dev  ## restart all servers of a cluster in turn, and answer every request [N=3] [ARGS="--rate 500"]
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.cluster.rolling --upgrades $(or $(N),3) $(ARGS)
+
+soak: $(VENV)/.dev  ## a steady load on a cluster: does memory or a table grow? [MINUTES=30] [ARGS="--rate 500"]
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m bench.server.soak --minutes $(or $(MINUTES),30) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet
