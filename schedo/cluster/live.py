@@ -7,10 +7,10 @@ kept, so that an event about a queue of one server has the jobs of all of them.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from schedo.cluster.live_workers import LiveWorkers
 from schedo.cluster.merging import (
     LARGEST,
     Record,
@@ -35,7 +35,7 @@ class LiveFigures:
         self._gauges: dict[str, Record] = {}  # the last figures of each server
         self._new: list[Record] = []  # ticks whose figures no tick of the stream has yet
         self._queues: dict[str, dict[str, Counts]] = {}  # by server, and by queue
-        self._servers: defaultdict[str, set[str]] = defaultdict(set)  # of the workers of a name
+        self.workers = LiveWorkers()
 
     def note_queues(self, server: str, queues: Sequence[Record]) -> None:
         """Note the counts of a server's queues, as it lists them when the stream begins."""
@@ -56,14 +56,17 @@ class LiveFigures:
         if server != self._own:
             return None
         ticks = self._ticks
+        slots = self.workers.count_slots(ticks)
         merged = data | {
             "verdict": merge_verdicts({self._own: data, **ticks}, ()),
             "running": sum(each["running"] for each in ticks.values()),
-            "slots": sum(each["slots"] for each in ticks.values()),
+            "slots": sum(each["slots"] for each in ticks.values()) if slots is None else slots,
         }
         new, self._new = self._new, []
         if new:
             merged["figures"] = self._add_figures(new)
+            if slots is not None:
+                merged["figures"]["slots"] = slots
             merged["lateness"] = {
                 kind: add_up([each["lateness"][kind] for each in new])
                 for kind in new[0]["lateness"]
@@ -93,22 +96,13 @@ class LiveFigures:
         running = sum(each for each, _ in found)
         return queue | {"running": running, "waiting": add_counts(*(each for _, each in found))}
 
-    def _name_workers(self, server: str, data: Record) -> Record:
-        """Name the server of each worker; a name that another server has, too, is not gone.
-
-        A worker may have connected to another server, and each server has workers of its own.
-        """
-        for each in data["workers"]:
-            each["server"] = server
-            self._servers[each["name"]].add(server)
-        for name in data["gone"]:
-            self._servers[name].discard(server)
-        return data | {"gone": [name for name in data["gone"] if not self._servers[name]]}
+    def _merge_workers(self, server: str, data: Record) -> Record:
+        return self.workers.merge(server, data)
 
 
 _MERGERS: Mapping[str, Any] = {
     "tick": LiveFigures._tick,
     "queues": LiveFigures._count_queues,
-    "workers": LiveFigures._name_workers,
+    "workers": LiveFigures._merge_workers,
 }
 MERGED = frozenset(_MERGERS)  # the events that are not passed on as they are

@@ -23,7 +23,7 @@ from schedo.protocol.times import parse_instant
 Record = dict[str, Any]
 Parts = Mapping[str, Record]
 Merge = Callable[[Parts, Sequence[str]], Record]
-_OPEN = ("active", "cordoned")  # states of workers whose slots count
+OPEN = ("active", "cordoned")  # states of workers whose slots count
 _LEVELS = ("ok", "warning", "critical")
 LARGEST = frozenset(GAUGES) - PARTED_GAUGES | {"delay_p99_us"}  # the others are added up
 
@@ -121,7 +121,7 @@ def _count_slots(found: Sequence[Record], workers: Sequence[Record]) -> int:
     """
     if any(part["has_more_workers"] for part in found):
         return sum(part["slots"] for part in found)
-    return sum(each["slots"] for each in workers if each["state"] in _OPEN)
+    return sum(each["slots"] for each in workers if each["state"] in OPEN)
 
 
 def merge_verdicts(parts: Parts, missing: Sequence[str]) -> Record:

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import orjson
 
 from schedo.cluster.client_request import ClientRequest
@@ -22,6 +23,7 @@ from schedo.cluster.live import MERGED, LiveFigures
 from schedo.errors import SchedoError
 from schedo.protocol.events import EventsRequest
 from schedo.protocol.roles import Role
+from schedo.protocol.workers import WorkerResponse
 from schedo.store.cluster import Member
 from schedo.web.http import Pieces, Response
 from schedo.web.permissions import TokenPermission
@@ -38,7 +40,11 @@ _UNKNOWN_ID = b"0-0"
 _PASSED = frozenset(("job", "jobs", "progress", "schedule", "schedules", "reset", "gap"))
 _END = b"\n\n"
 _ID, _EVENT, _DATA = b"id: ", b"event: ", b"data: "
-_COUNT = OwnRequest("GET", "/v1/queues", "events", TokenPermission(Role.VIEWER, "events"))
+# Topics whose events tell only changes, and the lists that these are of.
+_LISTS = {
+    topic: OwnRequest("GET", f"/v1/{topic}", "events", TokenPermission(Role.VIEWER, "events"))
+    for topic in ("queues", "workers")
+}
 
 
 class _Piece(NamedTuple):
@@ -66,7 +72,8 @@ class _Joined:
         self._router, self._asked = router, asked
         self._own = router.cluster.me.name
         self._live = LiveFigures(self._own)
-        self._counts_queues = "queues" in EventsRequest.read(asked.request.query).topics
+        topics = EventsRequest.read(asked.request.query).topics
+        self._lists = [topic for topic in _LISTS if topic in topics]
         self._pieces: asyncio.Queue[_Piece] = asyncio.Queue(PIECES_MAX)
 
     async def join(self, own: Pieces) -> AsyncGenerator[bytes, None]:
@@ -108,13 +115,16 @@ class _Joined:
         await self._pieces.put(_Piece(server, None))
 
     async def _read_own(self, stream: Pieces) -> None:
-        if self._counts_queues:
+        if "queues" in self._lists:
             found = await self._asked.context.engine.list_queues()
             counts = [
                 {"name": each.queue.name, "running": each.running, "waiting": each.waiting}
                 for each in found
             ]
             self._live.note_queues(self._own, counts)
+        if "workers" in self._lists:
+            seen = map(WorkerResponse.of, self._asked.context.engine.sessions.list())
+            self._live.workers.note(self._own, [msgspec.to_builtins(each) for each in seen])
         async for piece in stream:
             await self._pieces.put(_Piece(self._own, bytes(piece)))
 
@@ -122,18 +132,20 @@ class _Joined:
         """Read whole events; the first part of the body shows that the stream has begun."""
         rest, has_begun = b"", False
         async for part in body:
-            if not has_begun and self._counts_queues:
-                await self._note_queues(member)
+            if not has_begun:
+                await self._note_lists(member)
             has_begun = True
             whole, end, rest = (rest + part).rpartition(_END)
             if end:
                 await self._pieces.put(_Piece(member.name, whole + end))
 
-    async def _note_queues(self, member: Member) -> None:
-        """Read how many jobs the queues of another server have: its events tell only changes."""
-        response = await self._router.send(member, "forward", _COUNT)
-        if response.status == 200:
-            self._live.note_queues(member.name, orjson.loads(response.body)["items"])
+    async def _note_lists(self, member: Member) -> None:
+        """Read the queues and the workers of another server."""
+        notes = {"queues": self._live.note_queues, "workers": self._live.workers.note}
+        for topic in self._lists:
+            response = await self._router.send(member, "forward", _LISTS[topic])
+            if response.status == 200:
+                notes[topic](member.name, orjson.loads(response.body)["items"])
 
     def _pass(self, server: str, event: bytes) -> bytes:
         """Return the event as it is sent on; empty if it is not."""

@@ -155,6 +155,7 @@ def workers_data(
     workers = [
         {
             "name": w.name,
+            "kind": w.kind,
             "state": w.state,
             "slots": w.slots,
             "running": w.running,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from schedo.cluster.live import LiveFigures
 from schedo.core.series import COUNTS, GAUGES
+from schedo.engine.summary import WORKERS_MAX
 
 OK = {"level": "ok", "text": "Jobs start on time.", "others": []}
 
@@ -119,13 +121,86 @@ def test_a_change_of_limits_is_passed_on_as_it_is(live: LiveFigures) -> None:
         assert live.merge("other", "queues", dict(event)) == event
 
 
-def test_a_worker_that_has_moved_to_another_server_is_not_gone(live: LiveFigures) -> None:
-    live.merge("other", "workers", {"workers": [{"name": "w"}, {"name": "v"}], "gone": []})
-    moved = live.merge("own", "workers", {"workers": [{"name": "w"}], "gone": []})
+def worker(name: str = "w", **fields: Any) -> dict[str, Any]:
+    """Return a worker as an event tells of it."""
+    usual = {"name": name, "kind": "remote", "state": "active", "slots": 4, "running": 0}
+    return usual | {"running_tasks": {}, "health": None} | fields
 
-    left = live.merge("other", "workers", {"workers": [], "gone": ["w", "v"]})
-    gone = live.merge("own", "workers", {"workers": [], "gone": ["w"]})
 
-    assert moved == {"workers": [{"name": "w", "server": "own"}], "gone": []}
-    assert left == {"workers": [], "gone": ["v"]}
-    assert gone == {"workers": [], "gone": ["w"]}
+def told(*workers: dict[str, Any], gone: Sequence[str] = ()) -> dict[str, Any]:
+    return {"workers": [*workers], "gone": [*gone]}
+
+
+def test_a_remote_worker_runs_what_each_server_tells(live: LiveFigures) -> None:
+    live.merge("other", "workers", told(worker(running=1, running_tasks={"a": 1})))
+
+    merged = live.merge("own", "workers", told(worker(running=2, running_tasks={"a": 1, "b": 1})))
+
+    assert merged == told(worker(running=3, running_tasks={"a": 2, "b": 1}, server="own"))
+
+
+def test_a_worker_that_one_server_still_knows_is_not_gone(live: LiveFigures) -> None:
+    live.merge("other", "workers", told(worker(running=1), worker("v")))
+    live.merge("own", "workers", told(worker(running=2)))
+
+    left = live.merge("other", "workers", told(gone=["w", "v"]))
+    gone = live.merge("own", "workers", told(gone=["w"]))
+
+    assert left == told(worker(running=2, server="own"), gone=["v"])
+    assert gone == told(gone=["w"])
+
+
+def test_each_server_has_own_workers_of_the_same_name(live: LiveFigures) -> None:
+    local = worker("local", kind="server")
+    live.merge("other", "workers", told(local | {"running": 1}))
+
+    merged = live.merge("own", "workers", told(local))
+    left = live.merge("other", "workers", told(gone=["local"]))
+
+    assert merged == told(local | {"server": "own"})
+    assert left == told()
+
+
+def test_a_worker_is_connected_and_healthy_if_it_is_for_one_server(live: LiveFigures) -> None:
+    live.merge("other", "workers", told(worker()))
+
+    away = live.merge("own", "workers", told(worker(state="disconnected", health="it is away")))
+    silent = live.merge("own", "workers", told(worker(health="it does not poll")))
+
+    assert away == told(worker(server="other"))
+    assert silent == told(worker(server="own"))
+
+
+def test_the_slots_of_a_remote_worker_count_once_if_all_workers_are_known(
+    live: LiveFigures,
+) -> None:
+    for server in ("other", "own"):
+        live.workers.note(server, [worker(runs=[]), worker("local", kind="server", runs=[])])
+    live.merge("own", "workers", told(worker("v", slots=2), worker("u", state="draining")))
+    live.merge("other", "tick", tick({"slots": 8}, slots=8))
+
+    merged = live.merge("own", "tick", tick({"slots": 14}, slots=14))
+
+    assert merged is not None
+    assert merged["slots"] == merged["figures"]["slots"] == 4 + 2 * 4 + 2
+
+
+def test_the_slots_of_more_workers_than_are_told_are_added_up(live: LiveFigures) -> None:
+    many = [worker(f"w{n}", runs=[]) for n in range(WORKERS_MAX + 1)]
+    for server in ("other", "own"):
+        live.workers.note(server, many)
+    live.merge("other", "tick", tick(slots=300))
+
+    merged = live.merge("own", "tick", tick(slots=200))
+
+    assert merged is not None
+    assert merged["slots"] == 500
+
+
+def test_what_an_event_told_of_a_worker_is_newer_than_the_list(live: LiveFigures) -> None:
+    live.merge("other", "workers", told(worker(running=3)))
+    live.workers.note("other", [worker(running=1, runs=[])])
+
+    merged = live.merge("own", "workers", told(worker(running=1)))
+
+    assert merged == told(worker(running=4, server="own"))

@@ -12,6 +12,7 @@ import orjson
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_gathering import register
+from tests.cluster.workers import HandWorker
 from tests.web.connecting import turn
 
 
@@ -124,6 +125,24 @@ async def test_an_event_about_a_worker_names_its_server(cluster: Cluster) -> Non
     found = [each for data in find_data(text, "workers") for each in data["workers"]]
     servers = {each["name"]: each["server"] for each in found}
     assert servers == {"far": "host 1", "near": "host 2"}
+
+
+async def test_a_worker_of_two_servers_is_told_once_with_its_slots(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker("w", slots=3)
+    lease = await worker.take(first, task="demo")
+    await worker.poll(second, lease)
+    async with listening(second, "?topics=tick,workers") as listener:
+        await has_streams(first, 1)
+        await worker.poll(first, lease, draining=True)
+        await worker.poll(second, lease, draining=True)
+
+        text = await listener.until(b'"slots":0')
+
+    ticks = find_data(text, "tick")
+    changed = [each for data in find_data(text, "workers") for each in data["workers"]]
+    assert {each["slots"] for each in ticks} <= {0, 3}
+    assert {each["running"] for each in changed} == {1}
 
 
 async def test_a_stream_ends_when_another_server_dies(cluster: Cluster) -> None:

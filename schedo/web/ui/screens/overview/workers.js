@@ -12,8 +12,8 @@ const SQUARES = 64; // a worker with more slots has a bar
 const changed = signal(new Map());
 const gone = signal(new Set()); // names
 
-// In a cluster each server has workers of its own, with the same names.
-const keyOf = ({ name, server = '' }) => `${server} ${name}`;
+// In a cluster each server has workers of its own, with the same names; a remote one is of all servers.
+const keyOf = ({ name, kind, server = '' }) => (kind === 'remote' ? name : `${server} ${name}`);
 
 on('workers', (data) => {
   const next = new Map(changed.peek());
@@ -26,7 +26,7 @@ on('workers', (data) => {
 
 const all = computed(() => {
   const known = new Map(summary.value.workers.map((worker) => [keyOf(worker), worker]));
-  for (const [key, worker] of changed.value) known.set(key, { kind: '', labels: {}, ...known.get(key), ...worker });
+  for (const [key, worker] of changed.value) known.set(key, { labels: {}, ...known.get(key), ...worker });
   return [...known.values()].filter((worker) => worker.slots && !gone.value.has(worker.name));
 });
 
