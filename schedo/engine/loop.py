@@ -345,10 +345,13 @@ class EngineLoop(TurnEnd):
             self._refuse_queued(error)  # no turn follows that could run them
             self._on_fatal(error)
 
-    def _fail_waiting(self, error: SchedoError) -> None:
-        """Fail the replies to commands whose changes are not durable: the scheduler is dropped."""
+    def _fail_waiting(self, error: SchedoError, last_poll: int | None = None) -> None:
+        """Fail the replies to commands whose changes are not durable: the scheduler is dropped.
+
+        last_poll: later polls wait for the next scheduler.
+        """
         self._unanswered.fail(error)
-        self.polls.fail(error)
+        self.polls.fail(error, last_poll)
 
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""

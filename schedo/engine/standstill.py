@@ -20,6 +20,7 @@ from schedo.engine.failures import MUST_END, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
+from schedo.engine.worker_polls import WorkerPolls
 from schedo.errors import SchedoError, Unavailable
 from schedo.store.base import Snapshot, Store
 
@@ -36,6 +37,7 @@ class Standstill(CommandQueue):
     scheduler: Scheduler
     dispatcher: Dispatcher
     notes: TurnNotes
+    polls: WorkerPolls
     is_frozen: bool
     _store: Store
     _committer: Committer
@@ -91,8 +93,9 @@ class Standstill(CommandQueue):
         async with self._committer.pause:
             timer = self.loop.call_later(RESTART_S, self._refuse_waiting)
             try:
-                await self._settle(Flush())
-                self._fail_waiting(Unavailable("the server takes over jobs of another one"))
+                last_poll = await self._settle(Flush())
+                moving = Unavailable("the server takes over jobs of another one")
+                self._fail_waiting(moving, last_poll)
                 self.dispatcher.waiting |= self.scheduler.unsent
                 await change()
                 await self._recover(await self._store.snapshot())
@@ -126,8 +129,12 @@ class Standstill(CommandQueue):
         self.enqueue(CompletePolls())
         await self.flush()  # turns go on meanwhile, so that little is left to the last commit
 
-    async def _settle(self, last: Command[None]) -> None:
-        """Apply what has come, and then the last command; take no more turns, and commit it all."""
+    async def _settle(self, last: Command[None]) -> int:
+        """Apply what has come, and then the last command; take no more turns, and commit it all.
+
+        Return the id of the last poll that has come before; later ones are not applied.
+        """
+        last_poll = self.polls.last_id
         now, items = self.clock.now(), self._inbox.drain()
         while items:
             self._apply_items(items, now)
@@ -141,6 +148,7 @@ class Standstill(CommandQueue):
             if not (self._unanswered or self.scheduler.has_changes):
                 break
             await self._committer.round()
+        return last_poll
 
     # Of the loop.
 
@@ -154,7 +162,7 @@ class Standstill(CommandQueue):
     def _fail(self, cause: Exception) -> None:
         raise NotImplementedError
 
-    def _fail_waiting(self, error: SchedoError) -> None:
+    def _fail_waiting(self, error: SchedoError, last_poll: int | None = None) -> None:
         raise NotImplementedError
 
     async def _recover(self, snapshot: Snapshot) -> None:

@@ -40,14 +40,15 @@ class WorkerPolls:
         self._send = send
         self._load_payload = load_payload
         self._polls: dict[int, _OpenPoll] = {}
-        self._ids = itertools.count(1)
+        self.last_id = 0
 
     async def work(self, request: PollRequest, claim: Claim | None) -> PollResponse:
         """Handle one request of a worker; the caller cancels this when the worker disconnects.
 
         claim: see Workers.work.
         """
-        id_, worker, is_idle = next(self._ids), request.worker, _is_idle(request)
+        id_ = self.last_id = self.last_id + 1
+        worker, is_idle = request.worker, _is_idle(request)
         self._try_send(Poll(id_, request))
         del request  # nothing large is kept during the wait
         reply: asyncio.Future[PollResponse] = asyncio.get_running_loop().create_future()
@@ -108,10 +109,13 @@ class WorkerPolls:
             else:
                 poll.reply.set_exception(value)
 
-    def fail(self, error: SchedoError) -> None:
-        """End all polls, because the scheduler is dropped. An idle worker polls again at once."""
-        for poll in self._polls.values():
-            if not poll.reply.done():
+    def fail(self, error: SchedoError, until: int | None = None) -> None:
+        """End the polls, because the scheduler is dropped. An idle worker polls again at once.
+
+        until: the last id that the scheduler has; later polls wait for the next one. None: all end.
+        """
+        for id_, poll in self._polls.items():
+            if not poll.reply.done() and (until is None or id_ <= until):
                 if poll.is_idle:
                     poll.reply.set_result(PollResponse())
                 else:
