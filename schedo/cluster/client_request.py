@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.types import Scope
 
@@ -66,6 +66,10 @@ class ClientRequest:
         """Whether it may be sent again although it may have been carried out."""
         is_read = self.scope["method"] in SAFE_METHODS
         return is_read or self.request.find_header(HEADER) is not None
+
+    def with_home(self, shard: int) -> ClientRequest:
+        """Return the request as one that only the owner of this shard may carry out."""
+        return replace(self, request=self.request._replace(home=shard))
 
     async def here(self) -> Response:
         """Carry the request out in this server."""

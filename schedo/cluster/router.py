@@ -334,7 +334,7 @@ class Router:
         """Return the response of the owner, or why there is none yet."""
         if self.cluster.is_mine(shard):
             try:
-                return await act(asked)
+                return await act(asked.with_home(shard))
             except (NotFound, Unavailable):
                 if self.cluster.is_mine(shard):
                     raise  # else the shard has moved meanwhile, and its jobs are not known here

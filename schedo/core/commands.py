@@ -61,6 +61,7 @@ class Submit(Command[list[Accepted | SchedoError]], frozen=True):
     makes_due: ClassVar[bool] = False  # it only makes jobs, which must be durable first
     specs: Sequence[JobSpec]
     may_replace: Callable[[str, str], bool] | None = None
+    home: int | None = None  # in a cluster, the shard that must belong to this server
 
 
 class JobCommand(Command[Job], frozen=True):

@@ -187,10 +187,11 @@ class Engine:
         view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
         make_record: MakeRecord | None = None,
         may_replace: Callable[[str, str], bool] | None = None,
+        home: int | None = None,
     ) -> list[Accepted[T] | SchedoError]:
         """Accept all specs in one commit; the result has the error of each refused spec.
 
-        may_replace: see commands.Submit.
+        may_replace, home: see commands.Submit.
         `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
         size = sum([len(spec.payload) for spec in specs])
@@ -205,17 +206,16 @@ class Engine:
                 else item
                 for item in replies
             ]
-            record = make_record(items) if make_record is not None else None
-            if record is not None:
+            if make_record is not None and (record := make_record(items)) is not None:
                 self._loop.scheduler.apply(commands.KeepIdempotencyRecord(record), self.clock.now())
             return items
 
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            accepted = await self._loop.try_enqueue(commands.Submit(specs, may_replace), finish)
+            items = await self._loop.try_enqueue(commands.Submit(specs, may_replace, home), finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
-            return accepted
+            return items
         finally:
             self._payload_bytes -= size
 

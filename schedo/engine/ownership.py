@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from schedo.core.commands import Submit
 from schedo.core.ids import ID_MAX
 from schedo.core.shards import SHARDS, shard_of
 from schedo.engine.homes import makes_jobs, texts_of
@@ -77,10 +78,16 @@ class Ownership:
     def _is_elsewhere(self, command: object) -> bool:
         if self._find_refusal(command) is not None:
             return True
-        return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
+        texts = texts_of(command, self._has_limit)
+        return not all(self._cluster.is_mine(shard_of(text)) for text in texts)
+
+    def _has_limit(self, queue: str) -> bool:
+        return self._loop.scheduler.queue(queue).queue.concurrency is not None
 
     def _find_refusal(self, command: object) -> SchedoError | None:
-        """Return why this server cannot make jobs now: it owns no shard for them."""
+        """Return why this server cannot make jobs now: it does not own the shard for them."""
+        if isinstance(command, Submit) and command.home is not None:
+            return None if self._cluster.is_mine(command.home) else _MOVED
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
         return _MOVED if makes_jobs(command) and not owns_any else None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,13 @@ from schedo.core.model import Job, LeaseKey, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.call_results import Accepted
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
 from schedo.errors import StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
 from tests.core.remote_site import make_poll
-from tests.engine.world import World, running
+from tests.engine.world import Answers, World, running, spec
 from tests.passes import one_pass
 
 DOUBT = "this server does not know whether it still owns its jobs"
@@ -292,7 +294,7 @@ async def test_what_waits_for_the_change_and_has_a_home_elsewhere_then_is_refuse
 
 
 def test_a_command_without_a_text_may_be_carried_out_by_any_server() -> None:
-    assert texts_of(object()) == ()
+    assert texts_of(object(), lambda _: True) == ()
 
 
 async def test_a_server_adopts_what_workers_run_for_a_dead_one(path: Path) -> None:
@@ -313,3 +315,43 @@ async def test_a_server_adopts_what_workers_run_for_a_dead_one(path: Path) -> No
 
         assert response.revoked == []
         assert (await world.engine.get(job.id)).state is State.RUNNING
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_limited: bool
+) -> None:
+    async with sharing(path) as (world, shards):
+        home = shard_of("one")
+        if is_limited:
+            await world.engine.change_queue("one", concurrency=1)
+        submits: list[asyncio.Task[Answers]] = []
+
+        async def change() -> None:
+            submit: Callable[..., Coroutine[Any, Any, Answers]] = world.engine.submit
+            needed = None if is_limited else home
+            submits.append(asyncio.create_task(submit([spec(queue="one")], home=needed)))
+            await one_pass()
+            shards.mine.discard(home)
+
+        monkeypatch.setattr(shards, "change_shards", change)
+        shards.given = {home}
+        shards.on_due()
+
+        while not submits:
+            await one_pass()
+        with pytest.raises(Unavailable, match="has just moved"):
+            await submits[0]
+        await world.engine.flush()
+        assert not world.worker.leases
+
+
+async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        shards.mine.discard(7)
+
+        with pytest.raises(Unavailable, match="has just moved"):
+            await world.engine.submit([spec()], home=7)
+        answers: Answers = await world.engine.submit([spec()], home=8)
+
+        assert isinstance(answers[0], Accepted)

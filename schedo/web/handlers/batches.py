@@ -65,7 +65,12 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
         response = await idempotent.perform(
             context,
             lambda record_of: submit_many(
-                context, specs, record_of, is_brief=is_brief, may_replace=request.may_replace
+                context,
+                specs,
+                record_of,
+                is_brief=is_brief,
+                may_replace=request.may_replace,
+                home=request.home,
             ),
             lambda body: replay_many(specs, body),
         )
@@ -167,10 +172,11 @@ async def submit_many(
     *,
     is_brief: bool = False,
     may_replace: Callable[[str, str], bool] | None = None,
+    home: int | None = None,
 ) -> Response:
     """Submit the specs in one commit; the response has the result of each, in their order.
 
-    may_replace: see commands.Submit.
+    may_replace, home: see commands.Submit.
     """
     items: list[bytes] = []
 
@@ -184,7 +190,7 @@ async def submit_many(
     results: list[Result] = []
     if good:
         results = await context.engine.submit(
-            good, view=view, make_record=record, may_replace=may_replace
+            good, view=view, make_record=record, may_replace=may_replace, home=home
         )
     return await _respond(items or _render_items(specs, results), () if is_brief else specs)
 

@@ -95,7 +95,11 @@ async def _submit(
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
         submitting = context.engine.submit(
-            [spec], view=view, make_record=record, may_replace=request.may_replace
+            [spec],
+            view=view,
+            make_record=record,
+            may_replace=request.may_replace,
+            home=request.home,
         )
         return render(await submitting)
 
@@ -136,7 +140,9 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
     async def submit(record_of: StoreResponse | None) -> Response:
         record = make_record(record_of, render)
         return render(
-            await context.engine.submit([spec], view=ShortResponse.of, make_record=record)
+            await context.engine.submit(
+                [spec], view=ShortResponse.of, make_record=record, home=request.home
+            )
         )
 
     return await idempotent.perform(context, submit)
