@@ -89,7 +89,8 @@ class HeldLeases:
         running = request.running
         if running is None:
             return []
-        listed_at = now - request.age_us
+        listed_at = now if request.came_at is None else min(request.came_at, now)
+        listed_at -= request.age_us
         is_sure = is_sure and not request.spec.is_relayed
         missing: list[tuple[LeaseKey, HeldLease]] = []
         for key, held in session.held.items():

@@ -41,6 +41,7 @@ class PollRequest(NamedTuple):
     supports_offers: bool = False  # else the worker accepts each lease by polling for it
     elsewhere: frozenset[LeaseKey] = frozenset()  # attempts that it runs for other servers
     age_us: int = 0  # since a server got the request; it may have waited at another one
+    came_at: int | None = None  # to this server; a load may hold it up. None: just now
 
 
 class PollResponse(NamedTuple):

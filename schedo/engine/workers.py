@@ -28,7 +28,8 @@ class Workers:
         claim: waits until the response may take this number of bytes, or raises Overloaded; then
         the response has few leases or none.
         """
-        return await self._loop.polls.work(request, claim)
+        came = request._replace(came_at=self._loop.clock.now())
+        return await self._loop.polls.work(came, claim)
 
     def held_by(self, name: str) -> list[Lease]:
         """Return the leases that the worker holds, or held when the previous server ended."""

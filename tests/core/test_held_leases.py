@@ -327,6 +327,15 @@ def test_a_list_takes_no_lease_that_is_newer_than_it(relayed: dict[str, Any]) ->
     assert site.job(lease.key.job_id).attempt == 1
 
 
+def test_a_list_that_had_to_wait_takes_no_lease_that_has_left_since() -> None:
+    site = Site()
+    lease = site.leased(now=SECOND)
+
+    site.poll_at_once(now=2 * SECOND, running=frozenset(), came_at=SECOND - 1)
+
+    assert site.job(lease.key.job_id).attempt == 1
+
+
 def test_a_list_takes_no_attempt_of_the_previous_server_that_has_come_here_since() -> None:
     site = Site()
     lease = site.leased()

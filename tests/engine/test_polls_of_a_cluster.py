@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from schedo.core.ids import ID_MAX
+from schedo.core.model import LeaseKey
 from schedo.core.worker_messages import PollResponse
 from schedo.testing.loop import VirtualLoop
-from tests.engine.virtual_server import Disk, Server, live, polling, spec, submitted
+from tests.engine.virtual_server import Disk, Server, disconnect, live, polling, spec, submitted
 
 
 def test_a_poll_that_comes_while_the_shards_change_is_carried_out_afterwards() -> None:
@@ -41,5 +43,27 @@ def test_a_poll_that_has_come_before_ends_when_the_shards_change() -> None:
         await server.engine._loop.restart(lambda: loop.pass_time(0.01))
 
         assert (await poll).leases == []
+
+    live(test)
+
+
+def test_a_poll_that_waits_for_a_load_takes_no_lease_that_has_left_since() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        engine = server.engine._loop
+        job = await submitted(server, spec())
+        engine.scheduler.follow_server(server.clock.now(), was_killed=False, last_id=ID_MAX)
+        disk.delay_s = 0.05
+        old = polling(server, running=frozenset({LeaseKey(5, 1, 0)}))  # of another server
+        await loop.pass_time(0)
+        await disconnect(old)  # its worker sends another one, which needs no load
+        await loop.pass_time(0.001)
+        [lease] = (await polling(server, running=frozenset())).leases
+
+        await loop.pass_time(1)
+
+        assert engine.scheduler.held_by("a") == [lease]
+        assert (await server.engine.get(job.id)).attempt == 1
 
     live(test)
