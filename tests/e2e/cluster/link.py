@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Literal
 
+from tests.passes import one_pass
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Direction = Literal["there", "back", "both"]
 
@@ -64,6 +66,8 @@ class Link:
         """End the listener and all connections."""
         if self._server is not None:
             self._server.close()
+        for _ in range(3):  # a connection that has just been accepted begins, and is ended then
+            await one_pass()
         tasks = list(self._connections)
         for task in tasks:
             task.cancel()
