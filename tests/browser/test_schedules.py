@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from schedo.protocol.times import parse_duration, parse_instant, render_instant
 from tests.browser.conftest import Axe, Open
@@ -103,13 +103,19 @@ async def test_a_list_that_cannot_be_read_says_so_and_tries_again(
 ) -> None:
     shop.expected += ["500"]
     page = await open_page("/login")
-    await page.route("**/v1/schedules?*", lambda route: route.fulfill(status=500, json={}))
 
+    # The stream has the list read again too: each read fails that no click came before.
+    async def fail_until_clicked(route: Route) -> None:
+        if await page.evaluate("window.isClicked"):
+            await route.continue_()
+        else:
+            await route.fulfill(status=500, json={})
+
+    await page.route("**/v1/schedules?*", fail_until_clicked)
     await page.goto(f"{shop.url}/schedules")
 
     await expect(page.get_by_role("alert")).to_contain_text("could not be read")
-    await be_live(page)  # which reads again, in vain
-    await page.unroute("**/v1/schedules?*")
+    await page.evaluate("addEventListener('click', () => { window.isClicked = true; }, true)")
     await page.get_by_role("button", name="Try again").click()
     await expect(page.locator("main")).to_contain_text("There is no schedule yet")
 
