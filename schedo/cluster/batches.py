@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from schedo.cluster.client_request import ClientRequest, read_whole
+from schedo.cluster.client_request import ClientRequest, read_whole, refuse
 from schedo.cluster.texts import shard_of_key, shard_of_spec
 from schedo.core.shards import SHARDS
 from schedo.engine.sharing import jobs_in_steps
-from schedo.errors import SchedoError
+from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import Steps, split_array, split_lines
 from schedo.web.http import Request, Response, problem_response
@@ -37,9 +37,13 @@ _ITEMS_IN_A_STEP = 500
 class _Part(NamedTuple):
     """Some items of a batch, which one server submits."""
 
-    shard: int | None  # whose owner that is; None: the server that was asked
     places: list[int]
     items: list[msgspec.Raw]
+    shards: list[int | None]  # one for each item; None: any server may have it
+
+    @property
+    def homes(self) -> set[int]:
+        return {shard for shard in self.shards if shard is not None}
 
 
 class _Page(msgspec.Struct):
@@ -55,16 +59,51 @@ async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
         shard_of_all = shard_of_key(request)
     except SchedoError:
         return await asked.here()  # its handler says what is wrong
+    whole = _make_whole(items, shards)
     if asked.hop is not None:
-        return await router.here_if_mine(asked, {each for each in shards if each is not None})
-    shards = [shard_of_all if each is None else each for each in shards]
-    if len(set(shards)) <= 1:
-        return await router.at_owner(asked, shards[0] if shards else None, router.here)
-    parts = _divide(items, shards, None if shard_of_all is not None else router.find_owner)
-    if len(parts) == 1:
-        return await router.at_owner(asked, parts[0].shard, router.here)
-    responses = await asyncio.gather(*(_submit(router, asked, part) for part in parts))
-    return _join(len(items), parts, responses)
+        return await _respond_to_part(router, asked, whole.homes)
+    if shard_of_all is not None:
+        whole = _make_whole(items, [shard_of_all if each is None else each for each in shards])
+    return await _submit(router, asked, whole)
+
+
+async def _respond_to_part(router: Router, asked: ClientRequest, homes: set[int]) -> Response:
+    """Carry out what another server has sent, unless a shard of it is not here."""
+    if asked.hop is not None and asked.hop.home is not None:
+        homes.add(asked.hop.home)  # that of the client's key: the key of a part is another one
+    if all(map(router.cluster.is_mine, homes)):
+        try:
+            return await asked.with_homes(homes).here()
+        except Unavailable:
+            if all(map(router.cluster.is_mine, homes)):
+                raise
+    return refuse(asked.request)
+
+
+async def _submit(router: Router, asked: ClientRequest, whole: _Part) -> Response:
+    """Let each owner submit its part; what gets several owners meanwhile is divided again."""
+    find_owner = router.find_owner if shard_of_key(asked.request) is None else None
+    parts = _divide(whole, find_owner)
+    if len(parts) > 1:
+        responses = await asyncio.gather(*(_submit_alone(router, asked, part) for part in parts))
+        return _join(len(whole.items), parts, responses)
+
+    def is_one_part() -> bool:
+        return len(_divide(whole, find_owner)) == 1
+
+    async def here(asked: ClientRequest) -> Response:
+        return await asked.with_homes(whole.homes).here()
+
+    try:
+        return await router.at_owner(asked, next(iter(whole.shards), None), here, is_one_part)
+    except Unavailable:  # nothing has happened
+        if is_one_part():
+            raise
+    return await _submit(router, asked, whole)
+
+
+def _make_whole(items: list[msgspec.Raw], shards: list[int | None]) -> _Part:
+    return _Part([*range(len(items))], items, shards)
 
 
 def _read_items(request: Request) -> Steps[list[msgspec.Raw]]:
@@ -84,32 +123,32 @@ def _find_shards(
     return shards
 
 
-def _divide(
-    items: Sequence[msgspec.Raw],
-    shards: Sequence[int | None],
-    find_owner: Callable[[int], int] | None,
-) -> list[_Part]:
+def _divide(whole: _Part, find_owner: Callable[[int], int] | None) -> list[_Part]:
     """Return a part for each owner; without `find_owner`, for each shard."""
+    if len(set(whole.shards)) <= 1:
+        return [whole]
     parts: dict[int | None, _Part] = {}
-    for place, (item, shard) in enumerate(zip(items, shards, strict=True)):
+    for place, item, shard in zip(*whole, strict=True):
         group = shard if find_owner is None or shard is None else SHARDS + find_owner(shard)
-        part = parts.setdefault(group, _Part(shard, [], []))
+        part = parts.setdefault(group, _Part([], [], []))
         part.places.append(place)
         part.items.append(item)
+        part.shards.append(shard)
     return [*parts.values()]
 
 
-async def _submit(router: Router, asked: ClientRequest, part: _Part) -> Response:
+async def _submit_alone(router: Router, asked: ClientRequest, part: _Part) -> Response:
+    """Submit a part as a batch of its own; return its response, also if that is an error."""
     request = asked.request
     headers: dict[bytes, bytes] = {**request.headers, b"content-type": b"application/json"}
     key = read_key(request.find_header(HEADER))
     if key is not None:
-        headers[HEADER] = hashlib.sha256(f"{key} {part.shard}".encode()).hexdigest().encode()
+        headers[HEADER] = hashlib.sha256(f"{key} {part.shards[0]}".encode()).hexdigest().encode()
     body = b"[%b]" % b",".join(map(bytes, part.items))
     alone = request._replace(headers=headers, body=body, is_lines=False)
     try:
-        response = await router.at_owner(replace(asked, request=alone), part.shard, router.here)
-        return await read_whole(response)
+        whole = _make_whole(part.items, part.shards)
+        return await read_whole(await _submit(router, replace(asked, request=alone), whole))
     except SchedoError as error:
         return problem_response(error, request.id)
 

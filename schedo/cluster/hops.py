@@ -43,6 +43,7 @@ class Hop(msgspec.Struct, frozen=True):
     request_id: str
     address: str  # of the client
     permission: TokenPermission | None
+    home: int | None = None  # the shard whose owner the receiver must be
 
 
 class OwnRequest(NamedTuple):

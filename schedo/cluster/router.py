@@ -7,7 +7,7 @@ it is carried out or refused (see hops.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -189,14 +189,6 @@ class Router:
             return False
         return any(each.epoch == member.epoch for each in self.others())
 
-    async def at_batch(self, asked: ClientRequest) -> Response:
-        """Carry each part of a batch out at the owner of its shard."""
-        return await respond_to_batch(self, asked)
-
-    async def at_parts(self, asked: ClientRequest) -> Response:
-        """Let each server do its part of a declaration."""
-        return await declare_in_parts(self, asked)
-
     async def at_step(self, asked: ClientRequest) -> Response:
         """Begin an operation here, or carry out a part of one that another server has begun."""
         return await (change_own_jobs(asked) if asked.is_confirmation else asked.here())
@@ -298,8 +290,17 @@ class Router:
         """Whether the queue of this name lets only some of its jobs run at once."""
         return self._context.engine.get_queue(queue).concurrency is not None
 
-    async def at_owner(self, asked: ClientRequest, shard: int | None, act: Act) -> Response:
-        """Return the response of the owner of the shard; None: that of the one that makes jobs."""
+    async def at_owner(
+        self,
+        asked: ClientRequest,
+        shard: int | None,
+        act: Act,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> Response:
+        """Return the response of the owner of the shard; None: that of the one that makes jobs.
+
+        goes_on: whether to wait on while the shard moves; else the error is raised at once.
+        """
         if shard is None:
             return await self._at_maker(asked, act)
         loop = asyncio.get_running_loop()
@@ -311,7 +312,7 @@ class Router:
                 return found
             if lost is None and isinstance(found, (ChangeLost, ReadLost)):
                 lost, until = found, loop.time() + MOVING_S  # it may have been held for long
-            if loop.time() > until:
+            if loop.time() > until or not goes_on():
                 raise lost or found
             await self.wait_for_change(_PAUSE_S)
 
@@ -334,21 +335,23 @@ class Router:
         """Return the response of the owner, or why there is none yet."""
         if self.cluster.is_mine(shard):
             try:
-                return await act(asked.with_home(shard))
+                return await act(asked.with_homes((shard,)))
             except (NotFound, Unavailable):
                 if self.cluster.is_mine(shard):
                     raise  # else the shard has moved meanwhile, and its jobs are not known here
-        elif asked.hop is not None:
+        if asked.hop is not None:
             return refuse(asked.request)
         owner = self.cluster.owner(shard)
         if owner is not None and owner.url and owner.no != self.cluster.me.no:
-            return await self._ask_other(asked, owner)
+            return await self._ask_other(asked, shard, owner)
         return Unavailable(_MOVES)
 
-    async def _ask_other(self, asked: ClientRequest, owner: Member) -> Response | SchedoError:
+    async def _ask_other(
+        self, asked: ClientRequest, shard: int, owner: Member
+    ) -> Response | SchedoError:
         """Return the response of another server, or why there is none yet."""
         try:
-            response = await asked.forward(owner)
+            response = await asked.forward(owner, shard)
         except PeerUnreachable as error:
             return error
         except ChangeLost as error:
@@ -368,12 +371,6 @@ class Router:
         owner = self.cluster.owner(shard)
         return -1 if owner is None else owner.no
 
-    async def here_if_mine(self, asked: ClientRequest, shards: Collection[int]) -> Response:
-        """Carry out what another server has sent, unless a shard of it is not here."""
-        if all(map(self.cluster.is_mine, shards)):
-            return await asked.here()
-        return refuse(asked.request)
-
 
 def _unconfirmed(names: Sequence[str]) -> str:
     return f"these servers have not confirmed it: {', '.join(names)}; send the request again"
@@ -385,7 +382,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.ANY: Router.here,
     Home.JOB: Router.at_job,
     Home.TEXT: Router.at_text,
-    Home.SPLIT: Router.at_batch,
+    Home.SPLIT: respond_to_batch,
     Home.FIND: Router.find,
     Home.WORKER: Router.at_worker,
     Home.SEEN: Router.see_worker,
@@ -394,6 +391,6 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.STREAM: Router.at_stream,
     Home.STEP: Router.at_step,
     Home.LINK: Router.at_link,
-    Home.PARTS: Router.at_parts,
+    Home.PARTS: declare_in_parts,
     Home.EVERYONE: Router.at_everyone,
 }

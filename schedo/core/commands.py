@@ -8,7 +8,7 @@ Jobs and schedules in a reply are the records in memory; who keeps one beyond th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -61,7 +61,7 @@ class Submit(Command[list[Accepted | SchedoError]], frozen=True):
     makes_due: ClassVar[bool] = False  # it only makes jobs, which must be durable first
     specs: Sequence[JobSpec]
     may_replace: Callable[[str, str], bool] | None = None
-    home: int | None = None  # in a cluster, the shard that must belong to this server
+    homes: Collection[int] = ()  # in a cluster, the shards that must belong to this server
 
 
 class JobCommand(Command[Job], frozen=True):

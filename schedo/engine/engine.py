@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -187,11 +187,11 @@ class Engine:
         view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
         make_record: MakeRecord | None = None,
         may_replace: Callable[[str, str], bool] | None = None,
-        home: int | None = None,
+        homes: Collection[int] = (),
     ) -> list[Accepted[T] | SchedoError]:
         """Accept all specs in one commit; the result has the error of each refused spec.
 
-        may_replace, home: see commands.Submit.
+        may_replace, homes: see commands.Submit.
         `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
         size = sum([len(spec.payload) for spec in specs])
@@ -213,7 +213,7 @@ class Engine:
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            items = await self._loop.try_enqueue(commands.Submit(specs, may_replace, home), finish)
+            items = await self._loop.try_enqueue(commands.Submit(specs, may_replace, homes), finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return items
         finally:

@@ -86,8 +86,8 @@ class Ownership:
 
     def _find_refusal(self, command: object) -> SchedoError | None:
         """Return why this server cannot make jobs now: it does not own the shard for them."""
-        if isinstance(command, Submit) and command.home is not None:
-            return None if self._cluster.is_mine(command.home) else _MOVED
+        if isinstance(command, Submit) and command.homes:
+            return None if all(map(self._cluster.is_mine, command.homes)) else _MOVED
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
         return _MOVED if makes_jobs(command) and not owns_any else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import orjson
 import pytest
 
 from schedo.cluster import router
@@ -273,49 +272,6 @@ async def test_a_large_response_of_the_owner_reaches_the_client_whole(cluster: C
 
 def shard_is(world: MemberWorld, item: dict[str, Any]) -> bool:
     return world.cluster.is_mine(shard_of(item["unique"]))
-
-
-async def test_a_batch_is_divided_and_its_items_keep_their_order(cluster: Cluster) -> None:
-    _, first, second = cluster
-    items: list[dict[str, Any]] = [
-        {"task": "demo", "tags": [str(number)]} | ({"unique": str(number)} if number % 3 else {})
-        for number in range(20)
-    ]
-    items.insert(5, {"task": 7})
-
-    reply = await second.post("/v1/jobs:batch", items)
-
-    found = reply.json()["items"]
-    assert [each["status"] for each in found] == [201] * 5 + [422] + [201] * 15
-    jobs = [each["job"] for each in found if "job" in each]
-    assert [job["tags"] for job in jobs] == [[str(number)] for number in range(20)]
-    for number, job in enumerate(jobs):
-        is_first = number % 3 > 0 and first.cluster.is_mine(shard_of(str(number)))
-        assert await has_job(first if is_first else second, job["id"])
-
-
-async def test_a_divided_batch_with_a_key_has_one_effect(cluster: Cluster) -> None:
-    _, first, second = cluster
-    items = [{"task": "demo", "unique": f"u{number}"} for number in range(9)] + [{"task": "demo"}]
-    lines = b"\n".join(map(orjson.dumps, items))
-    key = [("Idempotency-Key", "batch")]
-
-    made = await second.post("/v1/jobs:batch", items, key)
-    again = await first.send(
-        "POST", "/v1/jobs:batch", lines, key, content_type="application/x-ndjson"
-    )
-
-    ids = [[each["job"]["id"] for each in reply.json()["items"]] for reply in (made, again)]
-    assert ids[0] == ids[1]
-    assert len(set(ids[0])) == 10
-    assert again.headers["idempotency-replayed"] == "true"
-
-
-async def test_a_bad_batch_is_refused_where_it_came(cluster: Cluster) -> None:
-    _, _, second = cluster
-
-    for body in (b"[{", b'["', b"nonsense"):
-        assert (await second.send("POST", "/v1/jobs:batch", body)).status == 400
 
 
 async def test_a_malformed_id_and_an_unknown_job_are_not_found(cluster: Cluster) -> None:

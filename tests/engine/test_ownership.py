@@ -329,8 +329,8 @@ async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
 
         async def change() -> None:
             submit: Callable[..., Coroutine[Any, Any, Answers]] = world.engine.submit
-            needed = None if is_limited else home
-            submits.append(asyncio.create_task(submit([spec(queue="one")], home=needed)))
+            needed = () if is_limited else (home,)
+            submits.append(asyncio.create_task(submit([spec(queue="one")], homes=needed)))
             await one_pass()
             shards.mine.discard(home)
 
@@ -351,7 +351,7 @@ async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
         shards.mine.discard(7)
 
         with pytest.raises(Unavailable, match="has just moved"):
-            await world.engine.submit([spec()], home=7)
-        answers: Answers = await world.engine.submit([spec()], home=8)
+            await world.engine.submit([spec()], homes=[7])
+        answers: Answers = await world.engine.submit([spec()], homes=[8])
 
         assert isinstance(answers[0], Accepted)

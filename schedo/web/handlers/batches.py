@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -70,7 +70,7 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
                 record_of,
                 is_brief=is_brief,
                 may_replace=request.may_replace,
-                home=request.home,
+                homes=request.homes,
             ),
             lambda body: replay_many(specs, body),
         )
@@ -172,11 +172,11 @@ async def submit_many(
     *,
     is_brief: bool = False,
     may_replace: Callable[[str, str], bool] | None = None,
-    home: int | None = None,
+    homes: Collection[int] = (),
 ) -> Response:
     """Submit the specs in one commit; the response has the result of each, in their order.
 
-    may_replace, home: see commands.Submit.
+    may_replace, homes: see commands.Submit.
     """
     items: list[bytes] = []
 
@@ -190,7 +190,7 @@ async def submit_many(
     results: list[Result] = []
     if good:
         results = await context.engine.submit(
-            good, view=view, make_record=record, may_replace=may_replace, home=home
+            good, view=view, make_record=record, may_replace=may_replace, homes=homes
         )
     return await _respond(items or _render_items(specs, results), () if is_brief else specs)
 

@@ -99,7 +99,7 @@ async def _submit(
             view=view,
             make_record=record,
             may_replace=request.may_replace,
-            home=request.home,
+            homes=request.homes,
         )
         return render(await submitting)
 
@@ -141,7 +141,7 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
         record = make_record(record_of, render)
         return render(
             await context.engine.submit(
-                [spec], view=ShortResponse.of, make_record=record, home=request.home
+                [spec], view=ShortResponse.of, make_record=record, homes=request.homes
             )
         )
 
