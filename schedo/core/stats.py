@@ -135,10 +135,15 @@ def find_surplus(
 
 
 def count_slots(workers: WorkerPool) -> tuple[int, int]:
-    """Return the slots of all open workers, and how many are in use; it goes through all."""
+    """Return the slots of all open workers, and how many are in use; it goes through all.
+
+    Each slot of a worker that polls one server of a cluster is counted by one server: one in use
+    by that whose job it runs, the others by that which the worker polls.
+    """
     slots = busy = 0
     for worker in workers:
-        if worker.is_open:  # another server counts the slots of a relayed one
-            slots += len(worker.running) if worker.spec.is_relayed else worker.spec.slots
+        if worker.is_open:
+            is_relayed = worker.spec.is_relayed
+            slots += len(worker.running) if is_relayed else worker.spec.slots - worker.elsewhere
         busy += len(worker.running)
     return slots, busy

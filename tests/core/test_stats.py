@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedo.core.commands import CloseWorker
-from schedo.core.model import PauseScope, Queue
+from schedo.core.model import LeaseKey, PauseScope, Queue
 from schedo.core.pause_commands import PauseServer
 from schedo.core.stats import KEYS_MAX
 from schedo.core.worker_commands import WORKER_RUNS_MAX
@@ -98,6 +98,15 @@ def test_a_relayed_worker_counts_only_the_slots_that_it_uses_here() -> None:
     site.turn()
 
     assert site.scheduler.slots() == (1, 1)
+
+
+def test_slots_that_a_worker_uses_for_other_servers_are_counted_there() -> None:
+    site = Site()
+    theirs = frozenset({LeaseKey(7, 1, 1), LeaseKey(8, 1, 1)})
+
+    site.poll(slots=5, max_leases=1, running=frozenset(), elsewhere=theirs)
+
+    assert site.scheduler.slots() == (3, 0)
 
 
 def test_a_worker_that_closes_offers_no_slots_but_uses_those_of_its_attempts() -> None:
