@@ -70,6 +70,7 @@ class Committer:
         self._prunings: list[Pruning] = []
         self._pace = PrunePace()
         self._promoted = StepSize(PAGE_ENTRIES_MAX, PROMOTED_MIN, PROMOTED_MAX, PROMOTING_US)
+        self._committed_at = 0
 
     def wake(self) -> None:
         """Start a round: there is something to commit, to release, to prune or to load."""
@@ -123,7 +124,8 @@ class Committer:
                 self._timer = None
             batch = self._take_batch()
             # The store runs calls in their order, so these loads follow the commit without a pause,
-            # while the next turn runs. A step of pruning goes between the two.
+            # while the next turn runs. A step of pruning goes between the two: after a load, it
+            # could delete what that has found.
             loading = [] if self._prunings else self._begin_loads(batch.loads)
             try:
                 await self._commit(batch)
@@ -147,6 +149,7 @@ class Committer:
             observer = self._monitor.observer
             notes = observer and observer.note(batch.changes, batch.ended)
             await self._store.commit(batch.changes)
+            self._committed_at = self._monitor.clock.now()
             self._monitor.committed(batch.changes, batch.last_id)
             if observer is not None and notes:
                 observer.durable(notes, self._monitor.clock.now())
@@ -187,7 +190,8 @@ class Committer:
         clock = self._monitor.clock
         began_at = clock.now()
         promoted = await self._store.load(replace(load, limit=self._promoted.rows))
-        self._promoted.adapt(clock.now() - began_at)
+        # It may have begun while the commit before it was under way.
+        self._promoted.adapt(clock.now() - max(began_at, self._committed_at))
         return promoted
 
 
