@@ -145,8 +145,9 @@ class FileGuard(DatabaseGuard):
         if self._database is None:
             self._database = hold_database(self._path, create=True)
         assert self._database is not None, "it was created"
+        above = duplicate_above(self._database)
         self._kept.append(self._database)
-        self._database = duplicate_above(self._database)
+        self._database = above
         self._mark = mark or CommitMark()
 
     def _read_start(self, path: str, size: int) -> bytes | None:

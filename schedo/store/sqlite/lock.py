@@ -74,6 +74,7 @@ class FileLock:
             self.was_killed = f"boot {boot}" in _lines(self._found)
             self.has_taken_over = self._is_left = False
             _sign(descriptor, boot, len(self._found))
+            self._descriptor = duplicate_above(descriptor)
         except BlockingIOError:
             holder = "".join(_lines(_read(descriptor))[:1])
             os.close(descriptor)
@@ -84,7 +85,6 @@ class FileLock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor = duplicate_above(descriptor)
         os.close(descriptor)
 
     def clear(self) -> None:
