@@ -138,16 +138,22 @@ class CommandQueue:
         self._inbox.put_back([*commands, *results])
 
     def refuse_queued_if(self, is_refused: Callable[[object], bool], error: SchedoError) -> None:
-        """Refuse those of the queued commands, and keep all other items."""
-        kept: list[QueuedCommand | AttemptResult] = []
-        for item in self._inbox.drain():
-            if isinstance(item, QueuedCommand) and item.reply and is_refused(item.command):
-                refuse(item.reply, error)
-            else:
-                kept.append(item)
-        self._inbox.put_back(kept)
+        """Refuse those of the queued commands whose callers wait for a reply."""
+
+        def keeps(queued: QueuedCommand) -> bool:
+            if queued.reply is None or not is_refused(queued.command):
+                return True
+            refuse(queued.reply, error)
+            return False
+
+        self.keep_queued(keeps)
+
+    def keep_queued(self, keeps: Callable[[QueuedCommand], bool]) -> None:
+        """Drop the other commands that wait, here or for the recovery; keep all results."""
+        self._held_back = [queued for queued in self._held_back if keeps(queued)]
+        items = self._inbox.drain()
+        self._inbox.put_back([i for i in items if not isinstance(i, QueuedCommand) or keeps(i)])
 
     def _refuse_queued(self, error: SchedoError) -> None:
-        """Refuse all queued commands, and keep the results."""
-        self._put_back(())
+        """Refuse all queued commands whose callers wait for a reply."""
         self.refuse_queued_if(lambda _: True, error)

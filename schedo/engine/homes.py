@@ -17,24 +17,19 @@ from schedo.core.commands import (
     Submit,
 )
 from schedo.core.expectation_table import DeclareExpectations, PutExpectation
-from schedo.core.model import JobSpec
 
 
-def texts_of(command: object, has_limit: Callable[[str], bool]) -> Iterable[str]:
-    """Return the texts whose shards must belong to the server that carries the command out.
-
-    has_limit: whether the queue of this name has a limit, and with it a home for its jobs.
-    """
-    if isinstance(command, Submit):
-        return [text for spec in command.specs if (text := _text_of(spec, has_limit)) is not None]
+def texts_of(command: object) -> Iterable[str]:
+    """Return the texts whose shards must belong to the server that carries the command out."""
     find = _TEXTS.get(type(command))
     return () if find is None else find(command)
 
 
-def _text_of(spec: JobSpec, has_limit: Callable[[str], bool]) -> str | None:
-    if spec.options.unique is not None:
-        return spec.options.unique.key
-    return spec.queue if has_limit(spec.queue) else None
+def _keys_of(command: Submit) -> Iterable[str]:
+    """Return the unique keys of jobs that come from the server itself; others name their shards."""
+    if command.homes:
+        return ()
+    return [spec.options.unique.key for spec in command.specs if spec.options.unique is not None]
 
 
 def makes_jobs(command: object) -> bool:
@@ -43,6 +38,7 @@ def makes_jobs(command: object) -> bool:
 
 
 _TEXTS: Mapping[type, Callable[[Any], Iterable[str]]] = {
+    Submit: _keys_of,
     PutSchedule: lambda command: [command.spec.name],
     DeclareSchedules: lambda command: [spec.name for spec in command.specs],
     PutExpectation: lambda command: [command.spec.name],

@@ -68,6 +68,7 @@ class EngineLoop(TurnEnd):
         # Whether other servers run jobs of the same queues, and share their limits.
         self.shares_limits: Callable[[], bool] | None = None
         self.on_decided: Callable[[], None] = _ignore  # called after such decisions of a cluster
+        self.on_recovered: Callable[[], None] = _ignore  # called before the first turn after it
         self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
@@ -348,10 +349,12 @@ class EngineLoop(TurnEnd):
     def _fail_waiting(self, error: SchedoError, last_poll: int | None = None) -> None:
         """Fail the replies to commands whose changes are not durable: the scheduler is dropped.
 
-        last_poll: later polls wait for the next scheduler.
+        last_poll: later polls wait for the next scheduler. Those that end are not applied any
+        more: a lease in their response would reach no worker.
         """
         self._unanswered.fail(error)
         self.polls.fail(error, last_poll)
+        self.keep_queued(lambda queued: self.polls.has_caller(queued.command))
 
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""
@@ -374,8 +377,9 @@ class EngineLoop(TurnEnd):
         scheduler.recovered(self.clock.now())
         self._is_open, self.failure = True, None
         self._put_back(self.dispatcher.take_late())
+        self.on_recovered()
         self.wake()
 
 
 def _ignore() -> None:
-    """Do nothing: no other server looks for jobs."""
+    """Do nothing: no other server has shards of this store."""

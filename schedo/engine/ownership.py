@@ -33,6 +33,7 @@ class Ownership:
         self._limits.start()
         loop.is_sure = cluster.is_sure
         loop.find_refusal = self._find_refusal
+        loop.on_recovered = self._refuse_moved
         cluster.on_due = self._on_due
         self._look()
 
@@ -71,21 +72,23 @@ class Ownership:
                 now = self._loop.clock.now()
                 self._loop.scheduler.follow_server(now, was_killed=True, last_id=ID_MAX)
             self._limits.wake()
-            self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
         except SchedoError as error:  # the recovery follows the shards, too
             log.debug("the shards are not followed now: %s", error)
+
+    def _refuse_moved(self) -> None:
+        """Refuse what has waited for the recovery, and is about shards of other servers now."""
+        self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
 
     def _is_elsewhere(self, command: object) -> bool:
         if self._find_refusal(command) is not None:
             return True
-        texts = texts_of(command, self._has_limit)
-        return not all(self._cluster.is_mine(shard_of(text)) for text in texts)
-
-    def _has_limit(self, queue: str) -> bool:
-        return self._loop.scheduler.queue(queue).queue.concurrency is not None
+        return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
 
     def _find_refusal(self, command: object) -> SchedoError | None:
-        """Return why this server cannot make jobs now: it does not own the shard for them."""
+        """Return why this server cannot make jobs now.
+
+        It does not own the shards that the request names, or, if that names none, any shard.
+        """
         if isinstance(command, Submit) and command.homes:
             return None if all(map(self._cluster.is_mine, command.homes)) else _MOVED
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))

@@ -109,13 +109,20 @@ class WorkerPolls:
             else:
                 poll.reply.set_exception(value)
 
-    def fail(self, error: SchedoError, until: int | None = None) -> None:
+    def has_caller(self, command: object) -> bool:
+        """Return False for a poll that has ended; any other command has nothing to do with this."""
+        if not isinstance(command, Poll):
+            return True
+        poll = self._polls.get(command.id)
+        return poll is not None and not poll.reply.done()
+
+    def fail(self, error: SchedoError, last_id: int | None = None) -> None:
         """End the polls, because the scheduler is dropped. An idle worker polls again at once.
 
-        until: the last id that the scheduler has; later polls wait for the next one. None: all end.
+        last_id: only polls up to this id end; later ones wait for the next scheduler. None: all.
         """
         for id_, poll in self._polls.items():
-            if not poll.reply.done() and (until is None or id_ <= until):
+            if not poll.reply.done() and (last_id is None or id_ <= last_id):
                 if poll.is_idle:
                     poll.reply.set_result(PollResponse())
                 else:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
 
 from schedo.cluster.router import Router
 from schedo.core.limits import MILLISECOND
 from schedo.core.shards import SHARDS
+from schedo.engine.engine import Engine
 from schedo.errors import NotFound
 from schedo.store.base import Snapshot, Store
 from schedo.store.cluster import Member, MemberState
@@ -157,3 +161,16 @@ async def running_cluster(
         for world in worlds:
             await world.leave()
             await world.engine.stop()
+
+
+def note_homes(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """Return the list of the shards that each submit names to the engine of the server."""
+    found: list[set[int]] = []
+    submit = Engine.submit
+
+    async def note(*args: Any, homes: Any, **settings: Any) -> Any:
+        found.append(set(homes))
+        return await submit(world.engine, *args, homes=homes, **settings)
+
+    monkeypatch.setattr(world.engine, "submit", note)
+    return found

@@ -9,10 +9,9 @@ import orjson
 import pytest
 
 from schedo.core.shards import SHARDS, shard_of
-from schedo.engine.engine import Engine
 from schedo.errors import Unavailable
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld, running_cluster
+from tests.cluster.members import note_homes, running_cluster
 from tests.cluster.test_forwarding import has_job
 
 KEY = [("Idempotency-Key", "batch")]
@@ -60,19 +59,6 @@ async def test_a_bad_batch_is_refused_where_it_came(cluster: Cluster) -> None:
 
     for body in (b"[{", b'["', b"nonsense"):
         assert (await second.send("POST", "/v1/jobs:batch", body)).status == 400
-
-
-def note_homes(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
-    """Return the list of the shards that each batch names to the engine of the server."""
-    found: list[set[int]] = []
-    submit = Engine.submit
-
-    async def note(*args: Any, homes: Any, **settings: Any) -> Any:
-        found.append(set(homes))
-        return await submit(world.engine, *args, homes=homes, **settings)
-
-    monkeypatch.setattr(world.engine, "submit", note)
-    return found
 
 
 async def test_each_part_of_a_batch_with_a_key_carries_the_shard_of_the_clients_key(

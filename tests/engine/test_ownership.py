@@ -294,7 +294,7 @@ async def test_what_waits_for_the_change_and_has_a_home_elsewhere_then_is_refuse
 
 
 def test_a_command_without_a_text_may_be_carried_out_by_any_server() -> None:
-    assert texts_of(object(), lambda _: True) == ()
+    assert texts_of(object()) == ()
 
 
 async def test_a_server_adopts_what_workers_run_for_a_dead_one(path: Path) -> None:
@@ -317,22 +317,23 @@ async def test_a_server_adopts_what_workers_run_for_a_dead_one(path: Path) -> No
         assert (await world.engine.get(job.id)).state is State.RUNNING
 
 
-@pytest.mark.parametrize("is_limited", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
 async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
-    path: Path, monkeypatch: pytest.MonkeyPatch, is_limited: bool
+    path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     async with sharing(path) as (world, shards):
         home = shard_of("one")
-        if is_limited:
-            await world.engine.change_queue("one", concurrency=1)
         submits: list[asyncio.Task[Answers]] = []
 
         async def change() -> None:
             submit: Callable[..., Coroutine[Any, Any, Answers]] = world.engine.submit
-            needed = () if is_limited else (home,)
-            submits.append(asyncio.create_task(submit([spec(queue="one")], homes=needed)))
+            submits.append(asyncio.create_task(submit([spec()], homes=[home])))
             await one_pass()
+            await one_pass()  # its turn puts it off
             shards.mine.discard(home)
+            shards.given.clear()
+            if fails:
+                raise StoreError("the session has ended")
 
         monkeypatch.setattr(shards, "change_shards", change)
         shards.given = {home}
@@ -344,6 +345,23 @@ async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
             await submits[0]
         await world.engine.flush()
         assert not world.worker.leases
+
+
+async def test_a_job_of_a_limited_queue_that_the_server_makes_itself_needs_no_certain_shard(
+    path: Path,
+) -> None:
+    async with sharing(path) as (world, shards):
+        await world.engine.change_queue("one", concurrency=1)
+        shards.mine.discard(shard_of("one"))
+        submits: list[asyncio.Future[object]] = []
+
+        async def change() -> None:
+            submits.append(asyncio.ensure_future(world.submit(queue="one")))
+            await one_pass()
+
+        await world.engine._loop.restart(change)
+
+        assert await submits[0]
 
 
 async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from schedo.core.ids import ID_MAX
 from schedo.core.model import LeaseKey
 from schedo.core.worker_messages import PollResponse
+from schedo.errors import StoreError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import Disk, Server, disconnect, live, polling, spec, submitted
 
@@ -43,6 +44,29 @@ def test_a_poll_that_has_come_before_ends_when_the_shards_change() -> None:
         await server.engine._loop.restart(lambda: loop.pass_time(0.01))
 
         assert (await poll).leases == []
+
+    live(test)
+
+
+def test_a_poll_that_ends_because_a_change_of_shards_has_failed_gets_no_lease() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        server = await Server(loop, Disk()).start()
+        polls: list[asyncio.Task[PollResponse]] = []
+
+        async def change() -> None:
+            polls.append(polling(server, wait_s=60.0))
+            await loop.pass_time(0.001)
+            raise StoreError("the session has ended")
+
+        await server.engine._loop.restart(change)
+        await asyncio.wait(polls)
+        while not server.engine.health().ready:
+            await loop.pass_time(0.01)
+        await submitted(server, spec(once=True))
+        await loop.pass_time(0.1)
+
+        [lease] = (await polling(server, wait_s=60.0)).leases
+        assert lease.key.attempt == 1
 
     live(test)
 

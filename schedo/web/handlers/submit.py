@@ -78,7 +78,7 @@ async def _submit(
 
         async def submit_all(record_of: StoreResponse | None) -> Response:
             specs = broadcast_specs(await _list_workers(context, request), spec)
-            return await submit_many(context, specs, record_of)
+            return await submit_many(context, specs, record_of, homes=request.homes)
 
         async with context.batches.taken(1):
             response = await idempotent.perform(
