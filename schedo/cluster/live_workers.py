@@ -22,14 +22,15 @@ class LiveWorkers:
         self._complete: set[str] = set()  # servers whose events tell of all of their workers
 
     def note(self, server: str, workers: Sequence[Record]) -> None:
-        """Note the workers that a server lists when the stream begins."""
+        """Note the workers that a server lists when the stream begins, unless they are many."""
+        if len(workers) > WORKERS_MAX:
+            return  # its events leave some of them out
+        self._complete.add(server)
         for worker in workers:  # what an event has said meanwhile is newer
             tasks = Counter(run["task"] for run in worker["runs"])
             seen = {"running_tasks": dict(tasks), "health": worker.get("health")}
             kept = {name: worker[name] for name in ("name", "kind", "state", "slots", "running")}
             self._known.setdefault(worker["name"], {}).setdefault(server, kept | seen)
-        if len(workers) <= WORKERS_MAX:
-            self._complete.add(server)
 
     def merge(self, server: str, data: Record) -> Record:
         """Return the event of a server with what the others know of its workers.
@@ -38,7 +39,10 @@ class LiveWorkers:
         """
         changed = [each["name"] for each in data["workers"]]
         for worker in data["workers"]:
-            self._known.setdefault(worker["name"], {})[server] = worker
+            known = self._known.setdefault(worker["name"], {})
+            known[server] = known.get(server, {}) | worker  # an older server does not say its kind
+        if sum(server in known for known in self._known.values()) >= WORKERS_MAX:
+            self._complete.discard(server)  # it may have more
         gone = []
         for name in data["gone"]:
             known = self._known.get(name, {})
@@ -70,7 +74,11 @@ def _is_remote(known: Mapping[str, Record]) -> bool:
 
 
 def _join(server: str, known: Mapping[str, Record]) -> Record:
-    """Return one worker: as this server sees it, if it is connected there, else another one."""
+    """Return what all servers know as one worker.
+
+    State and slots are those that this server sees if the worker is connected there, else those
+    of another server.
+    """
     connected = {at: each for at, each in known.items() if each["state"] != "disconnected"}
     found = connected or known
     at = server if server in found else next(iter(found))

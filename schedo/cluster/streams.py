@@ -20,6 +20,7 @@ import orjson
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.live import MERGED, LiveFigures
+from schedo.engine.summary import RUNS_MAX, WORKERS_MAX
 from schedo.errors import SchedoError
 from schedo.protocol.events import EventsRequest
 from schedo.protocol.roles import Role
@@ -40,7 +41,7 @@ _UNKNOWN_ID = b"0-0"
 _PASSED = frozenset(("job", "jobs", "progress", "schedule", "schedules", "reset", "gap"))
 _END = b"\n\n"
 _ID, _EVENT, _DATA = b"id: ", b"event: ", b"data: "
-# Topics whose events tell only changes, and the lists that these are of.
+# Topics whose events tell only what has changed, and the request for the whole list.
 _LISTS = {
     topic: OwnRequest("GET", f"/v1/{topic}", "events", TokenPermission(Role.VIEWER, "events"))
     for topic in ("queues", "workers")
@@ -123,7 +124,8 @@ class _Joined:
             ]
             self._live.note_queues(self._own, counts)
         if "workers" in self._lists:
-            seen = map(WorkerResponse.of, self._asked.context.engine.sessions.list())
+            sessions = self._asked.context.engine.sessions
+            seen = map(WorkerResponse.of, sessions.list(WORKERS_MAX + 1, RUNS_MAX))
             self._live.workers.note(self._own, [msgspec.to_builtins(each) for each in seen])
         async for piece in stream:
             await self._pieces.put(_Piece(self._own, bytes(piece)))

@@ -197,6 +197,33 @@ def test_the_slots_of_more_workers_than_are_told_are_added_up(live: LiveFigures)
     assert merged["slots"] == 500
 
 
+def test_the_slots_are_added_up_when_workers_come_that_are_not_told(live: LiveFigures) -> None:
+    few, more = ([worker(f"{name}{n}", runs=[]) for n in range(40)] for name in "ab")
+    for server in ("other", "own"):
+        live.workers.note(server, few)
+    live.merge("other", "tick", tick(slots=320))
+    live.merge("own", "workers", told(*more[: WORKERS_MAX - 40]))  # and there are 16 others
+
+    merged = live.merge("own", "tick", tick(slots=320))
+
+    assert merged is not None
+    assert merged["slots"] == 640
+
+
+def test_a_worker_of_a_server_of_the_version_before_is_of_the_kind_that_its_list_says(
+    live: LiveFigures,
+) -> None:
+    old = worker(running=1)
+    del old["kind"]
+    for server in ("other", "third"):
+        live.workers.note(server, [worker(runs=[])])
+    live.merge("other", "workers", told(old))
+
+    merged = live.merge("third", "workers", told(old))
+
+    assert merged == told(worker(running=2, server="third"))
+
+
 def test_what_an_event_told_of_a_worker_is_newer_than_the_list(live: LiveFigures) -> None:
     live.merge("other", "workers", told(worker(running=3)))
     live.workers.note("other", [worker(running=1, runs=[])])
