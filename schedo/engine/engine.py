@@ -136,7 +136,7 @@ class Engine:
         if self.cluster is not None:
             from schedo.engine.ownership import Ownership
 
-            self.ownership = Ownership(self._loop, self.cluster)
+            self.ownership = Ownership(self._loop, self.store, self.cluster)
         await self._loop.start()
         self._maintenance.start()
         self.bulk.start()

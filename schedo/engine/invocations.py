@@ -21,6 +21,7 @@ from schedo.core.placement import NO_CAPACITY
 from schedo.core.requirements import Requirements
 from schedo.core.worker_messages import Reservation
 from schedo.engine.loop import EngineLoop
+from schedo.engine.waiters import made
 from schedo.errors import IllegalTransition, NoCapacity, SchedoError
 
 
@@ -127,7 +128,8 @@ class Invocations:
             if not wait_s:
                 await decided
             waits = (self._wait(job_id, wait_s, waiter) for job_id, waiter in waiters.items())
-            ended = await asyncio.gather(*waits)
+            with made():
+                ended = await asyncio.gather(*waits)
             refused = [job for job in ended if job.failure and job.failure.type == NO_CAPACITY]
             if not refused:
                 return list(ended)

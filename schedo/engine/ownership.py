@@ -11,8 +11,10 @@ from schedo.core.shards import SHARDS, shard_of
 from schedo.engine.homes import makes_jobs, texts_of
 from schedo.engine.limit_sharing import LimitSharing
 from schedo.engine.loop import EngineLoop
+from schedo.engine.moved_waits import MovedWaits
 from schedo.engine.standstill import RESTART_S
 from schedo.errors import SchedoError, Unavailable
+from schedo.store.base import Store
 from schedo.store.cluster import ShardOwner
 
 log = logging.getLogger("schedo.engine")
@@ -25,15 +27,16 @@ LEAVE_S = 2.0  # after which a server that leaves goes on although it still has 
 class Ownership:
     """Restarts the scheduler whenever the server has got shards or should give some away."""
 
-    def __init__(self, loop: EngineLoop, cluster: ShardOwner) -> None:
+    def __init__(self, loop: EngineLoop, store: Store, cluster: ShardOwner) -> None:
         self._loop, self._cluster = loop, cluster
         self._task: asyncio.Task[None] | None = None
         self._doubts_since_s: float | None = None
         self._limits = LimitSharing(loop, cluster)
         self._limits.start()
+        self._waits = MovedWaits(store, cluster, loop.waiters)
         loop.is_sure = cluster.is_sure
         loop.find_refusal = self._find_refusal
-        loop.on_recovered = self._refuse_moved
+        loop.on_recovered = self._on_recovered
         cluster.on_due = self._on_due
         self._look()
 
@@ -75,9 +78,10 @@ class Ownership:
         except SchedoError as error:  # the recovery follows the shards, too
             log.debug("the shards are not followed now: %s", error)
 
-    def _refuse_moved(self) -> None:
+    def _on_recovered(self) -> None:
         """Refuse what has waited for the recovery, and is about shards of other servers now."""
         self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
+        self._waits.follow()
 
     def _is_elsewhere(self, command: object) -> bool:
         if self._find_refusal(command) is not None:
@@ -121,6 +125,7 @@ class Ownership:
         """Follow no more changes."""
         self._timer.cancel()
         await self._limits.stop()
+        self._waits.stop()
         self._cluster.on_due = _nothing
         if self._task is not None:
             await asyncio.wait([self._task], timeout=LEAVE_S)

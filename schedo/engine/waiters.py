@@ -11,7 +11,7 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job
 from schedo.core.worker_messages import Decided
 from schedo.engine.dropped_jobs import DroppedJobs
-from schedo.errors import NotFound
+from schedo.errors import NotFound, StoreError, Unavailable
 
 
 class EndWaiters:
@@ -59,11 +59,32 @@ class EndWaiters:
         if dropped:
             self.dropped.add(dropped, outputs, asyncio.get_running_loop().time())
 
+    @property
+    def awaited(self) -> Set[int]:
+        """The ids of the jobs for whose ends callers wait."""
+        return self._waiters.keys()
+
+    def end(self, job_id: int) -> None:
+        """End the waits for the job, with its present record."""
+        for waiter in self._waiters.get(job_id, ()):
+            waiter.cancel()
+
     def end_all(self) -> None:
         """End all waits, with the present records of their jobs."""
-        for waiters in self._waiters.values():
-            for waiter in waiters:
-                waiter.cancel()
+        for job_id in self._waiters:
+            self.end(job_id)
+
+
+@contextmanager
+def made() -> Iterator[None]:
+    """For waits after a job was made: an error that says that nothing has happened is wrong then.
+
+    Its client, or the router of a cluster, would make another job.
+    """
+    try:
+        yield
+    except (NotFound, Unavailable) as error:
+        raise StoreError(f"the job was made, but its end is not known here: {error}") from error
 
 
 async def wait_for_end(

@@ -136,6 +136,9 @@ class ShardOwner(Cluster, Protocol):
         that this server has then.
         """
 
+    async def find_ended(self, job_ids: Sequence[int]) -> Sequence[int]:
+        """Return those of the jobs that have ended or are not in the store. Raise StoreError."""
+
     async def leave(self) -> None:
         """Let this server give its shards away but one, and take no more. Raise StoreError."""
 

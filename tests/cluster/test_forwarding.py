@@ -12,7 +12,7 @@ from schedo.cluster.homes import find_maker
 from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.shards import SHARDS, shard_of
-from schedo.errors import NotFound, Unavailable
+from schedo.errors import NotFound, SchedoError, Unavailable
 from schedo.store.cluster import Cluster as ClusterOfStore
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
@@ -343,3 +343,43 @@ async def test_a_shard_that_gets_no_owner_in_time_is_unavailable(
 
     assert (reply.status, reply.code) == (503, "unavailable")
     assert reply.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("error", [NotFound("it is gone"), Unavailable("the shards change")])
+async def test_a_wait_that_fails_when_the_shard_has_moved_makes_no_second_job(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: SchedoError
+) -> None:
+    everything, first, second = cluster
+    body = {"task": "demo", "unique": text_of(first)}
+
+    async def move(*_: object) -> None:
+        everything.give(range(SHARDS), 2)
+        raise error
+
+    monkeypatch.setattr(first.engine, "wait", move)
+
+    reply = await first.post("/v1/jobs?wait=30s", body)
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert not (await second.get("/v1/jobs")).json()["items"]
+    assert len((await first.get("/v1/jobs")).json()["items"]) == 1
+
+
+async def test_an_invocation_that_cannot_be_waited_for_is_not_invoked_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    for world in (first, second):
+        world.attach_worker()
+        await world.engine.flush()
+
+    async def move(*_: object) -> None:
+        everything.give(range(SHARDS), 2)
+        raise Unavailable("the shards change")
+
+    monkeypatch.setattr(first.engine.invoke.__self__, "_wait", move)  # type: ignore[attr-defined]
+
+    reply = await first.post("/v1/invoke", {"task": "demo", "wait": "30s"})
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert not (await second.get("/v1/jobs")).json()["items"]

@@ -65,7 +65,7 @@ async def sharing(path: Path, *, is_home: bool) -> AsyncIterator[tuple[World, Li
         shards.mine = {shard for shard in range(SHARDS) if (shard == HOME) == is_home}
         shards.limits = limits  # type: ignore[attr-defined]
         loop = world.engine._loop
-        world.engine.ownership = Ownership(loop, shards)  # type: ignore[arg-type]
+        world.engine.ownership = Ownership(loop, world.engine.store, shards)  # type: ignore[arg-type]
         loop.scheduler.limits.begin()
         await world.engine.change_queue("few", concurrency=2)
         yield world, limits

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,7 +22,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.call_results import Accepted
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
-from schedo.errors import StoreError, Unavailable
+from schedo.errors import NotFound, StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
 from tests.core.remote_site import make_poll
 from tests.engine.world import Answers, World, running, spec
@@ -40,6 +40,17 @@ class Shards:
         self.mine = {*range(SHARDS)}
         self.given: set[int] = set()
         self.has_inherited = False
+        self.moved: set[int] = set()  # the jobs of shard 1; the others are in shard 0
+        self.ended: list[int] = []  # at the other servers
+        self.failures: list[Exception] = []
+
+    async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
+        return {job_id: 1 if job_id in self.moved else 0 for job_id in job_ids}
+
+    async def find_ended(self, job_ids: Sequence[int]) -> Sequence[int]:
+        if self.failures:
+            raise self.failures.pop()
+        return [job_id for job_id in job_ids if job_id in self.ended]
 
     def is_sure(self) -> bool:
         return self.is_known
@@ -73,7 +84,8 @@ class Shards:
 async def sharing(path: Path) -> AsyncIterator[tuple[World, Shards]]:
     async with running(path) as world:
         shards = Shards()
-        world.engine.ownership = Ownership(world.engine._loop, shards)  # type: ignore[arg-type]
+        loop, store = world.engine._loop, world.engine.store
+        world.engine.ownership = Ownership(loop, store, shards)  # type: ignore[arg-type]
         yield world, shards
 
 
@@ -373,3 +385,68 @@ async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
         answers: Answers = await world.engine.submit([spec()], homes=[8])
 
         assert isinstance(answers[0], Accepted)
+
+
+# Waits for jobs that move.
+
+
+class Moved(NamedTuple):
+    world: World
+    shards: Shards
+    jobs: list[Job]
+    waits: list[asyncio.Task[Job]]
+
+
+@asynccontextmanager
+async def waiting_for_moved(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Moved]:
+    """Begin to wait for two jobs, the first of which then moves to another server."""
+    monkeypatch.setattr("schedo.engine.moved_waits.LOOK_S", 0.001)
+    async with sharing(path) as (world, shards):
+        jobs = [await world.submit(delay_us=MINUTE) for _ in range(2)]
+        waits = [asyncio.create_task(world.engine.wait(job.id, 60.0)) for job in jobs]
+        await one_pass()
+        shards.moved, shards.mine = {jobs[0].id}, {0}
+        await world.engine._loop.restart(shards.change_shards)
+        try:
+            yield Moved(world, shards, jobs, waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+async def end_elsewhere(moved: Moved, monkeypatch: pytest.MonkeyPatch, job: Job | None) -> None:
+    """End the first job; the store has this record of it then."""
+
+    async def get_job(job_id: int) -> Job | None:
+        assert job_id == moved.jobs[0].id
+        return job
+
+    monkeypatch.setattr(moved.world.engine.store, "get_job", get_job)
+    moved.shards.ended = [each.id for each in moved.jobs]
+
+
+async def test_a_wait_ends_when_another_server_has_ended_the_job(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with waiting_for_moved(path, monkeypatch) as moved:
+        moved.shards.failures = [StoreError("the database is away")]
+        ended = moved.jobs[0].copy()
+        ended.state = State.COMPLETED
+
+        await end_elsewhere(moved, monkeypatch, ended)
+
+        assert (await moved.waits[0]).state is State.COMPLETED
+        assert not moved.waits[1].done()
+
+
+async def test_a_wait_for_a_job_that_another_server_has_ended_and_not_kept_finds_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with waiting_for_moved(path, monkeypatch) as moved:
+        await moved.world.engine.flush()
+        monkeypatch.setattr(moved.world.engine._loop.scheduler, "find_job", lambda _: None)
+
+        await end_elsewhere(moved, monkeypatch, None)
+
+        with pytest.raises(NotFound):
+            await moved.waits[0]

@@ -355,6 +355,15 @@ async def test_a_server_prunes_only_its_own_jobs(postgres_store_url: str) -> Non
         assert await listed(stores[0]) == [1]
 
 
+async def test_the_jobs_of_another_server_that_have_ended_or_are_gone_are_found(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2) as (first, second):
+        await put(first, make_job(id=1), make_job(id=2, state=State.COMPLETED, ended_at=1))
+
+        assert {*await second.cluster.find_ended([1, 2, 3])} == {2, 3}
+
+
 # Settings.
 
 

@@ -29,6 +29,10 @@ SELECT shard FROM job WHERE id = $1 UNION ALL SELECT shard FROM inbox WHERE id =
 
 _SHARDS_OF_JOBS = "SELECT id, shard FROM job WHERE id = ANY($1::bigint[])"
 
+_ENDED = """
+SELECT wanted.id FROM unnest($1::bigint[]) AS wanted (id) LEFT JOIN job ON job.id = wanted.id
+WHERE job.id IS NULL OR job.ended_at IS NOT NULL"""
+
 
 class View(NamedTuple):
     """What a heartbeat has found. sent_s: of since_boot_s, when it was sent."""
@@ -127,6 +131,10 @@ class Membership:
     async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
         async with self._readers().session() as session:
             return dict(await session.fetch(_SHARDS_OF_JOBS, list(job_ids)))
+
+    async def find_ended(self, job_ids: Sequence[int]) -> Sequence[int]:
+        async with self._readers().session() as session:
+            return [job_id for (job_id,) in await session.fetch(_ENDED, list(job_ids))]
 
     async def announce(self, url: str) -> None:
         self._me = self._me._replace(url=url)

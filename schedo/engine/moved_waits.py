@@ -1,0 +1,61 @@
+"""The ends of jobs that callers wait for here, and that have moved to another server of a cluster.
+
+The other server commits the end, and this one does not hear of it. So it looks in the store until
+each such wait is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from schedo.engine.waiters import EndWaiters
+from schedo.errors import SchedoError
+from schedo.store.base import Store
+from schedo.store.cluster import ShardOwner
+
+log = logging.getLogger("schedo.engine")
+
+LOOK_S = 0.2  # between two looks, so an end is heard of that much later at most
+
+
+class MovedWaits:
+    """Completes the waits for jobs of other servers."""
+
+    def __init__(self, store: Store, cluster: ShardOwner, waiters: EndWaiters) -> None:
+        self._store, self._cluster, self._waiters = store, cluster, waiters
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self) -> None:
+        """Look which of the awaited jobs have moved, and follow them: shards have changed."""
+        self.stop()
+        if self._waiters.awaited:
+            self._task = asyncio.create_task(self._follow(), name="schedo waits")
+
+    def stop(self) -> None:
+        """Follow no job any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _follow(self) -> None:
+        moved: set[int] | None = None
+        while moved is None or moved & self._waiters.awaited:
+            try:
+                moved = await self._look(moved)
+            except SchedoError as error:  # the recovery says why
+                log.debug("the ends of jobs that have moved are not known now: %s", error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self, moved: set[int] | None) -> set[int]:
+        """Complete the waits for those that have ended; return the others. None: not known yet."""
+        if moved is None:
+            shards = await self._cluster.shards_of_jobs([*self._waiters.awaited])
+            moved = {job for job, shard in shards.items() if not self._cluster.is_mine(shard)}
+        ended = await self._cluster.find_ended([*(moved & self._waiters.awaited)])
+        for job_id in ended:
+            job = await self._store.get_job(job_id)
+            if job is None:  # it is not kept
+                self._waiters.end(job_id)
+            else:
+                self._waiters.release([job], ())
+        return moved.difference(ended)
