@@ -9,8 +9,8 @@ from contextlib import suppress
 
 # A table of this length takes 33 kB, and most servers need no longer one.
 _LENGTH = 4_096
-_ABOVE = 10  # numbers at its end
-_lowest = 0  # of them, once the table has its length
+_RESERVED = 10  # the highest numbers of the table, for locks
+_first_reserved = 0  # of them; before the table has its length, any number will do
 
 
 def grow_table() -> None:
@@ -19,12 +19,12 @@ def grow_table() -> None:
     In a process with threads, Linux waits for all processors when it makes a table longer: the
     65th, the 129th, the 257th ... connection would stop the event loop for 12 ms.
     """
-    global _lowest  # of the process, as the table itself
+    global _first_reserved  # of the process, as the table itself
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = min(limit, _LENGTH) - _ABOVE
+    lowest = min(limit, _LENGTH) - _RESERVED
     with open(os.devnull) as file, suppress(OSError):  # there is no limit
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, lowest))
-        _lowest = lowest
+        _first_reserved = lowest
 
 
 def duplicate_above(descriptor: int) -> int:
@@ -34,6 +34,6 @@ def duplicate_above(descriptor: int) -> int:
     400 connections, another process gets a lock that has such a number 2.5 ms sooner.
     """
     try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _lowest)
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _first_reserved)
     except OSError:  # all of these numbers are in use
         return os.dup(descriptor)

@@ -34,15 +34,15 @@ _REPLAYED = (b"idempotency-replayed", b"true")
 _ITEMS_IN_A_STEP = 500
 
 
-class _Part(NamedTuple):
-    """Some items of a batch, which one server submits."""
+class _Items(NamedTuple):
+    """The items of a batch, or of the part of it that one server submits."""
 
-    places: list[int]
+    places: list[int]  # in the batch that is divided
     items: list[msgspec.Raw]
     shards: list[int | None]  # one for each item; None: any server may have it
 
     @property
-    def homes(self) -> set[int]:
+    def home_shards(self) -> set[int]:
         return {shard for shard in self.shards if shard is not None}
 
 
@@ -59,51 +59,53 @@ async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
         shard_of_all = shard_of_key(request)
     except SchedoError:
         return await asked.here()  # its handler says what is wrong
-    whole = _make_whole(items, shards)
+    whole = _number(items, shards)
     if asked.hop is not None:
-        return await _respond_to_part(router, asked, whole.homes)
+        return await _respond_to_part(router, asked, whole.home_shards)
     if shard_of_all is not None:
-        whole = _make_whole(items, [shard_of_all if each is None else each for each in shards])
+        whole = _number(items, [shard_of_all if each is None else each for each in shards])
     return await _submit(router, asked, whole)
 
 
-async def _respond_to_part(router: Router, asked: ClientRequest, homes: set[int]) -> Response:
-    """Carry out what another server has sent, unless a shard of it is not here."""
-    if asked.hop is not None and asked.hop.home is not None:
-        homes.add(asked.hop.home)  # that of the client's key: the key of a part is another one
-    if all(map(router.cluster.is_mine, homes)):
+async def _respond_to_part(router: Router, asked: ClientRequest, needed: set[int]) -> Response:
+    """Carry out what another server has sent, unless a shard that it needs is not here."""
+    if asked.hop is not None and asked.hop.home_shard is not None:
+        # It is that of the client's key: a part has a key of its own.
+        needed.add(asked.hop.home_shard)
+    if all(map(router.cluster.is_mine, needed)):
         try:
-            return await asked.with_homes(homes).here()
+            return await asked.with_home_shards(needed).here()
         except Unavailable:
-            if all(map(router.cluster.is_mine, homes)):
+            if all(map(router.cluster.is_mine, needed)):
                 raise
     return refuse(asked.request)
 
 
-async def _submit(router: Router, asked: ClientRequest, whole: _Part) -> Response:
+async def _submit(router: Router, asked: ClientRequest, whole: _Items) -> Response:
     """Let each owner submit its part; what gets several owners meanwhile is divided again."""
     find_owner = router.find_owner if shard_of_key(asked.request) is None else None
     parts = _divide(whole, find_owner)
     if len(parts) > 1:
-        responses = await asyncio.gather(*(_submit_alone(router, asked, part) for part in parts))
+        responses = await asyncio.gather(*(_submit_as_batch(router, asked, part) for part in parts))
         return _join(len(whole.items), parts, responses)
 
-    def is_one_part() -> bool:
+    def has_one_owner() -> bool:
         return len(_divide(whole, find_owner)) == 1
 
     async def here(asked: ClientRequest) -> Response:
-        return await asked.with_homes(whole.homes).here()
+        return await asked.with_home_shards(whole.home_shards).here()
 
     try:
-        return await router.at_owner(asked, next(iter(whole.shards), None), here, is_one_part)
+        return await router.at_owner(asked, next(iter(whole.shards), None), here, has_one_owner)
     except Unavailable:  # nothing has happened
-        if is_one_part():
+        if has_one_owner():
             raise
     return await _submit(router, asked, whole)
 
 
-def _make_whole(items: list[msgspec.Raw], shards: list[int | None]) -> _Part:
-    return _Part([*range(len(items))], items, shards)
+def _number(items: list[msgspec.Raw], shards: list[int | None]) -> _Items:
+    """Return the items of a whole batch."""
+    return _Items([*range(len(items))], items, shards)
 
 
 def _read_items(request: Request) -> Steps[list[msgspec.Raw]]:
@@ -123,21 +125,21 @@ def _find_shards(
     return shards
 
 
-def _divide(whole: _Part, find_owner: Callable[[int], int] | None) -> list[_Part]:
+def _divide(whole: _Items, find_owner: Callable[[int], int] | None) -> list[_Items]:
     """Return a part for each owner; without `find_owner`, for each shard."""
     if len(set(whole.shards)) <= 1:
         return [whole]
-    parts: dict[int | None, _Part] = {}
+    parts: dict[int | None, _Items] = {}
     for place, item, shard in zip(*whole, strict=True):
         group = shard if find_owner is None or shard is None else SHARDS + find_owner(shard)
-        part = parts.setdefault(group, _Part([], [], []))
+        part = parts.setdefault(group, _Items([], [], []))
         part.places.append(place)
         part.items.append(item)
         part.shards.append(shard)
     return [*parts.values()]
 
 
-async def _submit_alone(router: Router, asked: ClientRequest, part: _Part) -> Response:
+async def _submit_as_batch(router: Router, asked: ClientRequest, part: _Items) -> Response:
     """Submit a part as a batch of its own; return its response, also if that is an error."""
     request = asked.request
     headers: dict[bytes, bytes] = {**request.headers, b"content-type": b"application/json"}
@@ -147,13 +149,13 @@ async def _submit_alone(router: Router, asked: ClientRequest, part: _Part) -> Re
     body = b"[%b]" % b",".join(map(bytes, part.items))
     alone = request._replace(headers=headers, body=body, is_lines=False)
     try:
-        whole = _make_whole(part.items, part.shards)
+        whole = _number(part.items, part.shards)
         return await read_whole(await _submit(router, replace(asked, request=alone), whole))
     except SchedoError as error:
         return problem_response(error, request.id)
 
 
-def _join(count: int, parts: Sequence[_Part], responses: Sequence[Response]) -> Response:
+def _join(count: int, parts: Sequence[_Items], responses: Sequence[Response]) -> Response:
     """Return the items of all parts; those of a part that was refused have its problem."""
     if all(response.status >= 400 for response in responses):
         return responses[0]

@@ -67,21 +67,21 @@ class ClientRequest:
         is_read = self.scope["method"] in SAFE_METHODS
         return is_read or self.request.find_header(HEADER) is not None
 
-    def with_homes(self, shards: Collection[int]) -> ClientRequest:
+    def with_home_shards(self, shards: Collection[int]) -> ClientRequest:
         """Return the request as one that only the owner of all these shards may carry out."""
-        return replace(self, request=self.request._replace(homes=shards))
+        return replace(self, request=self.request._replace(home_shards=shards))
 
     async def here(self) -> Response:
         """Carry the request out in this server."""
         return await self.handle(self.context, self.request)
 
-    async def forward(self, member: Member, home: int | None = None) -> Response:
+    async def forward(self, member: Member, home_shard: int | None = None) -> Response:
         """Return the response of another server.
 
-        home: the shard that must belong to it; None: any.
+        home_shard: which must belong to it; None: any may.
         Raise PeerUnreachable or ChangeLost, or ClientGone if the client leaves meanwhile.
         """
-        sending = self.send(member, "forward", home)
+        sending = self.send(member, "forward", home_shard)
         if not self._held_s:
             return to_response(await sending)
         found = await self.context.run_until_disconnect(
@@ -93,9 +93,11 @@ class ClientRequest:
             raise ClientGone
         raise ChangeLost("the server is shutting down; another one carries the request out")
 
-    async def send(self, member: Member, purpose: Purpose, home: int | None = None) -> HttpResponse:
+    async def send(
+        self, member: Member, purpose: Purpose, home_shard: int | None = None
+    ) -> HttpResponse:
         """Send the request to another server; raise PeerUnreachable or ChangeLost."""
-        hop = self._make_hop(purpose, home)
+        hop = self._make_hop(purpose, home_shard)
         return await self.peers.send(
             member, hop, self.request.body, self._make_headers(), self._held_s
         )
@@ -104,7 +106,7 @@ class ClientRequest:
         """Send the request to another server, and yield the body of its response as it comes."""
         return self.peers.stream(member, self._make_hop("forward"))
 
-    def _make_hop(self, purpose: Purpose, home: int | None = None) -> Hop:
+    def _make_hop(self, purpose: Purpose, home_shard: int | None = None) -> Hop:
         request = self.request
         return Hop(
             purpose,
@@ -115,7 +117,7 @@ class ClientRequest:
             request.id,
             find_address(request.transport),
             request.permission,
-            home,
+            home_shard,
         )
 
     def _make_headers(self) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Hop(msgspec.Struct, frozen=True):
     request_id: str
     address: str  # of the client
     permission: TokenPermission | None
-    home: int | None = None  # the shard whose owner the receiver must be
+    home_shard: int | None = None  # whose owner the receiver must be
 
 
 class OwnRequest(NamedTuple):

@@ -295,11 +295,11 @@ class Router:
         asked: ClientRequest,
         shard: int | None,
         act: Act,
-        goes_on: Callable[[], bool] = lambda: True,
+        may_wait: Callable[[], bool] = lambda: True,
     ) -> Response:
         """Return the response of the owner of the shard; None: that of the one that makes jobs.
 
-        goes_on: whether to wait on while the shard moves; else the error is raised at once.
+        may_wait: whether to wait longer while the shard moves; else the error is raised at once.
         """
         if shard is None:
             return await self._at_maker(asked, act)
@@ -312,7 +312,7 @@ class Router:
                 return found
             if lost is None and isinstance(found, (ChangeLost, ReadLost)):
                 lost, until = found, loop.time() + MOVING_S  # it may have been held for long
-            if loop.time() > until or not goes_on():
+            if loop.time() > until or not may_wait():
                 raise lost or found
             await self.wait_for_change(_PAUSE_S)
 
@@ -335,7 +335,7 @@ class Router:
         """Return the response of the owner, or why there is none yet."""
         if self.cluster.is_mine(shard):
             try:
-                return await act(asked.with_homes((shard,)))
+                return await act(asked.with_home_shards((shard,)))
             except (NotFound, Unavailable):
                 if self.cluster.is_mine(shard):
                     raise  # else the shard has moved meanwhile, and its jobs are not known here

@@ -61,7 +61,7 @@ class Submit(Command[list[Accepted | SchedoError]], frozen=True):
     makes_due: ClassVar[bool] = False  # it only makes jobs, which must be durable first
     specs: Sequence[JobSpec]
     may_replace: Callable[[str, str], bool] | None = None
-    homes: Collection[int] = ()  # in a cluster, the shards that must belong to this server
+    home_shards: Collection[int] = ()  # in a cluster, the shards that must belong to this server
 
 
 class JobCommand(Command[Job], frozen=True):

@@ -40,8 +40,8 @@ class PollRequest(NamedTuple):
     session_timeout_s: float = 30.0
     supports_offers: bool = False  # else the worker accepts each lease by polling for it
     elsewhere: frozenset[LeaseKey] = frozenset()  # attempts that it runs for other servers
-    age_us: int = 0  # since a server got the request; it may have waited at another one
-    came_at: int | None = None  # to this server; a load may hold it up. None: just now
+    age_us: int = 0  # for so long, another server had the request before this one
+    came_at: int | None = None  # when this server got it; it may wait for a load. None: now
 
 
 class PollResponse(NamedTuple):

@@ -187,11 +187,11 @@ class Engine:
         view: Callable[[Job], T] = Job.copy,  # type: ignore[assignment]
         make_record: MakeRecord | None = None,
         may_replace: Callable[[str, str], bool] | None = None,
-        homes: Collection[int] = (),
+        home_shards: Collection[int] = (),
     ) -> list[Accepted[T] | SchedoError]:
         """Accept all specs in one commit; the result has the error of each refused spec.
 
-        may_replace, homes: see commands.Submit.
+        may_replace, home_shards: see commands.Submit.
         `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
         size = sum([len(spec.payload) for spec in specs])
@@ -213,7 +213,9 @@ class Engine:
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            items = await self._loop.try_enqueue(commands.Submit(specs, may_replace, homes), finish)
+            items = await self._loop.try_enqueue(
+                commands.Submit(specs, may_replace, home_shards), finish
+            )
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return items
         finally:

@@ -27,7 +27,7 @@ def texts_of(command: object) -> Iterable[str]:
 
 def _keys_of(command: Submit) -> Iterable[str]:
     """Return the unique keys of jobs that come from the server itself; others name their shards."""
-    if command.homes:
+    if command.home_shards:
         return ()
     return [spec.options.unique.key for spec in command.specs if spec.options.unique is not None]
 

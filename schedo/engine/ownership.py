@@ -93,8 +93,8 @@ class Ownership:
 
         It does not own the shards that the request names, or, if that names none, any shard.
         """
-        if isinstance(command, Submit) and command.homes:
-            return None if all(map(self._cluster.is_mine, command.homes)) else _MOVED
+        if isinstance(command, Submit) and command.home_shards:
+            return None if all(map(self._cluster.is_mine, command.home_shards)) else _MOVED
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
         return _MOVED if makes_jobs(command) and not owns_any else None
 

@@ -163,14 +163,14 @@ async def running_cluster(
             await world.engine.stop()
 
 
-def note_homes(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+def note_home_shards(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
     """Return the list of the shards that each submit names to the engine of the server."""
     found: list[set[int]] = []
     submit = Engine.submit
 
-    async def note(*args: Any, homes: Any, **settings: Any) -> Any:
-        found.append(set(homes))
-        return await submit(world.engine, *args, homes=homes, **settings)
+    async def note(*args: Any, home_shards: Any, **settings: Any) -> Any:
+        found.append(set(home_shards))
+        return await submit(world.engine, *args, home_shards=home_shards, **settings)
 
     monkeypatch.setattr(world.engine, "submit", note)
     return found

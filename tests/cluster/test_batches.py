@@ -11,7 +11,7 @@ import pytest
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import Unavailable
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import note_homes, running_cluster
+from tests.cluster.members import note_home_shards, running_cluster
 from tests.cluster.test_forwarding import has_job
 
 KEY = [("Idempotency-Key", "batch")]
@@ -65,16 +65,16 @@ async def test_each_part_of_a_batch_with_a_key_carries_the_shard_of_the_clients_
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    found = note_homes(first, monkeypatch)
+    found = note_home_shards(first, monkeypatch)
     plain = [{"task": "demo"}] * 2
 
     for number in range(8):  # the shards of half of these keys are at the other server
         key = [("Idempotency-Key", f"batch {number}")]
         assert (await second.post("/v1/jobs:batch", plain + ITEMS, key)).status == 200
 
-    assert {len(homes) for homes in found} == {1}
-    assert all(first.cluster.is_mine(shard) for homes in found for shard in homes)
-    assert not {shard for homes in found for shard in homes} <= {
+    assert {len(home_shards) for home_shards in found} == {1}
+    assert all(first.cluster.is_mine(shard) for home_shards in found for shard in home_shards)
+    assert not {shard for home_shards in found for shard in home_shards} <= {
         shard_of(item["unique"]) for item in ITEMS
     }
 
@@ -83,7 +83,7 @@ async def test_a_part_without_a_key_carries_the_shards_of_all_its_jobs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    found = note_homes(first, monkeypatch), note_homes(second, monkeypatch)
+    found = note_home_shards(first, monkeypatch), note_home_shards(second, monkeypatch)
 
     await second.post("/v1/jobs:batch", ITEMS)
 

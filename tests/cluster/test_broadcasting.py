@@ -10,7 +10,7 @@ from schedo.client.messages import HttpResponse
 from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
 from schedo.errors import PeerUnreachable
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld, note_homes, running_cluster
+from tests.cluster.members import MemberWorld, note_home_shards, running_cluster
 from tests.cluster.workers import HandWorker, lease_of
 from tests.web.world import Reply
 
@@ -127,10 +127,10 @@ async def test_a_broadcast_with_a_key_carries_the_shard_of_the_key(
 ) -> None:
     _, first, second = cluster
     await HandWorker("far").poll(second)
-    found = note_homes(first, monkeypatch), note_homes(second, monkeypatch)
+    found = note_home_shards(first, monkeypatch), note_home_shards(second, monkeypatch)
 
     for number in range(4):
         reply = await second.post("/v1/jobs", BODY, [("Idempotency-Key", f"key {number}")])
         assert reply.status == 207
 
-    assert [len(homes) for each in found for homes in each] == [1] * 4
+    assert [len(home_shards) for each in found for home_shards in each] == [1] * 4

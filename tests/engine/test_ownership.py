@@ -339,7 +339,7 @@ async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
 
         async def change() -> None:
             submit: Callable[..., Coroutine[Any, Any, Answers]] = world.engine.submit
-            submits.append(asyncio.create_task(submit([spec()], homes=[home])))
+            submits.append(asyncio.create_task(submit([spec()], home_shards=[home])))
             await one_pass()
             await one_pass()  # its turn puts it off
             shards.mine.discard(home)
@@ -381,8 +381,8 @@ async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
         shards.mine.discard(7)
 
         with pytest.raises(Unavailable, match="has just moved"):
-            await world.engine.submit([spec()], homes=[7])
-        answers: Answers = await world.engine.submit([spec()], homes=[8])
+            await world.engine.submit([spec()], home_shards=[7])
+        answers: Answers = await world.engine.submit([spec()], home_shards=[8])
 
         assert isinstance(answers[0], Accepted)
 

@@ -70,7 +70,7 @@ async def create_jobs(context: AppContext, request: Request) -> Response:
                 record_of,
                 is_brief=is_brief,
                 may_replace=request.may_replace,
-                homes=request.homes,
+                home_shards=request.home_shards,
             ),
             lambda body: replay_many(specs, body),
         )
@@ -172,11 +172,11 @@ async def submit_many(
     *,
     is_brief: bool = False,
     may_replace: Callable[[str, str], bool] | None = None,
-    homes: Collection[int] = (),
+    home_shards: Collection[int] = (),
 ) -> Response:
     """Submit the specs in one commit; the response has the result of each, in their order.
 
-    may_replace, homes: see commands.Submit.
+    may_replace, home_shards: see commands.Submit.
     """
     items: list[bytes] = []
 
@@ -190,7 +190,7 @@ async def submit_many(
     results: list[Result] = []
     if good:
         results = await context.engine.submit(
-            good, view=view, make_record=record, may_replace=may_replace, homes=homes
+            good, view=view, make_record=record, may_replace=may_replace, home_shards=home_shards
         )
     return await _respond(items or _render_items(specs, results), () if is_brief else specs)
 

@@ -80,7 +80,7 @@ async def _submit(
 
         async def submit_all(record_of: StoreResponse | None) -> Response:
             specs = broadcast_specs(await _list_workers(context, request), spec)
-            return await submit_many(context, specs, record_of, homes=request.homes)
+            return await submit_many(context, specs, record_of, home_shards=request.home_shards)
 
         async with context.batches.taken(1):
             response = await idempotent.perform(
@@ -101,7 +101,7 @@ async def _submit(
             view=view,
             make_record=record,
             may_replace=request.may_replace,
-            homes=request.homes,
+            home_shards=request.home_shards,
         )
         return render(await submitting)
 
@@ -143,7 +143,7 @@ async def short_schedule(context: AppContext, request: Request) -> Response:
         record = make_record(record_of, render)
         return render(
             await context.engine.submit(
-                [spec], view=ShortResponse.of, make_record=record, homes=request.homes
+                [spec], view=ShortResponse.of, make_record=record, home_shards=request.home_shards
             )
         )
 
