@@ -160,6 +160,74 @@ async def test_jobs_of_a_dead_server_count_until_the_next_owner_has_read_them(
         assert home.share == (LIMIT if here else LIMIT - 1)
 
 
+async def test_a_server_with_the_number_of_a_dead_one_has_no_share_yet(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 3) as stores:
+        home, (dead, other) = await limited(stores)
+        await use_all(dead, home)
+        await die(dead, home, other)
+        await use_all(other, home)
+
+        new = await join(postgres_store_url, stores, home, other)
+        new.waiting = LIMIT
+        await new.look()
+
+        assert new.store._owned.no == dead.store._owned.no
+        assert (other.running, new.running) == (LIMIT, 0)
+
+
+async def test_a_former_home_has_no_share_of_the_time_before(postgres_store_url: str) -> None:
+    async with sharing(postgres_store_url, 3) as stores:
+        former, others = await limited(stores)
+        writer = former.store._writer
+        assert writer is not None
+        await writer.connection.execute(  # another server was the home, and gave it all
+            "INSERT INTO queue_share VALUES ('few', $1, 3, 3, 0)", former.store._owned.no
+        )
+        await use_all(others[0], former)
+
+        await former.store.cluster.leave()  # it keeps one shard, not that of the queue
+        for server in (former, *others):
+            await due(server.store)
+            await follow(server.store)
+        former.share, former.waiting = 0, LIMIT
+        await former.look()
+
+        assert not former.is_home
+        assert (others[0].running, former.running) == (LIMIT, 0)
+
+
+async def use_all(server: Server, home: Server) -> None:
+    """Let the server run as many jobs as the limit allows."""
+    server.waiting = LIMIT
+    for each in (server, home, server):
+        await each.look()
+    assert server.running == LIMIT
+
+
+async def die(server: Server, *others: Server) -> None:
+    """Kill the server; the others take its shards over."""
+    kill(server.store)
+    await asyncio.gather(*(wait_taken(each.store, server.store) for each in others))
+    for each in others:
+        await follow(each.store)
+
+
+async def join(url: str, stores: list[PostgresStore], *others: Server) -> Server:
+    """Let another server join, and get shards of the others."""
+    new = PostgresStore(url, 300_000)
+    stores.append(new)  # it is closed with the others
+    await new.open()
+    for each in others:
+        each.store.cluster._moved_s = 0.0
+        await due(each.store)
+        await follow(each.store)
+    await due(new)
+    await follow(new)
+    return Server(new)
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_all_servers_together_never_run_more_than_the_limit(
     postgres_store_url: str, seed: int

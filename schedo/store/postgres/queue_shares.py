@@ -2,9 +2,11 @@
 
 For each queue, the owner of the shard of its name, its home, divides the limit. A row of the table
 says how many jobs another server may run (its share), and how many it counts on (held). Only the
-home writes the share. Only the server itself writes what it holds, and raises it to its share at
-most, by one statement. So that server never runs more jobs than the larger one of both, apart from
-those that ran there before. These are in the table of jobs: nothing else starts meanwhile.
+home writes the share, except that a snapshot of a server begins with none (snapshots.py): nobody
+counts the row of a server without shards, nor that of a home. Only the server itself writes what it
+holds, and raises it to its share at most, by one statement. So that server never runs more jobs
+than the larger one of both, apart from those that ran there before. These are in the table of jobs:
+nothing else starts meanwhile.
 
 All statements run in the sessions that hold the locks of the servers. So a server that others have
 replaced changes nothing here.
