@@ -302,7 +302,8 @@ class EngineLoop(TurnEnd):
         self.scheduler.deliver(loaded, now)
         found: dict[Any, Any] = dict(loaded)
         for queued, _ in self._unanswered.batch.unloaded:
-            self._apply(queued, now, found)
+            if self.polls.has_caller(queued.command):  # else it would end the worker's next poll
+                self._apply(queued, now, found)
         self.wake()
 
     async def _run_committer(self) -> None:

@@ -91,3 +91,26 @@ def test_a_poll_that_waits_for_a_load_takes_no_lease_that_has_left_since() -> No
         assert (await server.engine.get(job.id)).attempt == 1
 
     live(test)
+
+
+def test_a_poll_that_its_worker_gave_up_during_a_load_does_not_end_the_next_one() -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        server = await Server(loop, disk).start()
+        last = server.clock.now()
+        server.engine._loop.scheduler.follow_server(last, was_killed=False, last_id=ID_MAX)
+        disk.delay_s = 0.05
+        old = polling(server, running=frozenset({LeaseKey(5, 1, 0)}))
+        await loop.pass_time(0)
+        await disconnect(old)
+        await loop.pass_time(0.001)
+        new = polling(server, running=frozenset(), wait_s=60.0)
+
+        await loop.pass_time(1)
+
+        assert not new.done()
+        await submitted(server, spec(once=True))
+        [lease] = (await new).leases
+        assert lease.key.attempt == 1
+
+    live(test)
