@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from schedo.errors import SchedoError
@@ -44,6 +45,8 @@ class Upgrades:
 
     async def run(self, timeout_s: float) -> Activated:
         """Replace this process by a new one; raise UpgradeFailed, and serve on then."""
+        # In a thread: these modules take some 20 ms, in which no timer would fire.
+        await asyncio.to_thread(import_module, "schedo.server.upgrade")
         from schedo.handover.messages import UpgradeFailed
         from schedo.server.upgrade import upgrade
 
