@@ -198,6 +198,27 @@ async def test_a_former_home_has_no_share_of_the_time_before(postgres_store_url:
         assert (others[0].running, former.running) == (LIMIT, 0)
 
 
+async def test_a_shard_that_a_number_has_read_before_is_read_again(postgres_store_url: str) -> None:
+    async with sharing(postgres_store_url, 3) as stores:
+        home, (dead, heir) = await limited(stores)
+        kill(dead.store)
+        await asyncio.gather(*(wait_taken(each.store, dead.store) for each in (home, heir)))
+        await follow(home.store)  # the heir has not read its part yet
+        inherited = set(dead.store._owned.shards) - set(home.store._owned.shards)
+
+        new = await join(postgres_store_url, stores, home)
+        kill(heir.store)
+        await asyncio.gather(*(wait_taken(each.store, heir.store) for each in (home, new)))
+
+        assert new.store._owned.no == dead.store._owned.no
+        writer = home.store._writer
+        assert writer is not None
+        found = await writer.connection.fetch(
+            "SELECT no FROM shard WHERE owner = $1 AND read_by = owner", new.store._owned.no
+        )
+        assert inherited.isdisjoint(no for (no,) in found)
+
+
 async def use_all(server: Server, home: Server) -> None:
     """Let the server run as many jobs as the limit allows."""
     server.waiting = LIMIT

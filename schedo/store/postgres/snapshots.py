@@ -56,15 +56,17 @@ def _lists(names: Iterable[str], source: str) -> str:
 _SHARDS = "ARRAY(SELECT no FROM owned)"
 _OF_SHARDS = f"WHERE shard = ANY({_SHARDS}) ORDER BY id"
 # One round trip, because a take-over waits for it. All parts are of one instant. From then on the
-# server follows the settings, and counts what runs in its shards. It has no share of a limit: what
-# its number has is of a time in which another server was the home of the queue, or of a dead one.
+# server follows the settings, and counts what runs in its shards, but in no others that its number
+# had before. It has no share of a limit: what its number has is of a time in which another server
+# was the home of the queue, or of a dead one.
 # $1: the number of the server. $2: the names of the clock's marks.
 _READ = f"""
 WITH owned AS MATERIALIZED (SELECT no FROM shard WHERE owner = $1 ORDER BY no),
 made AS ({_MAKE_STORE}),
 following AS (UPDATE server SET settings = coalesce(({SETTINGS}), 0) WHERE no = $1),
 counting AS (
-    UPDATE shard SET read_by = owner WHERE owner = $1 AND read_by IS DISTINCT FROM owner
+    UPDATE shard SET read_by = CASE WHEN owner = $1 THEN owner END
+    WHERE (owner = $1 OR read_by = $1) AND read_by IS DISTINCT FROM owner
 ),
 sharing AS (UPDATE queue_share SET share = 0 WHERE server = $1 AND share <> 0)
 SELECT nextval('epoch') AS epoch, {_SHARDS} AS shards,
