@@ -71,15 +71,15 @@ class Ownership:
     async def _follow(self) -> None:
         try:
             await self._loop.restart(self._cluster.change_shards)
-            if self._cluster.take_inherited():
-                now = self._loop.clock.now()
-                self._loop.scheduler.follow_server(now, was_killed=True, last_id=ID_MAX)
             self._limits.wake()
         except SchedoError as error:  # the recovery follows the shards, too
             log.debug("the shards are not followed now: %s", error)
 
     def _on_recovered(self) -> None:
-        """Refuse what has waited for the recovery, and is about shards of other servers now."""
+        """Adopt what workers run for a dead server, and refuse what others must carry out now."""
+        if self._cluster.take_inherited():
+            now = self._loop.clock.now()
+            self._loop.scheduler.follow_server(now, was_killed=True, last_id=ID_MAX)
         self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
         self._waits.follow()
 

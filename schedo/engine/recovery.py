@@ -61,11 +61,12 @@ class Reconciliation:
             page = [] if is_last else await self._store.load_running(page[-1].id, RUNNING_PAGE)
         for lease in leases.values():  # dispatched, but the store has not recorded the start
             stored = await self._store.load(LoadJob(lease.key.job_id))
-            if stored is not None and stored.attempt < lease.key.attempt:
-                self._recover_job(stored, lease, now)
-            else:
-                # Its result is durable already, or its job belongs to another server now.
+            if stored is None or stored.is_final or stored.attempt >= lease.key.attempt:
+                # Its result is durable already, or its job belongs to another server now, or
+                # another one has ended it while this server did not own it.
                 self._dispatcher.give_up(lease)
+            else:
+                self._recover_job(stored, lease, now)
         self._end_lost(now, was_killed=snapshot.was_killed)
 
     def _recover_job(self, job: Job, lease: Lease | None, now: int) -> None:

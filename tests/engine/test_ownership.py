@@ -275,6 +275,31 @@ async def test_an_attempt_before_the_one_of_another_server_is_stopped(
         assert (await world.engine.get(job.id)).attempt > key.attempt
 
 
+async def test_a_start_that_is_not_durable_does_not_revive_a_job_that_another_server_has_ended(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit()
+        read_running_apart(world.engine.store, monkeypatch)
+        key = world.worker.leases[0].key
+        ended = await world.engine.get(job.id)
+        ended.state, ended.attempt, ended.ended_at = State.CANCELLED, 0, world.clock.now()
+
+        async def load_none(after: int, limit: int) -> list[Job]:
+            return []
+
+        async def load_ended(wanted: Load) -> object:
+            assert wanted == LoadJob(job.id)
+            return ended
+
+        monkeypatch.setattr(world.engine.store, "load_running", load_none)
+        monkeypatch.setattr(world.engine.store, "load", load_ended)
+        await world.engine._loop.restart(shards.change_shards)
+
+        assert [stop.key for stop in world.worker.stops] == [key]
+        assert world.engine._loop.scheduler.find_job(job.id) is None
+
+
 async def test_what_waits_for_the_change_and_has_a_home_elsewhere_then_is_refused(
     path: Path,
 ) -> None:
