@@ -57,7 +57,7 @@ class Offer:
 class Invocation:
     """The jobs that one request invokes, and their offers."""
 
-    __slots__ = ("deferred", "id", "is_decided", "is_gang", "offers")
+    __slots__ = ("deferred", "id", "is_decided", "is_gang", "offers", "unstarted")
 
     def __init__(self, id_: str, jobs: Iterable[Job]) -> None:
         self.id = id_
@@ -67,6 +67,7 @@ class Invocation:
         # gang begins.
         self.deferred: dict[int, Lease] = {}
         self.is_decided = False  # whether its jobs begin or not
+        self.unstarted: set[int] = set()  # the jobs that no worker has begun, and none will
 
     def count_rejections(self) -> int:
         """Return how many workers have rejected an offer."""

@@ -217,6 +217,7 @@ class Placement:
             assert job.worker is not None, "it runs"
             offer.reassign(job.key, job.worker)
         else:
+            offer.invocation.unstarted.add(job.id)
             self.ended(key, now)
 
     def ended(self, key: LeaseKey, now: int) -> None:
@@ -311,6 +312,7 @@ class Placement:
             if job is not None and is_current_lease(offer.key, job):
                 self._attempts.results.append(AttemptResult(offer.key, Released()))
                 self._cancel_unstarted(job, _NOT_ALL, now)
+                invocation.unstarted.add(job.id)
                 self._revoke(offer)
         self._decide(invocation)
 
@@ -322,7 +324,8 @@ class Placement:
     def _decide(self, invocation: Invocation) -> None:
         invocation.is_decided = True
         self._gangs.pop(invocation, None)
-        self._decided.append(Decided(invocation.id, invocation.count_rejections()))
+        rejections, unstarted = invocation.count_rejections(), invocation.unstarted
+        self._decided.append(Decided(invocation.id, rejections, unstarted))
 
     def _find(self, key: LeaseKey) -> Offer | None:
         offer = self.offers.get(key.job_id)

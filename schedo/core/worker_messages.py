@@ -106,6 +106,7 @@ class Decided(NamedTuple):
 
     id: str
     rejections: int  # the number of workers that rejected an offer
+    unstarted: AbstractSet[int] = frozenset()  # the jobs that no worker has begun, and none will
 
 
 class Notes(NamedTuple):

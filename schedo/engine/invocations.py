@@ -17,7 +17,6 @@ from schedo.core.commands import (
 from schedo.core.dry_runs import DryRun
 from schedo.core.limits import SECOND
 from schedo.core.model import Job, JobSpec, ReadyKey
-from schedo.core.placement import NO_CAPACITY
 from schedo.core.requirements import Requirements
 from schedo.core.worker_messages import Reservation
 from schedo.engine.loop import EngineLoop
@@ -130,14 +129,15 @@ class Invocations:
             waits = (self._wait(job_id, wait_s, waiter) for job_id, waiter in waiters.items())
             with made():
                 ended = await asyncio.gather(*waits)
-            refused = [job for job in ended if job.failure and job.failure.type == NO_CAPACITY]
+            unstarted = decided.result().unstarted if decided.done() else frozenset[int]()
+            refused = [job for job in ended if job.failure and job.id in unstarted]
             if not refused:
                 return list(ended)
             for job in ended:
                 if not job.is_final:
                     with contextlib.suppress(IllegalTransition):  # it has ended meanwhile
                         await self._cancel(job.id)
-            rejections = await decided
+            rejections = decided.result().rejections
         failure = refused[0].failure
         message = failure.message if failure is not None else "no worker accepted it"
         raise NoCapacity(message, rejections, {"rejected": rejections})

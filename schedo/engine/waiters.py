@@ -121,13 +121,13 @@ class Decisions:
     """The futures of the callers that wait until it is decided whether invoked jobs begin."""
 
     def __init__(self) -> None:
-        self._futures: dict[str, asyncio.Future[int]] = {}
+        self._futures: dict[str, asyncio.Future[Decided]] = {}
         self._decided: list[Decided] = []
 
     @contextmanager
-    def expect(self, id_: str) -> Iterator[asyncio.Future[int]]:
-        """Yield a future of the number of workers that rejected the invocation with this id."""
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def expect(self, id_: str) -> Iterator[asyncio.Future[Decided]]:
+        """Yield a future of the decision about the invocation with this id."""
+        future: asyncio.Future[Decided] = asyncio.get_running_loop().create_future()
         self._futures[id_] = future
         try:
             yield future
@@ -141,7 +141,7 @@ class Decisions:
     def release(self) -> None:
         """Complete the futures of the invocations that are decided."""
         decided, self._decided = self._decided, []
-        for id_, rejections in decided:
-            future = self._futures.get(id_)
+        for each in decided:
+            future = self._futures.get(each.id)
             if future is not None and not future.done():
-                future.set_result(rejections)
+                future.set_result(each)

@@ -63,7 +63,7 @@ def test_a_rejected_offer_goes_to_the_next_worker_and_never_back() -> None:
     assert (second.worker, second.key.attempt) == ("b", 2)
     site.report_in("b", reject=[(second.key, "busy too")])
 
-    assert site.decided == [Decided("call", 2)]
+    assert site.decided == [Decided("call", 2, {*site.store.jobs})]
     [job] = site.store.jobs.values()
     assert job.failure is not None
     assert (job.failure.type, job.failure.message) == ("no-capacity", "no worker took it: busy too")
@@ -76,7 +76,7 @@ def test_an_offer_without_a_reply_is_rejected_after_a_quarter_of_a_second() -> N
     assert site.decided == []
     site.run_until(ACCEPT)
 
-    assert site.decided == [Decided("call", 1)]
+    assert site.decided == [Decided("call", 1, {*site.store.jobs})]
     assert site.report_in(now=ACCEPT, accept=[lease.key]).revoked == [lease.key]
 
 
@@ -87,7 +87,7 @@ def test_an_offer_to_a_worker_that_does_not_poll_times_out() -> None:
 
     site.run_until(ACCEPT)
 
-    assert site.decided == [Decided("call", 1)]
+    assert site.decided == [Decided("call", 1, {*site.store.jobs})]
 
 
 def test_a_set_clock_does_not_change_the_wait_of_an_offer() -> None:
@@ -99,7 +99,7 @@ def test_a_set_clock_does_not_change_the_wait_of_an_offer() -> None:
     assert site.decided == []
     site.run_until(HOUR + ACCEPT)
 
-    assert site.decided == [Decided("call", 1)]
+    assert site.decided == [Decided("call", 1, {*site.store.jobs})]
 
 
 def test_a_result_for_an_offer_accepts_it() -> None:
@@ -152,7 +152,7 @@ def test_an_offer_ends_when_its_worker_leaves_or_restarts() -> None:
 
         site.report_in(running=frozenset(), **fields)
 
-        assert site.decided == [Decided("call", 1)]
+        assert site.decided == [Decided("call", 1, {*site.store.jobs})]
 
 
 def test_an_offer_that_never_arrived_goes_to_the_next_worker() -> None:

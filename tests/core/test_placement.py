@@ -40,7 +40,7 @@ def test_after_a_rejection_all_leases_of_the_gang_are_revoked() -> None:
 
     assert site.response(first).revoked == [leases[0].key]
     assert states(site) == [State.FAILED] * 2
-    assert site.decided == [Decided("call", 1)]
+    assert site.decided == [Decided("call", 1, {*site.store.jobs})]
 
 
 def test_a_gang_whose_offers_time_out_together_fails_once() -> None:
@@ -48,7 +48,10 @@ def test_a_gang_whose_offers_time_out_together_fails_once() -> None:
 
     site.run_until(ACCEPT)
 
-    assert (site.decided, states(site)) == ([Decided("call", 1)], [State.FAILED] * 2)
+    assert (site.decided, states(site)) == (
+        [Decided("call", 1, {*site.store.jobs})],
+        [State.FAILED] * 2,
+    )
 
 
 def test_a_worker_that_leaves_with_two_jobs_of_a_gang_ends_both() -> None:
@@ -59,7 +62,10 @@ def test_a_worker_that_leaves_with_two_jobs_of_a_gang_ends_both() -> None:
     site.apply(DetachWorker("a", "it left"), T0)
     site.turn()
 
-    assert (site.decided, states(site)) == ([Decided("call", 1)], [State.FAILED] * 2)
+    assert (site.decided, states(site)) == (
+        [Decided("call", 1, {*site.store.jobs})],
+        [State.FAILED] * 2,
+    )
 
 
 def test_local_workers_of_a_gang_begin_when_the_remote_one_accepts() -> None:
@@ -152,7 +158,10 @@ def test_a_gang_fails_in_a_recovery() -> None:
     site.recover(SECOND, *leases)
     site.turn(SECOND)
 
-    assert (site.decided, states(site)) == ([Decided("call", 0)], [State.FAILED] * 2)
+    assert (site.decided, states(site)) == (
+        [Decided("call", 0, {*site.store.jobs})],
+        [State.FAILED] * 2,
+    )
     assert site.report_in("a", now=SECOND, accept=[leases[0].key]).revoked == [leases[0].key]
 
 

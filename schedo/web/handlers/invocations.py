@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,15 @@ from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.core.states import FINAL, State
 from schedo.core.worker_messages import WorkerStatus
+from schedo.engine.waiters import made
 from schedo.engine.workers import spec_of
-from schedo.errors import BadRequest, InvocationFailed, InvocationTimeout, StoreError
+from schedo.errors import (
+    BadRequest,
+    InvocationFailed,
+    InvocationTimeout,
+    NotFound,
+    StoreError,
+)
 from schedo.protocol.invocations import (
     CommitRequest,
     InvokeDryRunResponse,
@@ -164,7 +172,8 @@ async def _place(
             ids = [job.id for job in jobs]
             left_s = until - loop.time()
             context.holding.move_wait(ids, left_s, lambda found: respond(_read_all(found)))
-        return await _show(context, request, jobs)
+        with made():
+            return await _show(context, request, jobs)
     if not context.draining.is_set():
         raise ClientGone
     raise StoreError(  # a client that takes it for refused would run it twice
@@ -205,7 +214,8 @@ async def _show(context: AppContext, request: Request, jobs: list[Job]) -> list[
         await request.claim.take(len(jobs) * JOB_BYTES, None)
     for job in jobs:
         if job.payload is None:
-            job.payload = await context.engine.store.load_payload(job.id)
+            with suppress(NotFound):  # the job has ended and was not kept
+                job.payload = await context.engine.store.load_payload(job.id)
     return [job_fields(job) for job in jobs]
 
 
