@@ -64,8 +64,9 @@ class ClientRequest:
     @property
     def is_repeatable(self) -> bool:
         """Whether it may be sent again although it may have been carried out."""
-        is_read = self.scope["method"] in SAFE_METHODS
-        return is_read or self.request.find_header(HEADER) is not None
+        if self.scope["method"] in SAFE_METHODS:
+            return True
+        return self.operation.takes_key and self.request.find_header(HEADER) is not None
 
     def with_home_shards(self, shards: Collection[int]) -> ClientRequest:
         """Return the request as one that only the owner of all these shards may carry out."""

@@ -354,3 +354,25 @@ async def test_a_member_list_has_the_shards_of_each(cluster: Cluster) -> None:
         [*range(2, 32, 2)],
         [*range(3, 32, 2)],
     ]
+
+
+async def test_a_change_that_takes_no_key_is_sent_once_although_it_has_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, _, second = cluster
+    second.attach_worker()
+    job = await second.submit(delay="1h")
+    await second.post(f"/v1/jobs/{job['id']}:cancel")
+    everything.give(range(SHARDS), 1)
+
+    async def find_shard(_: int) -> int:
+        return 0
+
+    monkeypatch.setattr(second.cluster, "shard_of_job", find_shard)
+
+    async with standing_in(everything, 1, stopped(everything)) as heads:
+        path = f"/v1/jobs/{job['id']}:retry"
+        reply = await second.post(path, {}, [("Idempotency-Key", "k")])
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert len(heads) == 1
