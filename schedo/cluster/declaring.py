@@ -21,8 +21,9 @@ from schedo.cluster.hops import OwnRequest
 from schedo.core.commands import DeclareSchedules
 from schedo.core.model import ScheduleSpec
 from schedo.engine.declarations import PAUSE_S, TRIES
-from schedo.errors import SchedoError, Unavailable
+from schedo.errors import SchedoError, StoreError, Unavailable
 from schedo.protocol.declarations import render_entry
+from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.roles import Role
 from schedo.web.http import Response
 from schedo.web.permissions import TokenPermission
@@ -55,13 +56,22 @@ async def declare_in_parts(router: Router, asked: ClientRequest) -> Response:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return await asked.here()  # its handler says what is wrong
     names = {f"{kind}/{each.name}" for kind in _LISTS[:2] for each in getattr(wanted, kind)}
-    if router.others() and not wanted.dry_run:
+    if wanted.dry_run:
+        return await _declare(router, asked, names)
+    if router.others():
         body = orjson.dumps(orjson.loads(asked.request.body) | {"dry_run": True})
         trial = replace(asked, request=asked.request._replace(body=body))
         response = await _declare(router, trial, names)
         if response.status >= 400:
             return response
-    return await _declare(router, asked, names)
+    try:
+        response = await _declare(router, asked, names)
+    except Unavailable as error:  # some servers have done their part
+        raise StoreError(f"it may be declared in part; declare it again: {error}") from error
+    if response.status < 500:
+        return response
+    problem = msgspec.json.decode(response.body, type=ProblemResponse)
+    raise StoreError(f"it may be declared in part; declare it again: {problem.detail}")
 
 
 async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schedo.cluster import declaring as in_parts
 from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.model import JobSpec, Rule, ScheduleSpec
 from schedo.core.shards import SHARDS
@@ -92,6 +93,26 @@ async def test_a_declaration_waits_for_shards_that_move(cluster: Cluster) -> Non
 
     assert effects(await declaring) == dict.fromkeys(NAMES, "created")
     assert await names_of(first) == NAMES
+
+
+async def test_a_declaration_that_a_server_did_not_carry_out_may_be_declared_in_part(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    declare, passes = in_parts._declare, list[None]()
+
+    async def stop_before_second_pass(*args: Any) -> Any:
+        passes.append(None)
+        if len(passes) == 2:
+            await first.http.stop(grace_s=0.05)
+        return await declare(*args)
+
+    monkeypatch.setattr(in_parts, "_declare", stop_before_second_pass)
+
+    reply = await second.post("/v1/declarations", declaration())
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert await names_of(second)  # its own part
 
 
 async def test_the_schedules_of_an_application_are_put_by_their_owners(cluster: Cluster) -> None:
