@@ -55,8 +55,10 @@ async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
     request = asked.request
     try:
         items = await jobs_in_steps(_read_items(request))
-        shards = await jobs_in_steps(_find_shards(items, cache(router.has_limit)))
         shard_of_all = shard_of_key(request)
+        # A batch that is repeated must be divided alike, and the limits of queues can change.
+        has_limit = router.has_limit if shard_of_all is None else _has_no_limit
+        shards = await jobs_in_steps(_find_shards(items, cache(has_limit)))
     except SchedoError:
         return await asked.here()  # its handler says what is wrong
     whole = _number(items, shards)
@@ -65,6 +67,10 @@ async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
     if shard_of_all is not None:
         whole = _number(items, [shard_of_all if each is None else each for each in shards])
     return await _submit(router, asked, whole)
+
+
+def _has_no_limit(_: str) -> bool:
+    return False
 
 
 async def _respond_to_part(router: Router, asked: ClientRequest, needed: set[int]) -> Response:

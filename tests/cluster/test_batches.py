@@ -130,3 +130,19 @@ async def test_a_part_whose_shards_move_before_its_turn_is_submitted_by_the_new_
 
     made = [item["job"]["id"] for item in reply.json()["items"]]
     assert [await has_job(second, each) for each in made] == [True] * len(ITEMS)
+
+
+async def test_a_batch_with_a_key_has_one_effect_although_a_queue_gets_a_limit_meanwhile(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    items = [{"task": "demo", "queue": f"q{number}"} for number in range(4)]
+    made = await second.post("/v1/jobs:batch", items, KEY)
+    for number in range(4):
+        reply = await second.patch(f"/v1/queues/q{number}", {"concurrency": 5})
+        assert reply.status == 200
+
+    again = await first.post("/v1/jobs:batch", items, KEY)
+
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.json() == made.json()
