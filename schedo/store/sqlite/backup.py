@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import glob
 import os
 import sqlite3
 import threading
@@ -42,15 +44,19 @@ class Cancelled(Exception):
 
 async def write_backup_behind(source: str, now: Callable[[], int]) -> tuple[BinaryIO, int]:
     """As write_backup, to a file without a name, in a thread that all others go before."""
-    cancelled, target = threading.Event(), source + UNFINISHED_SUFFIX
+    # Another process may write one, too: the next server of an upgrade, or the one before.
+    cancelled, target = threading.Event(), f"{source}{UNFINISHED_SUFFIX}.{os.getpid()}"
 
     def work() -> tuple[BinaryIO, int]:
-        with contextlib.suppress(FileNotFoundError):
+        descriptor = _create(target)
+        try:
+            instant = _write(source, target, descriptor, now, cancelled.is_set)
             os.remove(target)
-        instant = write_backup(source, target, now, cancelled.is_set)
-        file = open(target, "rb", buffering=0)  # noqa: SIM115  # the caller closes it
-        os.remove(target)
-        return file, instant
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            return os.fdopen(descriptor, "rb", buffering=0), instant
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     executor = ThreadPoolExecutor(1, "schedo backup", go_last)
     copying = asyncio.get_running_loop().run_in_executor(executor, work)
@@ -70,10 +76,40 @@ def write_backup(
     now: returns the present instant in microseconds. is_cancelled: checked between steps; then this
     raises Cancelled. Raises StoreError. After any error there is no file.
     """
+    descriptor = _create(target)
+    try:
+        return _write(source, target, descriptor, now, is_cancelled)
+    finally:
+        os.close(descriptor)
+
+
+def remove_unfinished(source: str) -> None:
+    """Remove the files that servers have left behind which were killed during a backup."""
+    for path in glob.iglob(glob.escape(source + UNFINISHED_SUFFIX) + "*"):
+        if path.endswith("-journal"):
+            continue
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unless it is still written
+            os.remove(path)
+
+
+def _create(target: str) -> int:
+    """Create the file, which is locked as long as the descriptor is open."""
     try:
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreUnsuitable(f"cannot write {target}: {error.strerror}") from error
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def _write(
+    source: str,
+    target: str,
+    descriptor: int,
+    now: Callable[[], int],
+    is_cancelled: Callable[[], bool],
+) -> int:
     try:
         _check_room(target, size_bytes(source))
         instant = _copy(source, target, descriptor, now, is_cancelled)
@@ -86,8 +122,6 @@ def write_backup(
         if isinstance(error, sqlite3.Error | OSError):
             raise store_error(error, target) from error
         raise
-    finally:
-        os.close(descriptor)
     return instant
 
 

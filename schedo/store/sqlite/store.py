@@ -32,7 +32,7 @@ from schedo.errors import (
 from schedo.store.base import ClockMark, Retention, Snapshot
 from schedo.store.sqlite import bad_values, loads, queries, reads, writes
 from schedo.store.sqlite import connection as connections
-from schedo.store.sqlite.backup import UNFINISHED_SUFFIX, write_backup_behind
+from schedo.store.sqlite.backup import remove_unfinished, write_backup_behind
 from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY, FLUSH_PERIOD_S
 from schedo.store.sqlite.buffer_entries import has_entries, write_layout
 from schedo.store.sqlite.connection import MEMORY, Connection
@@ -288,8 +288,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
         """Lock the file, check it, open it, and bring it up to date."""
         self._guard.take()
         if self.path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self.path + UNFINISHED_SUFFIX)
+            remove_unfinished(self.path)
         connection = connections.open_writer(self._name)
         try:
             self._opened = self._begin(connection)

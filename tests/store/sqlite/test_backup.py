@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from schedo.store.sqlite.last_commit import SUFFIX
 from schedo.store.sqlite.startup_checks import size_of
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
+from tests.store.sqlite.test_passed_lock import pass_on
 from tests.store.steps import LARGE, put
 
 NOW = 1_700_000_000_000_000
@@ -164,6 +166,30 @@ async def test_an_unfinished_backup_of_a_killed_server_is_removed(
     await store.close()
 
     assert left_behind not in path.parent.iterdir()
+
+
+async def test_a_backup_is_finished_although_the_store_passes_to_another_process(
+    store: SqliteStore, path: Path
+) -> None:
+    await put(store, make_job(id=1))
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def wait() -> int:  # the file is there, and has no pages yet
+        has_begun.set()
+        may_go_on.wait(10)
+        return 1
+
+    copying = asyncio.create_task(store.backup(wait))
+    await asyncio.to_thread(has_begun.wait, 10)
+    successor = await pass_on(store, path)
+    await successor.open()
+    may_go_on.set()
+
+    file, _ = await copying
+    with file:
+        assert file.read(16) == b"SQLite format 3\0"
+    await successor.close()
+    assert not [each for each in path.parent.iterdir() if "backup" in each.name]
 
 
 async def test_a_store_in_memory_cannot_be_backed_up() -> None:
