@@ -9,7 +9,14 @@ from functools import partial
 from starlette.types import Message, Receive, Scope, Send
 
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
-from schedo.errors import BadRequest, MethodNotAllowed, Overloaded, TooLarge, UnsupportedMedia
+from schedo.errors import (
+    BadRequest,
+    MethodNotAllowed,
+    Overloaded,
+    StoreError,
+    TooLarge,
+    UnsupportedMedia,
+)
 from schedo.protocol.operation import LINES_TYPE, Operation
 from schedo.protocol.query import parse_query
 from schedo.protocol.schedules import EmptyRequest
@@ -22,6 +29,7 @@ from schedo.web.http import JSON_TYPE, Request, Response, send_response
 from schedo.web.permissions import TokenPermission
 
 _PLAIN_ENCODINGS = frozenset({b"", b"identity"})
+_READS = frozenset({"GET", "HEAD"})
 _UTF8 = frozenset({"", "charset=utf-8", 'charset="utf-8"'})
 _NO_BODY = b"{}"  # an empty body, if no field is required
 _CHUNKED_BYTES = 65_536  # the first claim of a body of unknown length
@@ -60,15 +68,34 @@ class Endpoint:
                 request = request._replace(body=b"")
             responding = self._respond(scope, operation, handle, request)
             del request, body  # the handler may wait for long; it frees the body
-            await send_response(send, await responding, scope["schedo.request_id"], claim)
+            response = await self._wait(responding, scope, receive, send)
+            if response is not None:
+                await send_response(send, response, scope["schedo.request_id"], claim)
         except TooSlow:
             raise ClientGone from None
-        except Moved as moved:
-            response = await moved.follow(scope, receive)
-            await send_response(send, response, scope["schedo.request_id"], claim)
         finally:
             if claim.size:
                 claim.release()
+
+    async def _wait(
+        self, responding: Awaitable[Response], scope: Scope, receive: Receive, send: Send
+    ) -> Response | None:
+        """Return the response, whose last part may come from the next server.
+
+        None: it is sent. A read finds the store closed while that passes to another process; the
+        server that goes on responds to it.
+        """
+        try:
+            return await responding
+        except Moved as moved:
+            return await moved.follow(scope, receive)
+        except StoreError:
+            holding = self._context.holding
+            if holding is None or scope["method"] not in _READS:
+                raise
+            app = await holding.wait(scope) or holding.app
+            await app(scope, replay(b"", receive), send)
+            return None
 
     def _respond(
         self, scope: Scope, operation: Operation, handle: Handler, request: Request

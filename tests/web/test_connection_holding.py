@@ -6,10 +6,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import orjson
 import pytest
 
+from schedo.errors import StoreError
 from schedo.protocol.roles import Role
 from schedo.web import holding, server
 from schedo.web.forwarding import Forwarder
@@ -133,6 +135,39 @@ async def test_chunked_bodies_and_responses_without_a_body_are_forwarded(
     assert (await pairs[1][0].read()).startswith(b"HTTP/1.1 200")
     for _, writer in pairs:
         writer.close()
+
+
+@pytest.mark.parametrize("passes", [True, False])
+async def test_a_read_that_finds_the_store_closed_is_answered_by_the_server_that_goes_on(
+    served: Served, next_served: Served, monkeypatch: pytest.MonkeyPatch, passes: bool
+) -> None:
+    world, http, port = served
+    monkeypatch.setattr(server, "PROGRESS_S", 0.0)
+    is_reading, may_go_on = asyncio.Event(), asyncio.Event()
+    list_jobs = world.engine.store.list_jobs
+
+    async def find_it_closed(*args: Any) -> Any:
+        if is_reading.is_set():
+            return await list_jobs(*args)
+        is_reading.set()
+        await may_go_on.wait()
+        raise StoreError("the store is not open")
+
+    monkeypatch.setattr(world.engine.store, "list_jobs", find_it_closed)
+    reader, writer = await open_connection(port)
+    writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await is_reading.wait()
+    await http.hold(lambda: None)
+    may_go_on.set()
+    await turn()
+
+    if passes:
+        http.pass_on(forwarder(next_served))
+    else:
+        await http.resume()
+
+    assert (await respond(reader))[0] == 200
+    writer.close()
 
 
 async def test_a_poll_that_waits_is_ended_before_the_store_passes(served: Served) -> None:
