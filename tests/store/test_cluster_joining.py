@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from schedo.errors import StoreError
+from schedo.store.base import Snapshot
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.store.servers import due, follow, kill, shards, sharing, until
@@ -110,6 +113,61 @@ async def test_the_shards_of_a_server_that_dies_wait_for_the_only_one_that_joins
 
         assert shards(joining) == ALL
         await joining.close()
+
+
+async def begin_two(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Task[Snapshot], PostgresStore, PostgresStore, asyncio.Future[None]]:
+    """Begin two starts at once on a new store. The first has all shards, and has not signed.
+
+    Return its start, both servers, and what the start waits for.
+    """
+    store, other = PostgresStore(url), PostgresStore(url)
+    has_entered, goes_on = asyncio.Event(), asyncio.get_running_loop().create_future()
+    connect = store._control.connect
+
+    async def connect_later() -> None:
+        has_entered.set()
+        await goes_on
+        await connect()
+
+    monkeypatch.setattr(store._control, "connect", connect_later)
+    opening = asyncio.create_task(store.open())
+    await has_entered.wait()
+    await other.open()
+    return opening, store, other, goes_on
+
+
+async def test_the_shards_of_a_server_that_fails_before_it_has_signed_are_taken(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, _, other, goes_on = await begin_two(postgres_store_url, monkeypatch)
+    goes_on.set_exception(StoreError("sorry, too many clients already"))
+    with pytest.raises(StoreError, match="too many clients"):
+        await opening
+
+    await until(other, lambda: other.cluster._mine() == {*ALL})
+    await follow(other)
+
+    assert shards(other) == ALL
+    await other.close()
+
+
+async def test_a_server_that_has_not_signed_yet_keeps_its_shards(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, store, other, goes_on = await begin_two(postgres_store_url, monkeypatch)
+
+    await other._control._act()
+    assert not other._control._hurries  # it is not looked at in short steps
+    await beat(other)
+    goes_on.set_result(None)
+    await opening
+
+    assert shards(store) == ALL
+    assert shards(other) == []
+    await store.close()
+    await other.close()
 
 
 async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error_of_the_store(

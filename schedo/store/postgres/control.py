@@ -23,7 +23,7 @@ from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS, store_error
 from schedo.store.postgres.loads import UNSYNCED
-from schedo.store.postgres.membership import BEAT_S, Membership, View, since_boot_s
+from schedo.store.postgres.membership import BEAT_S, NO_EPOCH, Membership, View, since_boot_s
 from schedo.store.postgres.session import PLAN_ONCE, close, connect
 from schedo.store.postgres.watch import NeighbourWatch
 
@@ -231,7 +231,8 @@ class Control:
         taken = row["take_over"]
         if taken is None:  # its session has not ended yet
             self._awaits_end = True
-            if since_s < ENDING_S:
+            # The start of one that has not signed goes on, and needs the processors.
+            if since_s < ENDING_S and gone.epoch != NO_EPOCH:
                 self._hurries = max(self._hurries, 1)
             return False
         if taken:

@@ -21,6 +21,7 @@ LATE_FOR_S = 1.0
 MARGIN_US = 100_000
 MOVE_PAUSE_S = 1.0  # between two moves of shards to a server that has too few
 STUCK_PAUSE_S = 10.0  # before a shard is tried again that could not move
+NO_EPOCH = 0  # of a server that has not signed
 # When the server that should take a shard of a dead one does not, any other one takes it.
 OTHERS_AFTER_S = 0.1
 
@@ -275,10 +276,13 @@ class Membership:
             self.on_due()
 
     def find_gone(self) -> list[Member]:
-        """Return the servers that are gone or silent, and still have shards."""
+        """Return the servers that are gone or silent, and still have shards.
+
+        One that has never signed is among them: its start goes on, or has failed.
+        """
         view = self._view
         owners = {*view.owners.values()} - {self._me.no}
-        return [view.members[no] for no in owners if no in view.members and view.is_gone(no)]
+        return [view.members.get(no) or _unsigned(no) for no in owners if view.is_gone(no)]
 
     def find_next(self) -> int | None:
         """Return the living server with the next number, after the largest the smallest; or None.
@@ -341,6 +345,11 @@ class Membership:
     def _changed(self) -> None:
         for call in self.on_change:
             call()
+
+
+def _unsigned(no: int) -> Member:
+    """Return a server that has a number and shards, and has written nothing about itself."""
+    return Member(no, "never signed", "", NO_EPOCH, "", MemberState.CLOSED)
 
 
 def _shown(view: View) -> object:
