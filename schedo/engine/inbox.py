@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import elapsed_us
@@ -48,6 +48,7 @@ class Inbox:
         self._wake = asyncio.Event()
         self._refused: dict[int, str] = {}  # rows whose jobs the store has refused, by id
         self._task: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Task[Any]] = set()  # of requests for ids of the inbox
 
     def use(self, source: SqlInbox, read_rows: ReadRows) -> None:
         """Read this inbox after the start; read_rows: checks the rows and makes specs of them."""
@@ -61,10 +62,12 @@ class Inbox:
 
     async def stop(self) -> None:
         """Read no more; what is left waits for the next server."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            ending = [task, *self._calls]
+            for each in ending:
+                each.cancel()
+            await asyncio.wait(ending)
 
     # Calls for ids of the inbox.
 
@@ -75,18 +78,43 @@ class Inbox:
         """
         if self._task is None or not is_from_sql(job_id):
             return
-        assert self._source is not None, "the task reads it"
+        source = self._source
+        assert source is not None, "the task reads it"
+        row = await self._to_its_end(self._bring(source, job_id))
+        if row is not None:
+            await self._wait_for_other(source, job_id)
+
+    async def _bring(self, source: SqlInbox, job_id: int) -> InboxRow | None:
+        """Take the row with this id; return it if another server takes it."""
         async with self._turn:
-            row = await self._source.find(job_id)
+            row = await source.find(job_id)
             if row is not None and row.is_own:
-                await self._take_next(self._source)
+                await self._take_next(source)
                 scheduler = self._loop.scheduler
-                row = await self._source.find(job_id)
+                row = await source.find(job_id)
                 if row is not None and row.is_own:
                     await self._take([row], scheduler)
-                    return
-        if row is not None:
-            await self._wait_for_other(self._source, job_id)
+                    return None
+            return row
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the work, which goes on when its caller leaves.
+
+        A batch whose commit is under way must keep its turn: before the commit is visible, the next
+        read would find the same rows.
+        """
+        call = asyncio.create_task(work, name="schedo inbox call")
+        self._calls.add(call)
+        call.add_done_callback(self._forget)
+        await asyncio.wait([call])
+        if call.cancelled():
+            raise Unavailable("the server has stopped")
+        return call.result()
+
+    def _forget(self, call: asyncio.Task[Any]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # its caller may be gone
 
     async def _wait_for_other(self, source: SqlInbox, job_id: int) -> None:
         """Return when the server that owns the shard has taken the row; raise Unavailable."""

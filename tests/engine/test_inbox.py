@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -149,6 +150,60 @@ async def test_a_row_of_another_server_is_waited_for_and_not_taken(
 
         with pytest.raises(Unavailable, match="has not done it yet"):
             await world.engine.get(rows.add(1))
+
+
+async def ask(world: World, rows: Rows) -> asyncio.Task[Job]:
+    """Add a row and ask for its id; return the caller, which waits for the commit."""
+    rows.notify = lambda: None
+    world.store.hold()
+    caller = asyncio.create_task(world.engine.get(rows.add()))
+    await world.store.wait_held()
+    return caller
+
+
+async def leave(caller: asyncio.Task[Job]) -> None:
+    caller.cancel()
+    await asyncio.wait([caller])
+    assert caller.cancelled()
+
+
+async def test_a_row_whose_caller_leaves_during_the_commit_is_not_taken_again(path: Path) -> None:
+    async with reading(path) as (world, rows):
+        await leave(await ask(world, rows))
+
+        assert await rows.read() == []
+        poll = asyncio.create_task(world.engine.inbox._poll())
+        world.store.release()
+        assert await poll == 0
+        assert len(world.worker.leases) == 1
+        assert world.store.failures == 0
+
+
+async def test_a_commit_that_fails_when_its_caller_has_left_is_the_error_of_nobody(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reading(path) as (world, rows):
+        await leave(await ask(world, rows))
+        world.store.fail_next(StoreError("the session is lost"))
+        world.store.release()
+        await recovered(world)
+
+        assert (await durable(world, ID)).id == ID
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_caller_whose_row_is_being_taken_when_the_reader_stops_gets_an_error(
+    path: Path,
+) -> None:
+    async with reading(path) as (world, rows):
+        caller = await ask(world, rows)
+
+        await world.engine.inbox.stop()
+
+        with pytest.raises(Unavailable, match="has stopped"):
+            await caller
+        assert not [each for each in asyncio.all_tasks() if "inbox" in each.get_name()]
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
