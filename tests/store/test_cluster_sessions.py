@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import asyncpg
 import pytest
 
 from schedo.core.shards import SHARDS
 from schedo.errors import StoreError
 from schedo.store.base import Snapshot
-from schedo.store.postgres import holder, snapshots
+from schedo.store.postgres import control, holder, snapshots
 from schedo.store.postgres import store as stores
 from schedo.store.postgres.session import connect
 from schedo.store.postgres.store import PostgresStore
 from schedo.store.postgres.watch import NeighbourWatch
-from tests.store.servers import due, follow, shards, sharing, until
+from tests.store.servers import LONG_US, due, follow, shards, sharing, silence, until
 
 ALL = list(range(SHARDS))
 _LOCK_SHARED = f"SELECT pg_advisory_lock_shared({holder.CLASS}, $1::int)"
 _TRY_LOCK = f"SELECT pg_try_advisory_lock({holder.CLASS}, $1::int)"
+FORMER = 7  # a number that the server had before
+_COPY = """
+INSERT INTO server (no, name, boot, epoch, version, state, opened_at, control_pid, control_began)
+SELECT $1, name, boot, 0, version, state, opened_at, control_pid, control_began FROM server"""
+_SET_EPOCH = "UPDATE server SET epoch = epoch + 1000, control_pid = NULL WHERE no = $1"
+_CONTROLS = """
+SELECT server.no, pid FROM server LEFT JOIN pg_stat_activity
+    ON pid = control_pid AND backend_start = control_began"""
 _WRITERS = "SELECT no, writer_pid FROM server WHERE state <> 'closed' ORDER BY no"
 
 
@@ -35,6 +46,18 @@ async def writers(store: PostgresStore) -> dict[int, int]:
     """Return the sessions that write, by the number of the server, as all servers know them."""
     async with store._require_readers().session() as session:
         return dict(await session.fetch(_WRITERS))
+
+
+async def stop_beating(store: PostgresStore) -> None:
+    silence(store)
+    assert store._control._task is not None
+    await asyncio.wait([store._control._task])
+
+
+async def controls(store: PostgresStore) -> dict[int, int | None]:
+    """Return the sessions of the heartbeats that live, by the number of the server."""
+    async with store._require_readers().session() as session:
+        return dict(await session.fetch(_CONTROLS))
 
 
 async def test_a_watch_keeps_no_lock_that_it_got_when_its_wait_was_over(
@@ -85,3 +108,73 @@ async def test_a_new_session_is_signed_although_the_first_snapshot_in_it_fails(
 
         assert store._writer is not None
         assert (await writers(other))[store.cluster.me.no] == store._writer.pid
+
+
+async def test_a_server_that_signs_with_a_control_session_that_was_replaced_meanwhile_lives(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(postgres_store_url, 2, LONG_US) as (store, other):
+        await stop_beating(store)
+        store._control._drop()
+        sign = holder.sign
+
+        async def sign_late(*values: Any) -> None:
+            await store._control._connect_again()
+            await sign(*values)
+
+        monkeypatch.setattr(holder, "sign", sign_late)
+        assert store._writer is not None
+        store._writer.connection.terminate()
+        await store.snapshot()
+        await store._control._beat()
+
+        assert (await controls(other))[store.cluster.me.no] == store._control.pid
+        await other._control._beat()
+        assert not other.cluster._view.is_gone(store.cluster.me.no)
+
+
+async def test_the_heartbeats_of_a_server_are_for_no_other_number(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (store,):
+        await stop_beating(store)
+        await store._control._fetch(_COPY, FORMER)  # it has replaced the session late
+        assert (await controls(store))[FORMER] == store._control.pid
+
+        await store._control._beat()
+
+        assert await controls(store) == {store.cluster.me.no: store._control.pid, FORMER: None}
+
+
+async def test_a_server_does_not_replace_the_control_session_of_another_one(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2, LONG_US) as (store, other):
+        await stop_beating(store)
+        no = store.cluster.me.no
+        await other._control._fetch(_SET_EPOCH, no)  # another server has taken the number
+
+        await store._control._beat()
+        store._control._drop()
+        await store._control._connect_again()
+        await store._control._beat()
+
+        assert (await controls(other))[no] is None
+
+
+async def test_a_heartbeat_is_one_statement(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(postgres_store_url, 2) as (store, _):
+        await stop_beating(store)
+        asked: list[str] = []
+        fetch = store._control._fetch
+
+        async def note(query: str, *parameters: object) -> list[asyncpg.Record]:
+            asked.append(query)
+            return await fetch(query, *parameters)
+
+        monkeypatch.setattr(store._control, "_fetch", note)
+        await store._control._beat()
+
+        assert asked == [control._VIEW]

@@ -43,6 +43,7 @@ RETURN_S = 1.0
 _VIEW = """
 SELECT server.no, name, url, epoch, version, server.state, timeout_us, settings,
     (extract(epoch FROM clock_timestamp() - session.query_start) * 1000000)::bigint AS silent_us,
+    session.pid IS NOT DISTINCT FROM pg_backend_pid() AS has_these_beats,
     (SELECT array_agg(coalesce(owner, 0) ORDER BY no) FROM shard) AS owners,
     coalesce((SELECT value FROM meta WHERE meta.name = 'settings'), 0) AS newest
 FROM server LEFT JOIN pg_stat_activity AS session
@@ -184,7 +185,7 @@ class Control:
 
     async def _connect_again(self) -> None:
         await self.connect()
-        await self._fetch(holder.REPLACE_CONTROL, self._membership.me.no, self.pid)
+        await self._replace()
         self._judges_from_s = since_boot_s() + RETURN_S
 
     def _drop(self) -> None:
@@ -196,6 +197,19 @@ class Control:
         sent_s = since_boot_s()
         found = await self._fetch(_VIEW)
         self._membership.note(_read_view(sent_s, found))
+        # A signature or a new number may have come at the same time as a new session.
+        if any(row["has_these_beats"] != self._is_own(row) for row in found):
+            await self._replace()
+
+    def _is_own(self, row: asyncpg.Record) -> bool:
+        """Return whether this server has written the row, and no other one since."""
+        membership = self._membership
+        return bool(row["no"] == membership.me.no and row["epoch"] == membership.signed_epoch)
+
+    async def _replace(self) -> None:
+        """Let the others judge this server by this session, and no other number by it."""
+        no, epoch = self._membership.me.no, self._membership.signed_epoch
+        await self._fetch(holder.REPLACE_CONTROL, no, self.pid, epoch)
 
     async def _act(self) -> None:
         """Take what this server should have of dead servers, and of what is free."""

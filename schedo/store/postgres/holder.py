@@ -41,15 +41,18 @@ _COLUMNS = (
     *("writer_pid", "control_pid", "writer_began", "control_began", "opened_at"),
 )
 # A server with a new number leaves its old one to the dead, or its heartbeats would be for both.
-_SIGN = f"""
-WITH former AS (UPDATE server SET control_pid = NULL WHERE no <> $1 AND control_pid = $11)
+_FORMER = """
+WITH former AS (UPDATE server SET control_pid = NULL WHERE no <> $1 AND control_pid = {})"""
+_SIGN = f"""{_FORMER.format("$11")}
 INSERT INTO server ({", ".join(_COLUMNS)})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
     {_BEGAN.format("$10::int")}, {_BEGAN.format("$11::int")}, now())
 ON CONFLICT (no) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)}"""
-# The server with the number has another control session now.
-REPLACE_CONTROL = f"""
-UPDATE server SET control_pid = $2, control_began = {_BEGAN.format("$2::int")} WHERE no = $1"""
+# The server that has signed with this epoch has another control session now. The number may have
+# passed to another server meanwhile.
+REPLACE_CONTROL = f"""{_FORMER.format("$2")}
+UPDATE server SET control_pid = $2, control_began = {_BEGAN.format("$2::int")}
+WHERE no = $1 AND epoch = $3"""
 _FOLLOW = "UPDATE server SET settings = $2 WHERE no = $1"
 _RELEASE = "UPDATE shard SET owner = NULL WHERE owner = $1"
 _CLOSE = "UPDATE server SET state = 'closed' WHERE no = $1"

@@ -86,6 +86,7 @@ class Membership:
         self._adopted_s = 0.0
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
         self.is_joining = False  # the other servers do not know this one yet
+        self.signed_epoch: int | None = None  # of the row that this server has written
         self.has_inherited = False  # shards of a server that has died
         self.keeps_runs = True  # a shard with running jobs stays here, and one even if it leaves
         self._settings = 0  # the version of the queues, pauses and cordons that the engine has
@@ -226,6 +227,11 @@ class Membership:
     def begin(self, no: int, epoch: int) -> None:
         """Note the number and the epoch of this server."""
         self._me = self._me._replace(no=no, epoch=epoch)
+
+    def note_signing(self) -> Member:
+        """Return as whom this server signs; the row that it writes has this epoch."""
+        self.signed_epoch = self._me.epoch
+        return self._me
 
     def own(self, owned: Owned, settings: int) -> None:
         """Note what the engine has from now on, which is what the store has at this moment."""

@@ -188,7 +188,7 @@ class PostgresStore(ConcurrentReads):
         cluster.is_joining = False
         pids = writer.pid, self._control.pid
         signature = holder.Signature(cluster.timeout_us, cluster.settings, *pids)
-        await writer.run(lambda c: holder.sign(c, cluster.me, signature))
+        await writer.run(lambda c: holder.sign(c, cluster.note_signing(), signature))
         writer.is_signed = True
 
     def _is_writing(self) -> bool:
