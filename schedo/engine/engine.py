@@ -194,8 +194,7 @@ class Engine:
         may_replace, home_shards: see commands.Submit.
         `make_record` makes the idempotency record of the request, which goes into the same commit.
         """
-        size = sum([len(spec.payload) for spec in specs])
-        self._check_room(size)
+        self._check_room(size := sum([len(spec.payload) for spec in specs]))
 
         def finish(
             replies: list[commands.Accepted | SchedoError],
@@ -213,9 +212,8 @@ class Engine:
         began_at = elapsed_us(self.clock)
         self._payload_bytes += size
         try:
-            items = await self._loop.try_enqueue(
-                commands.Submit(specs, may_replace, home_shards), finish
-            )
+            command = commands.Submit(specs, may_replace, home_shards)
+            items = await self._loop.try_enqueue(command, finish)
             self.metrics.note_submit(specs, elapsed_us(self.clock) - began_at)
             return items
         finally:

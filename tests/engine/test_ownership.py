@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,13 +18,12 @@ from schedo.core.model import Job, LeaseKey, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
-from schedo.engine.call_results import Accepted
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
-from schedo.errors import NotFound, StoreError, Unavailable
+from schedo.errors import StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
 from tests.core.remote_site import make_poll
-from tests.engine.world import Answers, World, running, spec
+from tests.engine.world import World, running
 from tests.passes import one_pass
 
 DOUBT = "this server does not know whether it still owns its jobs"
@@ -352,126 +350,3 @@ async def test_a_server_adopts_what_workers_run_for_a_dead_one(path: Path) -> No
 
         assert response.revoked == []
         assert (await world.engine.get(job.id)).state is State.RUNNING
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
-    path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    async with sharing(path) as (world, shards):
-        home = shard_of("one")
-        submits: list[asyncio.Task[Answers]] = []
-
-        async def change() -> None:
-            submit: Callable[..., Coroutine[Any, Any, Answers]] = world.engine.submit
-            submits.append(asyncio.create_task(submit([spec()], home_shards=[home])))
-            await one_pass()
-            await one_pass()  # its turn puts it off
-            shards.mine.discard(home)
-            shards.given.clear()
-            if fails:
-                raise StoreError("the session has ended")
-
-        monkeypatch.setattr(shards, "change_shards", change)
-        shards.given = {home}
-        shards.on_due()
-
-        while not submits:
-            await one_pass()
-        with pytest.raises(Unavailable, match="has just moved"):
-            await submits[0]
-        await world.engine.flush()
-        assert not world.worker.leases
-
-
-async def test_a_job_of_a_limited_queue_that_the_server_makes_itself_needs_no_certain_shard(
-    path: Path,
-) -> None:
-    async with sharing(path) as (world, shards):
-        await world.engine.change_queue("one", concurrency=1)
-        shards.mine.discard(shard_of("one"))
-        submits: list[asyncio.Future[object]] = []
-
-        async def change() -> None:
-            submits.append(asyncio.ensure_future(world.submit(queue="one")))
-            await one_pass()
-
-        await world.engine._loop.restart(change)
-
-        assert await submits[0]
-
-
-async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
-    async with sharing(path) as (world, shards):
-        shards.mine.discard(7)
-
-        with pytest.raises(Unavailable, match="has just moved"):
-            await world.engine.submit([spec()], home_shards=[7])
-        answers: Answers = await world.engine.submit([spec()], home_shards=[8])
-
-        assert isinstance(answers[0], Accepted)
-
-
-# Waits for jobs that move.
-
-
-class Moved(NamedTuple):
-    world: World
-    shards: Shards
-    jobs: list[Job]
-    waits: list[asyncio.Task[Job]]
-
-
-@asynccontextmanager
-async def waiting_for_moved(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Moved]:
-    """Begin to wait for two jobs, the first of which then moves to another server."""
-    monkeypatch.setattr("schedo.engine.moved_waits.LOOK_S", 0.001)
-    async with sharing(path) as (world, shards):
-        jobs = [await world.submit(delay_us=MINUTE) for _ in range(2)]
-        waits = [asyncio.create_task(world.engine.wait(job.id, 60.0)) for job in jobs]
-        await one_pass()
-        shards.moved, shards.mine = {jobs[0].id}, {0}
-        await world.engine._loop.restart(shards.change_shards)
-        try:
-            yield Moved(world, shards, jobs, waits)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
-
-async def end_elsewhere(moved: Moved, monkeypatch: pytest.MonkeyPatch, job: Job | None) -> None:
-    """End the first job; the store has this record of it then."""
-
-    async def get_job(job_id: int) -> Job | None:
-        assert job_id == moved.jobs[0].id
-        return job
-
-    monkeypatch.setattr(moved.world.engine.store, "get_job", get_job)
-    moved.shards.ended = [each.id for each in moved.jobs]
-
-
-async def test_a_wait_ends_when_another_server_has_ended_the_job(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with waiting_for_moved(path, monkeypatch) as moved:
-        moved.shards.failures = [StoreError("the database is away")]
-        ended = moved.jobs[0].copy()
-        ended.state = State.COMPLETED
-
-        await end_elsewhere(moved, monkeypatch, ended)
-
-        assert (await moved.waits[0]).state is State.COMPLETED
-        assert not moved.waits[1].done()
-
-
-async def test_a_wait_for_a_job_that_another_server_has_ended_and_not_kept_finds_nothing(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with waiting_for_moved(path, monkeypatch) as moved:
-        await moved.world.engine.flush()
-        monkeypatch.setattr(moved.world.engine._loop.scheduler, "find_job", lambda _: None)
-
-        await end_elsewhere(moved, monkeypatch, None)
-
-        with pytest.raises(NotFound):
-            await moved.waits[0]

@@ -177,25 +177,27 @@ async def test_a_server_with_the_number_of_a_dead_one_has_no_share_yet(
         assert (other.running, new.running) == (LIMIT, 0)
 
 
-async def test_a_former_home_has_no_share_of_the_time_before(postgres_store_url: str) -> None:
+async def test_a_server_that_was_the_home_has_no_share_of_the_time_before(
+    postgres_store_url: str,
+) -> None:
     async with sharing(postgres_store_url, 3) as stores:
-        former, others = await limited(stores)
-        writer = former.store._writer
+        left, others = await limited(stores)
+        writer = left.store._writer
         assert writer is not None
         await writer.connection.execute(  # another server was the home, and gave it all
-            "INSERT INTO queue_share VALUES ('few', $1, 3, 3, 0)", former.store._owned.no
+            "INSERT INTO queue_share VALUES ('few', $1, 3, 3, 0)", left.store._owned.no
         )
-        await use_all(others[0], former)
+        await use_all(others[0], left)
 
-        await former.store.cluster.leave()  # it keeps one shard, not that of the queue
-        for server in (former, *others):
+        await left.store.cluster.leave()  # it keeps one shard, not that of the queue
+        for server in (left, *others):
             await due(server.store)
             await follow(server.store)
-        former.share, former.waiting = 0, LIMIT
-        await former.look()
+        left.share, left.waiting = 0, LIMIT
+        await left.look()
 
-        assert not former.is_home
-        assert (others[0].running, former.running) == (LIMIT, 0)
+        assert not left.is_home
+        assert (others[0].running, left.running) == (LIMIT, 0)
 
 
 async def test_a_shard_that_a_number_has_read_before_is_read_again(postgres_store_url: str) -> None:

@@ -1,0 +1,75 @@
+"""Requests whose jobs must be in certain shards, while these get another owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedo.core.shards import shard_of
+from schedo.engine.call_results import Accepted
+from schedo.errors import StoreError, Unavailable
+from tests.engine.test_ownership import sharing
+from tests.engine.world import Answers, spec
+from tests.passes import one_pass
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_request_whose_home_moves_while_it_waits_makes_no_job(
+    path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    async with sharing(path) as (world, shards):
+        home = shard_of("one")
+        submits: list[asyncio.Task[Answers]] = []
+
+        async def change() -> None:
+            submit: Callable[..., Coroutine[Any, Any, Answers]] = world.engine.submit
+            submits.append(asyncio.create_task(submit([spec()], home_shards=[home])))
+            await one_pass()
+            await one_pass()  # its turn puts it off
+            shards.mine.discard(home)
+            shards.given.clear()
+            if fails:
+                raise StoreError("the session has ended")
+
+        monkeypatch.setattr(shards, "change_shards", change)
+        shards.given = {home}
+        shards.on_due()
+
+        while not submits:
+            await one_pass()
+        with pytest.raises(Unavailable, match="has just moved"):
+            await submits[0]
+        await world.engine.flush()
+        assert not world.worker.leases
+
+
+async def test_a_job_of_a_limited_queue_that_the_server_makes_itself_needs_no_certain_shard(
+    path: Path,
+) -> None:
+    async with sharing(path) as (world, shards):
+        await world.engine.change_queue("one", concurrency=1)
+        shards.mine.discard(shard_of("one"))
+        submits: list[asyncio.Future[object]] = []
+
+        async def change() -> None:
+            submits.append(asyncio.ensure_future(world.submit(queue="one")))
+            await one_pass()
+
+        await world.engine._loop.restart(change)
+
+        assert await submits[0]
+
+
+async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        shards.mine.discard(7)
+
+        with pytest.raises(Unavailable, match="has just moved"):
+            await world.engine.submit([spec()], home_shards=[7])
+        answers: Answers = await world.engine.submit([spec()], home_shards=[8])
+
+        assert isinstance(answers[0], Accepted)
