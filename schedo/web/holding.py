@@ -18,7 +18,9 @@ from schedo.core.ids import render_id
 from schedo.errors import SchedoError, Unavailable
 from schedo.web.http import Header, Response, problem_response, send_response
 
-HELD_S = 1.0  # then a request is refused: the client may try again elsewhere
+# Then a request is refused. A new process that hangs has 5 s to become active (server/upgrade.py);
+# then this process opens its store again, and no client has noticed.
+HELD_S = 7.0
 _IS_HELD = "schedo.is_held"
 _OF_A_BODY = frozenset((b"content-length", b"content-type", b"transfer-encoding"))
 
@@ -47,7 +49,7 @@ class Holding:
             await asyncio.wait((self._successor,), timeout=HELD_S)
             del scope[_IS_HELD]
         if not self._successor.done():
-            raise Unavailable("the server is being replaced; try again in a second")
+            raise Unavailable("the server is being replaced; try again soon")
         return self._successor.result()
 
     def move_wait(self, jobs: Sequence[int], left_s: float, respond: Respond) -> None:

@@ -11,8 +11,10 @@ import pytest
 from schedo.config import Config
 from schedo.handover.command import Command
 from schedo.handover.messages import UpgradeFailed
+from schedo.server import to_standby, upgrade
 from schedo.server.server import Server
 from schedo.server.start import Start
+from schedo.web import holding
 
 COMMAND = Command(["/no/such/program"], {}, "/")
 
@@ -98,3 +100,8 @@ def test_the_directory_keeps_the_name_that_the_shell_has_for_it(
     command = Command.of_this_process(["python"], "python", {"PWD": str(tmp_path / "current")})
 
     assert command.directory == str(tmp_path / "current")
+
+
+def test_a_request_waits_for_longer_than_a_new_process_may_hang() -> None:
+    assert holding.HELD_S > upgrade.ACTIVE_S + 1
+    assert holding.HELD_S > to_standby.ACTIVE_S + 1
