@@ -36,6 +36,7 @@ SKIPPED_MAX = 1_024  # ready keys in one request
 LOOK_S = 1e-5  # a look for each of these keys takes a tenth of that; so long is no other one
 WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
 HELD_S = 10.0  # how long a request for the surplus is held
+EARLY_S = 1.0  # an empty response that comes sooner than this was not held
 TAKING_S = 0.002  # before the next request, while workers here take what the last one has said
 PAUSE_S_MAX = 1.0  # the same after requests for jobs that have brought none; it doubles
 _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
@@ -210,13 +211,18 @@ class SurplusOfOthers:
     async def _ask(self, member: Member, skip: list[ReadyKey]) -> Found:
         body = msgspec.json.encode(Question(skip))
         own = OwnRequest("POST", "/v1/work", "surplus", _PERMISSION, body)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             response = await self._router.send(member, "surplus", own, HELD_S)
             if response.status == 200:
-                return msgspec.json.decode(response.body, type=Found)
+                found = msgspec.json.decode(response.body, type=Found)
+                if found.ready or loop.time() - began > EARLY_S:
+                    return found
         except (SchedoError, msgspec.MsgspecError):
             pass
-        await self._router.wait_for_change(PAUSE_S_MAX)  # it is gone, or too old to know of this
+        # It is gone, too old to know of this, or drains: then it holds no request.
+        await self._router.wait_for_change(PAUSE_S_MAX)
         return Found()
 
     def _is_wanted(self) -> bool:

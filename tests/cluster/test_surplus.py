@@ -163,6 +163,31 @@ async def test_a_server_that_repeats_what_no_worker_takes_is_asked_less_and_less
     assert lease_of(await polling)
 
 
+async def test_a_draining_server_that_has_no_jobs_to_give_is_not_asked_again_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    count = 0
+    was_asked = asyncio.Event()
+    respond = OwnSurplus.respond
+
+    async def respond_and_count(own: OwnSurplus, asked: ClientRequest) -> Response:
+        nonlocal count
+        count += 1
+        was_asked.set()
+        return await respond(own, asked)
+
+    monkeypatch.setattr(OwnSurplus, "respond", respond_and_count)
+    polling = HandWorker().begin_poll(second)
+    await was_asked.wait()
+
+    first.app.drain()
+    await asyncio.wait([polling], timeout=0.3)
+
+    assert count <= 2  # the one that was held, and perhaps one right after it
+    polling.cancel()
+
+
 async def test_a_server_that_stops_does_not_wait_for_those_that_ask_for_its_jobs(
     cluster: Cluster,
 ) -> None:
