@@ -12,7 +12,7 @@ changed refuses the part, and the gateway looks for the new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Set
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ import msgspec
 
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse, to_response
 from schedo.cluster.homes import owns_all
+from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers
 from schedo.cluster.work_parts import (
     PartResponse,
@@ -36,7 +37,7 @@ from schedo.core.worker_messages import PollRequest
 from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.workers import Workers
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
-from schedo.protocol.leases import parse_lease, render_lease
+from schedo.protocol.leases import render_lease
 from schedo.protocol.reading import at_once
 from schedo.protocol.work import WorkRequest
 from schedo.store.cluster import Member
@@ -60,6 +61,7 @@ class Gateway:
 
     def __init__(self, router: Router, sessions: Workers) -> None:
         self._router = router
+        self._owners = LeaseOwners(router.cluster, sessions)
         # Those that run something for other servers, or wait here.
         self._workers: dict[str, PollingWorker] = {}
         self._own_surplus = OwnSurplus(sessions)
@@ -98,9 +100,9 @@ class Gateway:
             self._surplus_of_others.want()
             worker.poll = call  # before any wait, so that the newest poll is the one that came last
         try:
-            if worker.elsewhere or not self._are_new(asked, request.leases):
+            if worker.elsewhere or not self._owners.are_new(request.leases):
                 call.wait_s = (await _check(asked.request)).wait_s  # a wrong one changes nothing
-                await self._place(call, {*request.leases, *worker.elsewhere})
+                await self._owners.place(call, {*request.leases, *worker.elsewhere})
             while True:
                 response = await self._take_turn(call)
                 if response is not None:
@@ -175,7 +177,7 @@ class Gateway:
             room = self._find_room(call)
             if member.no not in targets or room <= 0 or not call.may_ask:
                 continue
-            theirs = self._group(call, call.worker.elsewhere)
+            theirs = self._owners.group(call, call.worker.elsewhere)
             leases = next((leases for each, leases in theirs if each.no == member.no), [])
             response = await self._ask(call, member, leases, room)
             if call.spec is not None:
@@ -233,7 +235,7 @@ class Gateway:
         responses: list[PartResponse] = []
         left = {*call.worker.elsewhere}
         while left:
-            places = self._group(call, left)
+            places = self._owners.group(call, left)
             found = await asyncio.gather(
                 *(self._ask(call, member, leases) for member, leases in places)
             )
@@ -248,7 +250,7 @@ class Gateway:
             if loop.time() > until:
                 raise Unavailable(_MOVING_TEXT)
             await self._router.wait_for_change(PAUSE_S)
-            await self._place(call, left)
+            await self._owners.place(call, left)
             left &= call.worker.elsewhere.keys()
         return responses
 
@@ -278,52 +280,6 @@ class Gateway:
             raise Refusal(response)
         return None
 
-    # Where a lease belongs.
-
-    def _are_new(self, asked: ClientRequest, leases: Collection[str]) -> bool:
-        """Whether all leases were given by this server since its last recovery."""
-        if not leases:
-            return True
-        ending = f".{asked.context.engine.health().epoch}"
-        return all(lease.endswith(ending) for lease in leases)
-
-    async def _place(self, call: WorkerCall, leases: Collection[str]) -> None:
-        """Note which of the leases are of other servers, and the shards of their jobs."""
-        elsewhere = call.worker.elsewhere
-        unknown = {
-            lease: parse_lease(lease).job_id
-            for lease in leases
-            if elsewhere.get(lease) is None and not self._are_new(call.asked, (lease,))
-        }
-        sessions = call.asked.context.engine.sessions
-        here = {render_lease(lease.key) for lease in sessions.held_by(call.name)} if unknown else ()
-        shards = await self._find_shards([unknown[each] for each in unknown if each not in here])
-        for lease in leases:
-            shard = elsewhere.get(lease)
-            if lease in unknown and lease not in here:
-                shard = shards.get(unknown[lease])
-            if shard is None or lease in here or self._router.cluster.is_mine(shard):
-                elsewhere.pop(lease, None)  # of this server, or of a job that is deleted
-                call.foreign.discard(lease)
-            else:
-                elsewhere[lease] = shard
-                call.foreign.add(lease)
-
-    async def _find_shards(self, job_ids: Sequence[int]) -> dict[int, int]:
-        if not job_ids:
-            return {}
-        return dict(await self._router.cluster.shards_of_jobs(job_ids))
-
-    def _group(self, call: WorkerCall, leases: Collection[str]) -> list[tuple[Member, list[str]]]:
-        """Return the owners of the jobs of the leases, each with the leases of its jobs."""
-        groups: dict[int, tuple[Member, list[str]]] = {}
-        for lease in leases:
-            shard = call.worker.elsewhere[lease]
-            owner = None if shard is None else self._router.cluster.owner(shard)
-            if owner is not None and owner.url and owner.no != self._router.cluster.me.no:
-                groups.setdefault(owner.no, (owner, []))[1].append(lease)
-        return [*groups.values()]
-
     async def _believe(
         self, call: WorkerCall, answer: PartResponse, found: list[PartResponse]
     ) -> PartResponse:
@@ -332,29 +288,18 @@ class Gateway:
         Their results and decisions have had no effect here, so they go to the owners, whose
         responses are added to `found`. Raise Unavailable if there are none in time.
         """
-        owned = await self._find_owned(answer.denied)
+        owned = await self._owners.find_owned(answer.denied)
         lost = [each for each in answer.denied if each in call.request.changed - owned]
         if lost:
             call.worker.elsewhere.update(dict.fromkeys(lost))
             found += await self._ask_others(call)
-            if await self._find_owned(lost):  # they have come back
+            if await self._owners.find_owned(lost):  # they have come back
                 raise Unavailable(_MOVING_TEXT)
         return msgspec.structs.replace(
             answer,
             revoked=[lease for lease in answer.revoked if lease in owned],
             refused=[each for each in answer.refused if each.lease in owned],
         )
-
-    async def _find_owned(self, leases: Sequence[str]) -> set[str]:
-        """Return the leases whose jobs this server owns, or that are deleted."""
-        jobs = {lease: parse_lease(lease).job_id for lease in leases}
-        shards = await self._find_shards([*jobs.values()])
-        is_mine = self._router.cluster.is_mine
-        return {
-            lease
-            for lease, job_id in jobs.items()
-            if job_id not in shards or is_mine(shards[job_id])
-        }
 
     # For another gateway.
 
@@ -365,12 +310,12 @@ class Gateway:
             for lease in asked.context.engine.sessions.held_by(request.fields.worker)
         }
         unknown = [lease for lease in request.leases if lease not in held]
-        if unknown and len(await self._find_owned(unknown)) < len(unknown):
+        if unknown and len(await self._owners.find_owned(unknown)) < len(unknown):
             return refuse(asked.request)
         response = await self._carry_out(asked, request)
         if response.status == 200 and not denies_nothing(response.body):
             denied = read_response(response.body).denied
-            if len(await self._find_owned(denied)) < len(denied):
+            if len(await self._owners.find_owned(denied)) < len(denied):
                 return refuse(asked.request)  # the shard has moved meanwhile
         return response
 

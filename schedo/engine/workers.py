@@ -31,6 +31,11 @@ class Workers:
         came = request._replace(came_at=self._loop.clock.now())
         return await self._loop.polls.work(came, claim)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the leases that the engine gives now; 0 during a recovery."""
+        return self._loop.scheduler.epoch if self._loop.failure is None else 0
+
     def held_by(self, name: str) -> list[Lease]:
         """Return the leases that the worker holds, or held when the previous server ended."""
         return self._loop.scheduler.held_by(name)

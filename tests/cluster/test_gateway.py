@@ -359,13 +359,13 @@ async def misplaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[
     _, first, second = cluster
     worker = HandWorker()
     lease = await worker.take(first, task="demo")
-    gateway = second.router._gateway
-    place = gateway._place
+    owners = second.router._gateway._owners
+    place = owners.place
 
     async def place_here(call: WorkerCall, leases: Any) -> None:
-        monkeypatch.setattr(gateway, "_place", place)
+        monkeypatch.setattr(owners, "place", place)
 
-    monkeypatch.setattr(gateway, "_place", place_here)
+    monkeypatch.setattr(owners, "place", place_here)
     return worker, lease
 
 

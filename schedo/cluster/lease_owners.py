@@ -1,0 +1,74 @@
+"""Which server a lease belongs to: the one that owns the shard of its job.
+
+A lease that this server has given since its last recovery is its own, and so is one that its engine
+holds. The shard of any other one is read in the database once, and remembered while the worker
+lists the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from schedo.cluster.worker_call import WorkerCall
+from schedo.engine.workers import Workers
+from schedo.protocol.leases import parse_lease, render_lease
+from schedo.store.cluster import Cluster, Member
+
+
+class LeaseOwners:
+    """Finds the servers that the leases of workers belong to."""
+
+    def __init__(self, cluster: Cluster, sessions: Workers) -> None:
+        self._cluster, self._sessions = cluster, sessions
+
+    def are_new(self, leases: Collection[str]) -> bool:
+        """Whether all leases were given by this server since its last recovery."""
+        if not leases:
+            return True
+        ending = f".{self._sessions.epoch}"
+        return all(lease.endswith(ending) for lease in leases)
+
+    async def place(self, call: WorkerCall, leases: Collection[str]) -> None:
+        """Note which of the leases are of other servers, and the shards of their jobs."""
+        elsewhere = call.worker.elsewhere
+        unknown = {
+            lease: parse_lease(lease).job_id
+            for lease in leases
+            if elsewhere.get(lease) is None and not self.are_new((lease,))
+        }
+        held = self._sessions.held_by(call.name) if unknown else ()
+        here = {render_lease(lease.key) for lease in held}
+        shards = await self._find_shards([unknown[each] for each in unknown if each not in here])
+        for lease in leases:
+            shard = elsewhere.get(lease)
+            if lease in unknown and lease not in here:
+                shard = shards.get(unknown[lease])
+            if shard is None or lease in here or self._cluster.is_mine(shard):
+                elsewhere.pop(lease, None)  # of this server, or of a job that is deleted
+                call.foreign.discard(lease)
+            else:
+                elsewhere[lease] = shard
+                call.foreign.add(lease)
+
+    def group(self, call: WorkerCall, leases: Collection[str]) -> list[tuple[Member, list[str]]]:
+        """Return the owners of the jobs of the leases, each with the leases of its jobs."""
+        groups: dict[int, tuple[Member, list[str]]] = {}
+        for lease in leases:
+            shard = call.worker.elsewhere[lease]
+            owner = None if shard is None else self._cluster.owner(shard)
+            if owner is not None and owner.url and owner.no != self._cluster.me.no:
+                groups.setdefault(owner.no, (owner, []))[1].append(lease)
+        return [*groups.values()]
+
+    async def find_owned(self, leases: Sequence[str]) -> set[str]:
+        """Return the leases whose jobs this server owns, or that are deleted."""
+        jobs = {lease: parse_lease(lease).job_id for lease in leases}
+        shards = await self._find_shards([*jobs.values()])
+        return {
+            lease
+            for lease, job_id in jobs.items()
+            if job_id not in shards or self._cluster.is_mine(shards[job_id])
+        }
+
+    async def _find_shards(self, job_ids: Sequence[int]) -> dict[int, int]:
+        return dict(await self._cluster.shards_of_jobs(job_ids)) if job_ids else {}
