@@ -22,6 +22,7 @@ import msgspec
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse, to_response
 from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers
 from schedo.cluster.work_parts import (
     PartResponse,
@@ -62,8 +63,7 @@ class Gateway:
     def __init__(self, router: Router, sessions: Workers) -> None:
         self._router = router
         self._owners = LeaseOwners(router.cluster, sessions)
-        # Those that run something for other servers, or wait here.
-        self._workers: dict[str, PollingWorker] = {}
+        self._workers = PollingWorkers(asyncio.get_running_loop().time)
         self._own_surplus = OwnSurplus(sessions)
         self._surplus_of_others = SurplusOfOthers(router, self._wake)
 
@@ -80,14 +80,13 @@ class Gateway:
         if asked.hop is not None:
             return await self._respond_to_gateway(asked, request)
         name = request.fields.worker
-        worker = self._workers.setdefault(name, PollingWorker())
+        worker = self._workers.note_request(name)
         try:
             return await self._divide(asked, request, worker)
         except Refusal as refusal:
             return refusal.response
         finally:
-            if not (worker.elsewhere or worker.poll) and self._workers.get(name) is worker:
-                del self._workers[name]
+            self._workers.note_end(name, worker)
 
     # For a worker.
 
@@ -202,10 +201,9 @@ class Gateway:
         """Let workers that wait ask a server for jobs; return the ready keys that they serve."""
         left = dict(found.ready)
         taken: set[ReadyKey] = set()
-        for worker in [*self._workers.values()]:
-            call = worker.poll
-            spec = None if call is None else call.spec
-            if call is None or spec is None or not call.may_ask:
+        for call in self._workers.list_polls():
+            spec = call.spec
+            if spec is None or not call.may_ask:
                 continue
             room = self._find_room(call)
             served = [key for key in left if spec.serves(key)] if room > 0 else []

@@ -19,6 +19,7 @@ class PollingWorker:
         self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
         self.stopped: set[str] = set()  # those of them whose stop request it has got
         self.poll: WorkerCall | None = None  # the one that waits
+        self.asked_at = 0.0  # when its last request came
 
 
 class Refusal(Exception):

@@ -1,0 +1,53 @@
+"""The workers that poll a gateway, by name.
+
+A gateway hears nothing of a worker that ends, or that goes on to poll another server. So it forgets
+each one after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schedo.cluster.worker_call import PollingWorker, WorkerCall
+from schedo.core.limits import SECOND
+from schedo.protocol.work import SESSION_TIMEOUT_US
+
+KEPT_S = SESSION_TIMEOUT_US[1] / SECOND  # after so long without a request, any worker is lost
+LOOK_S = 60.0  # between two looks at all of them
+
+
+class PollingWorkers:
+    """Those that wait here, or that run something for other servers."""
+
+    def __init__(self, read_time: Callable[[], float]) -> None:
+        """read_time: returns the time of the event loop."""
+        self._read_time = read_time
+        self._by_name: dict[str, PollingWorker] = {}
+        self._looked_at = read_time()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def note_request(self, name: str) -> PollingWorker:
+        """Return the worker of this name, which has sent a request."""
+        now = self._read_time()
+        if now - self._looked_at > LOOK_S:
+            self._looked_at = now
+            self._forget_old(now)
+        worker = self._by_name.setdefault(name, PollingWorker())
+        worker.asked_at = now
+        return worker
+
+    def note_end(self, name: str, worker: PollingWorker) -> None:
+        """Forget the worker, whose request has ended, unless it is still to be known."""
+        if not (worker.elsewhere or worker.poll) and self._by_name.get(name) is worker:
+            del self._by_name[name]
+
+    def list_polls(self) -> list[WorkerCall]:
+        """Return the polls that wait."""
+        return [each.poll for each in self._by_name.values() if each.poll is not None]
+
+    def _forget_old(self, now: float) -> None:
+        for name, worker in [*self._by_name.items()]:
+            if worker.poll is None and now - worker.asked_at > KEPT_S:
+                del self._by_name[name]
