@@ -115,11 +115,9 @@ class Gateway:
         found = await self._ask_others(call)
         if call.is_replaced:
             call.request = call.request.make_report()  # what the worker ran then is old
-        spec = call.spec
-        if spec is not None and call.may_ask:
-            call.targets.update(self._surplus_of_others.serving(spec))
         # The first request of a worker says what it serves, and others may have that already.
-        is_new = spec is None and self._surplus_of_others.is_any
+        is_new = call.spec is None and self._surplus_of_others.is_any
+        self._note_targets(call)
         wait_s = 0.0 if is_new or call.targets or call.must_hear(found) else None
         response, is_over = await self._ask_here(call, wait_s)
         if response.status != HTTPStatus.OK:
@@ -137,6 +135,18 @@ class Gateway:
             call.note_sent(merged)
             return response._replace(body=msgspec.json.encode(merged))
         return None
+
+    def _note_targets(self, call: WorkerCall) -> None:
+        """Note which servers may have jobs for the worker, if it has room for any."""
+        spec = call.spec
+        if spec is None or not call.may_ask:
+            return
+        # Results that come with the request free slots: before they are known here, it has room.
+        if call.has_waited and self._find_room(call) <= 0:
+            return
+        serving = self._surplus_of_others.serving(spec)
+        if serving:
+            call.targets.update({each.no for each in self._router.others()}.intersection(serving))
 
     async def _ask_here(self, call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
         """Carry out here what is about jobs of this server; return whether the wait is over.

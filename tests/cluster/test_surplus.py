@@ -16,6 +16,7 @@ from schedo.cluster.surplus import KEYS_MAX, OwnSurplus, Question
 from schedo.core.model import ReadyKey
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
+from schedo.core.worker_messages import PollResponse
 from schedo.protocol.leases import parse_lease
 from schedo.web.http import Response
 from schedo.web.server import STOP_GRACE_S
@@ -24,6 +25,7 @@ from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker, holds, lease_of, result
 
 STOPS_WITHIN_S = STOP_GRACE_S / 2
+ENDS_WITHIN_S = 2.0
 
 
 async def is_completed(world: MemberWorld, lease: str) -> bool:
@@ -83,6 +85,43 @@ async def test_a_worker_gets_no_more_leases_of_all_servers_than_it_has_slots(
     answer = await worker.poll(second, *running[1:], results=[result(running[0])], wait=20)
     assert len(answer["leases"]) == 1
     await full
+
+
+async def test_a_full_worker_that_does_not_wait_gets_its_response_while_others_have_jobs(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    await first.post("/v1/jobs:batch", [{"task": "demo"}] * 2)
+    worker = HandWorker(slots=1)
+    lease = lease_of(await worker.begin_poll(second))
+
+    async with asyncio.timeout(ENDS_WITHIN_S):
+        answer = await worker.poll(second, lease)
+
+    assert answer["leases"] == []
+
+
+async def test_a_full_worker_that_waits_is_not_looked_at_again_and_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    await first.post("/v1/jobs:batch", [{"task": "demo"}] * 2)
+    worker = HandWorker(slots=1)
+    lease = lease_of(await worker.begin_poll(second))
+    turns = 0
+    work = second.engine.sessions.work
+
+    async def work_and_count(*arguments: Any) -> PollResponse:
+        nonlocal turns
+        turns += 1
+        return await work(*arguments)
+
+    monkeypatch.setattr(second.engine.sessions, "work", work_and_count)
+    polling = worker.begin_poll(second, lease)
+    await asyncio.wait([polling], timeout=0.2)
+
+    assert turns <= 2  # it is asked what it serves, and then waits
+    polling.cancel()
 
 
 async def test_two_gateways_that_want_one_job_start_it_once() -> None:
