@@ -12,7 +12,7 @@ changed refuses the part, and the gateway looks for the new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,9 @@ PAUSE_S = 0.02
 ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
 EMPTY_S = 0.02  # after which it says that it has none
 EARLY_S = 0.05  # before its end, a wait has been ended by something
-LOOK_S = 1.0  # between two questions for stop requests at the owners of a worker's other attempts
+# Between two questions for stop requests at the owners of a worker's other attempts; and two looks
+# whether slots that this server has promised are free again.
+LOOK_S = 1.0
 _MOVING_TEXT = "the jobs of some results move to another server; send the request again"
 
 
@@ -122,7 +124,8 @@ class Gateway:
         response, is_over = await self._ask_here(call, wait_s)
         if response.status != HTTPStatus.OK:
             return response
-        if not (found or call.targets or call.foreign or is_new) and denies_nothing(response.body):
+        asks_others = found or call.targets or call.foreign or is_new or call.is_held_back
+        if not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = read_response(response.body)
         if own.denied:
@@ -141,11 +144,11 @@ class Gateway:
         spec = call.spec
         if spec is None or not call.may_ask:
             return
-        # Results that come with the request free slots: before they are known here, it has room.
-        if call.has_waited and self._find_room(call) <= 0:
-            return
         serving = self._surplus_of_others.serving(spec)
-        if serving:
+        # Results that come with the request free slots: before they are known here, it has room.
+        has_room = not serving or not call.has_waited or self._find_room(call) > 0
+        call.is_held_back = not has_room and call.count_wanted() > 0
+        if serving and has_room:
             call.targets.update({each.no for each in self._router.others()}.intersection(serving))
 
     async def _ask_here(self, call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
@@ -155,13 +158,15 @@ class Gateway:
         """
         if wait_s is None and call.wait_s is None and not call.has_waited:
             call.has_waited = True  # it has just arrived, and is about jobs of this server only
-            return await call.asked.here(), not call.targets
+            response = await call.asked.here()
+            return response, not (call.targets or call.is_held_back)
         if call.wait_s is None:
             call.wait_s = (await _check(call.asked.request)).wait_s
         loop = asyncio.get_running_loop()
         left_s = max(call.began + call.wait_s - loop.time(), 0.0)
         if wait_s is None:
-            wait_s = min(left_s, LOOK_S) if call.worker.elsewhere else left_s
+            looks_again = call.worker.elsewhere or call.is_held_back
+            wait_s = min(left_s, LOOK_S) if looks_again else left_s
         # Another request of the worker may have found meanwhile that a job has come here.
         others = call.worker.elsewhere.keys() | call.delivered
         leases = [lease for lease in call.request.leases if lease not in others]
@@ -171,11 +176,12 @@ class Gateway:
             fields["max_leases"] = call.request.fields.max_leases
         part = call.request.make_part(leases, **fields)
         until = loop.time() + wait_s
-        call.has_waited = True
+        call.has_waited, was_held_back = True, call.is_held_back
         request = call.asked.request._replace(body=part, is_part=True)
         response = await call.asked.handle(call.asked.context, request)
         # One that came early without a reason ends the poll: a newer one has replaced it.
-        was_ended = not call.targets and loop.time() < until - EARLY_S
+        has_reason = call.targets or (call.is_held_back and not was_held_back)
+        was_ended = not has_reason and loop.time() < until - EARLY_S
         return response, was_ended or (left_s <= wait_s and not call.targets)
 
     async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
@@ -199,39 +205,43 @@ class Gateway:
         return found
 
     def _find_room(self, call: WorkerCall) -> int:
-        """Return how many more leases the worker can have."""
-        fields, sessions = call.request.fields, call.asked.context.engine.sessions
-        running = {*(fields.running or ()), *call.worker.elsewhere}
-        if fields.running is None:
-            running.update(render_lease(lease.key) for lease in sessions.held_by(call.name))
-        room = (1 if fields.slots is None else fields.slots) - len(running)
-        return room if fields.max_leases is None else min(room, fields.max_leases)
+        """Return how many more leases the worker can have.
+
+        This server may have promised slots of which the worker does not know.
+        """
+        wanted = call.count_wanted()
+        if wanted <= 0:
+            return wanted
+        taken = call.asked.context.engine.sessions.count_taken(call.name)
+        return 0 if taken is None else min(wanted, call.slots - taken - len(call.worker.elsewhere))
 
     def _wake(self, no: int, found: Found) -> Set[ReadyKey]:
         """Let workers that wait ask a server for jobs; return the ready keys that they serve."""
         left = dict(found.ready)
         taken: set[ReadyKey] = set()
         for call in self._workers.list_polls():
-            spec = call.spec
-            if spec is None or not call.may_ask:
+            spec = call.spec if call.may_ask else None
+            served = [] if spec is None else [key for key in left if spec.serves(key)]
+            if not served:
                 continue
             room = self._find_room(call)
-            served = [key for key in left if spec.serves(key)] if room > 0 else []
-            if not served:
+            if room <= 0:
+                self._hold_back(call)
                 continue
             taken.update(served)
             if not call.targets:
                 call.asked.context.engine.sessions.end_poll(call.name)
             call.targets.add(no)
-            for key in served:
-                used = min(left[key], room)
-                room -= used
-                left[key] -= used
-                if not left[key]:
-                    del left[key]
+            _use_up(left, served, room)
             if not left:
                 break
         return taken
+
+    def _hold_back(self, call: WorkerCall) -> None:
+        """Let a worker take a turn now and then that has room but for what is promised here."""
+        if not call.is_held_back and call.count_wanted() > 0:
+            call.is_held_back = True
+            call.asked.context.engine.sessions.end_poll(call.name)
 
     async def _ask_others(self, call: WorkerCall) -> list[PartResponse]:
         """Let the other servers carry out what is about their jobs; return what they respond.
@@ -342,6 +352,16 @@ class Gateway:
             return await carrying_out
         finally:
             carrying_out.cancel()
+
+
+def _use_up(left: dict[ReadyKey, int], served: Iterable[ReadyKey], room: int) -> None:
+    """Take as many jobs of these ready keys away as a worker has room for."""
+    for key in served:
+        used = min(left[key], room)
+        room -= used
+        left[key] -= used
+        if not left[key]:
+            del left[key]
 
 
 async def _check(request: Request) -> PollRequest:

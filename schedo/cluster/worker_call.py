@@ -9,6 +9,7 @@ from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.work_parts import PartResponse, WorkerRequest
 from schedo.core.limits import SECOND
 from schedo.core.worker_pool import WorkerSpec
+from schedo.protocol.leases import render_lease
 from schedo.web.http import Response
 
 
@@ -40,6 +41,7 @@ class WorkerCall:
         self.delivered: set[str] = set()  # leases that have ended at other servers
         self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
+        self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
 
     @property
@@ -62,6 +64,21 @@ class WorkerCall:
     def may_ask(self) -> bool:
         """Whether the worker waits for leases, and with no newer request."""
         return self.worker.poll is self and not self.asked.context.draining.is_set()
+
+    @property
+    def slots(self) -> int:
+        """How many attempts the worker can run."""
+        return 1 if self.request.fields.slots is None else self.request.fields.slots
+
+    def count_wanted(self) -> int:
+        """Return how many more leases the worker can have, as far as it knows itself."""
+        fields = self.request.fields
+        running = {*(fields.running or ()), *self.worker.elsewhere}
+        if fields.running is None:
+            held = self.asked.context.engine.sessions.held_by(self.name)
+            running.update(render_lease(lease.key) for lease in held)
+        room = self.slots - len(running)
+        return room if fields.max_leases is None else min(room, fields.max_leases)
 
     def note_response(self, leases: Collection[str], answer: PartResponse) -> None:
         """Note what the owner of these leases has said: those with results have ended."""

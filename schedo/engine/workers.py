@@ -12,6 +12,7 @@ from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine,
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
+from schedo.errors import NotFound
 
 
 class Workers:
@@ -43,6 +44,17 @@ class Workers:
     def get(self, name: str) -> WorkerStatus:
         """Return the status of one worker; raise NotFound."""
         return self._loop.scheduler.worker_status(name, self._loop.clock.now())
+
+    def count_taken(self, name: str) -> int | None:
+        """Return how many slots of a worker this server has given away; None: it gets no more.
+
+        That is for attempts, also those that are about to start, and for reservations.
+        """
+        try:
+            known = self.get(name)
+        except NotFound:
+            return 0
+        return None if known.state in ("cordoned", "draining") else known.running
 
     def list(self, limit: int | None = None, runs_max: int = RUNS_MAX) -> list[WorkerStatus]:
         """Return the attached workers, then the disconnected ones that still have a session.

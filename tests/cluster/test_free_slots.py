@@ -1,0 +1,126 @@
+"""What a server has promised takes a slot of a worker, also before the worker knows of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from schedo.cluster import gateway
+from schedo.engine.workers import Workers
+from schedo.errors import NotFound
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.cluster.workers import HandWorker, lease_of
+
+Message = dict[str, Any]
+# So long nothing must come; what is wrong comes within some milliseconds.
+WATCHED_S = 0.2
+
+
+async def begin_poll(worker: HandWorker, world: MemberWorld) -> asyncio.Task[Message]:
+    """Begin a poll, and return when the server waits for jobs for it."""
+    polling = worker.begin_poll(world)
+    while True:
+        try:
+            world.engine.sessions.get(worker.description["worker"])
+        except NotFound:
+            await world.engine.flush()
+        else:
+            return polling
+
+
+async def reserve(world: MemberWorld) -> Message:
+    reply = await world.post("/v1/reservations", {"task": "demo", "ttl": "60s"})
+    assert reply.status == 201
+    made: Message = reply.json()
+    return made
+
+
+async def test_a_reserved_slot_gets_no_job_of_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    polling = await begin_poll(HandWorker(slots=1), second)
+    await reserve(second)
+
+    await first.submit(task="demo")
+    await asyncio.wait([polling], timeout=WATCHED_S)
+
+    assert not polling.done()
+    polling.cancel()
+
+
+async def test_a_slot_beside_a_reserved_one_gets_a_job_of_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    polling = await begin_poll(HandWorker(slots=2), second)
+    await reserve(second)
+
+    await first.post("/v1/jobs:batch", [{"task": "demo"}] * 2)
+
+    assert lease_of(await polling)
+
+
+async def test_a_slot_that_is_reserved_no_longer_gets_the_job_that_waits_at_another_server(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "LOOK_S", 0.0)
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    await worker.poll(second)
+    made = await reserve(second)
+    await first.submit(task="demo")
+    polling = worker.begin_poll(second)
+    await asyncio.wait([polling], timeout=WATCHED_S)
+    assert not polling.done()
+
+    nonce = [("schedo-lease-nonce", made["nonce"])]
+    released = await second.post(f"/v1/reservations/{made['id']}:release", {}, nonce)
+
+    assert released.status < 300
+    assert lease_of(await polling)
+
+
+async def test_a_start_that_is_not_durable_yet_takes_a_slot(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    polling = await begin_poll(worker, second)
+    commit = second.engine.store.commit
+    commits = 0
+
+    async def commit_late(changes: Any) -> Any:
+        nonlocal commits
+        commits += 1
+        if commits == 2:  # the start; the first one has the job
+            await first.submit(task="demo")
+            await asyncio.wait([polling], timeout=WATCHED_S)
+        return await commit(changes)
+
+    monkeypatch.setattr(second.engine.store, "commit", commit_late)
+    await second.submit(task="demo", delivery="at_most_once")
+    running = lease_of(await polling)
+    polling = worker.begin_poll(second, running)
+    await asyncio.wait([polling], timeout=WATCHED_S)
+
+    assert not polling.done()
+    polling.cancel()
+
+
+async def test_a_cordoned_worker_gets_no_job_of_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    polling = await begin_poll(worker, second)
+    await second.engine.sessions.cordon("w", True)
+
+    await first.submit(task="demo")
+    await asyncio.wait([polling], timeout=WATCHED_S)
+
+    assert not polling.done()
+    polling.cancel()
+
+
+async def test_a_worker_that_an_engine_does_not_know_has_all_its_slots(cluster: Cluster) -> None:
+    sessions: Workers = cluster[1].engine.sessions
+
+    assert sessions.count_taken("w") == 0
