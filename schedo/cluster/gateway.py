@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse, to_response
+from schedo.cluster.client_request import NOT_OWNER, ClientRequest, to_response
 from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers
 from schedo.cluster.work_parts import (
@@ -38,7 +39,6 @@ from schedo.core.worker_messages import PollRequest
 from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.workers import Workers
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
-from schedo.protocol.leases import render_lease
 from schedo.protocol.reading import at_once
 from schedo.protocol.work import WorkRequest
 from schedo.store.cluster import Member
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 MOVING_S = 1.0
 PAUSE_S = 0.02
 ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
-EMPTY_S = 0.02  # after which it says that it has none
 EARLY_S = 0.05  # before its end, a wait has been ended by something
 # Between two questions for stop requests at the owners of a worker's other attempts; and two looks
 # whether slots that this server has promised are free again.
@@ -80,7 +79,7 @@ class Gateway:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return await asked.here()  # the handler says what is wrong
         if asked.hop is not None:
-            return await self._respond_to_gateway(asked, request)
+            return await respond_to_gateway(asked, request, self._owners)
         name = request.fields.worker
         worker = self._workers.note_request(name)
         try:
@@ -89,8 +88,6 @@ class Gateway:
             return refusal.response
         finally:
             self._workers.note_end(name, worker)
-
-    # For a worker.
 
     async def _divide(
         self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker
@@ -318,40 +315,6 @@ class Gateway:
             revoked=[lease for lease in answer.revoked if lease in owned],
             refused=[each for each in answer.refused if each.lease in owned],
         )
-
-    # For another gateway.
-
-    async def _respond_to_gateway(self, asked: ClientRequest, request: WorkerRequest) -> Response:
-        """Carry out a part, unless it is about a job of another server."""
-        held = {
-            render_lease(lease.key)
-            for lease in asked.context.engine.sessions.held_by(request.fields.worker)
-        }
-        unknown = [lease for lease in request.leases if lease not in held]
-        if unknown and len(await self._owners.find_owned(unknown)) < len(unknown):
-            return refuse(asked.request)
-        response = await self._carry_out(asked, request)
-        if response.status == 200 and not denies_nothing(response.body):
-            denied = read_response(response.body).denied
-            if len(await self._owners.find_owned(denied)) < len(denied):
-                return refuse(asked.request)  # the shard has moved meanwhile
-        return response
-
-    async def _carry_out(self, asked: ClientRequest, request: WorkerRequest) -> Response:
-        """Carry out a part; if it asks for jobs, respond soon unless one of them has started."""
-        if not request.is_poll:
-            return await asked.here()
-        name, sessions = request.fields.worker, asked.context.engine.sessions
-        carrying_out = asyncio.ensure_future(asked.here())
-        try:
-            await asyncio.wait((carrying_out,), timeout=EMPTY_S)
-            if not carrying_out.done() and sessions.get(name).running <= len(
-                sessions.held_by(name)
-            ):
-                sessions.end_poll(name)
-            return await carrying_out
-        finally:
-            carrying_out.cancel()
 
 
 def _use_up(left: dict[ReadyKey, int], served: Iterable[ReadyKey], room: int) -> None:

@@ -1,0 +1,47 @@
+"""The parts of the requests of workers that their gateways send to the owners of the jobs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from schedo.cluster.client_request import ClientRequest, refuse
+from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.work_parts import WorkerRequest, denies_nothing, read_response
+from schedo.protocol.leases import render_lease
+from schedo.web.http import Response
+
+EMPTY_S = 0.02  # after which a server that is asked for jobs says that it has none
+
+
+async def respond_to_gateway(
+    asked: ClientRequest, request: WorkerRequest, owners: LeaseOwners
+) -> Response:
+    """Carry out a part, unless it is about a job of another server."""
+    held = {
+        render_lease(lease.key)
+        for lease in asked.context.engine.sessions.held_by(request.fields.worker)
+    }
+    unknown = [lease for lease in request.leases if lease not in held]
+    if unknown and len(await owners.find_owned(unknown)) < len(unknown):
+        return refuse(asked.request)
+    response = await _carry_out(asked, request)
+    if response.status == 200 and not denies_nothing(response.body):
+        denied = read_response(response.body).denied
+        if len(await owners.find_owned(denied)) < len(denied):
+            return refuse(asked.request)  # the shard has moved meanwhile
+    return response
+
+
+async def _carry_out(asked: ClientRequest, request: WorkerRequest) -> Response:
+    """Carry out a part; if it asks for jobs, respond soon unless one of them has started."""
+    if not request.is_poll:
+        return await asked.here()
+    name, sessions = request.fields.worker, asked.context.engine.sessions
+    carrying_out = asyncio.ensure_future(asked.here())
+    try:
+        await asyncio.wait((carrying_out,), timeout=EMPTY_S)
+        if not carrying_out.done() and sessions.get(name).running <= len(sessions.held_by(name)):
+            sessions.end_poll(name)
+        return await carrying_out
+    finally:
+        carrying_out.cancel()
