@@ -47,9 +47,11 @@ from schedo.web.http import Request, Response
 if TYPE_CHECKING:
     from schedo.cluster.router import Router
 
-# How long results wait for an owner while their shard moves; and between two looks for it.
+# How long results wait for an owner while their shard moves, or while it is silent; and between two
+# looks for it.
 MOVING_S = 1.0
 PAUSE_S = 0.02
+LATE_S = 0.05  # owners that have not responded then keep no results from this server
 ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
 EARLY_S = 0.05  # before its end, a wait has been ended by something
 # Between two questions for stop requests at the owners of a worker's other attempts; and two looks
@@ -111,7 +113,7 @@ class Gateway:
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
-        found = await self._ask_others(call)
+        found = await self._ask_others_first(call)
         if call.is_replaced:
             call.request = call.request.make_report()  # what the worker ran then is old
         # The first request of a worker says what it serves, and others may have that already.
@@ -240,6 +242,32 @@ class Gateway:
             call.is_held_back = True
             call.asked.context.engine.sessions.end_poll(call.name)
 
+    async def _ask_others_first(self, call: WorkerCall) -> list[PartResponse]:
+        """Ask the owners; those that respond late do not keep results from this server."""
+        own = call.request.changed - call.worker.elsewhere.keys()
+        if call.has_waited or not (own and call.worker.elsewhere):
+            return await self._ask_others(call)
+        asking = asyncio.ensure_future(self._ask_others(call))
+        try:
+            await asyncio.wait((asking,), timeout=LATE_S)
+            if not asking.done():
+                await self._report_here(call, own)
+            return await asking
+        finally:
+            asking.cancel()
+
+    async def _report_here(self, call: WorkerCall, leases: Collection[str]) -> None:
+        """Carry out results and decisions about these leases of this server.
+
+        They come once more with what else is for this server; its response then is the one that the
+        worker gets.
+        """
+        elsewhere = [*call.worker.elsewhere]
+        fields: dict[str, Any] = {"elsewhere": elsewhere, "wait": 0, "max_leases": 0}
+        part = call.request.make_report().make_part(leases, age_us=call.age_us, **fields)
+        request = call.asked.request._replace(body=part, is_part=True)
+        await call.asked.handle(call.asked.context, request)
+
     async def _ask_others(self, call: WorkerCall) -> list[PartResponse]:
         """Let the other servers carry out what is about their jobs; return what they respond.
 
@@ -283,8 +311,10 @@ class Gateway:
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
         try:
-            response = to_response(await asked.send(member, "work"))
-        except SchedoError:
+            # A part without room can be sent again, so a silent owner does not hold the request.
+            async with asyncio.timeout(None if room else MOVING_S):
+                response = to_response(await asked.send(member, "work"))
+        except (SchedoError, TimeoutError):
             response = None
         if response is None or (NOT_OWNER, b"1") in response.headers:
             call.worker.elsewhere.update(dict.fromkeys(leases))  # their shards may be others now

@@ -1,0 +1,78 @@
+"""An owner that accepts the requests of a gateway and does not respond."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schedo.cluster import gateway
+from schedo.core.states import State
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.cluster.test_gateway import state_of
+from tests.cluster.test_unreachable import move, standing_in, stay_silent
+from tests.cluster.workers import HandWorker, holds, lease_of, result
+
+# A response of an owner is awaited for 10 s, unless the gateway gives up before.
+IN_TIME_S = 4.0
+
+
+async def take_two(worker: HandWorker, first: MemberWorld, second: MemberWorld) -> tuple[str, str]:
+    """Return the leases of a job of the first server and one of the second."""
+    theirs = await worker.take(first, task="demo")
+    polling = worker.begin_poll(second, theirs)
+    await second.submit(task="demo")
+    return theirs, lease_of(await polling)
+
+
+async def test_a_silent_owner_does_not_hold_what_is_about_the_jobs_of_the_gateway(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOVING_S", 0.1)
+    everything, first, second = cluster
+    worker = HandWorker()
+    theirs, mine = await take_two(worker, first, second)
+
+    async with standing_in(everything, 1, stay_silent), asyncio.timeout(IN_TIME_S):
+        answer = await worker.poll(second, theirs, results=[result(mine)])
+
+    assert (answer["refused"], answer["revoked"]) == ([], [])
+    assert await state_of(second, mine) is State.COMPLETED
+    assert holds(first, theirs)
+
+
+async def test_a_result_for_a_silent_owner_is_not_confirmed_but_those_of_the_gateway_count(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOVING_S", 0.1)
+    everything, first, second = cluster
+    worker = HandWorker()
+    theirs, mine = await take_two(worker, first, second)
+    ended, url = [result(theirs), result(mine)], first.cluster.me.url
+
+    async with standing_in(everything, 1, stay_silent), asyncio.timeout(IN_TIME_S):
+        reply = await worker.send(second, running=[], results=ended, wait=0)
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert await state_of(second, mine) is State.COMPLETED
+    assert await state_of(first, theirs) is State.RUNNING
+    move(everything, 1, url)
+    again = await worker.poll(second, results=ended)
+    assert again["refused"] == []
+    assert await state_of(first, theirs) is State.COMPLETED
+
+
+async def test_a_result_of_the_gateway_counts_while_an_owner_is_still_awaited(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    worker = HandWorker()
+    theirs, mine = await take_two(worker, first, second)
+
+    async with standing_in(everything, 1, stay_silent), asyncio.timeout(IN_TIME_S):
+        polling = asyncio.create_task(worker.poll(second, theirs, results=[result(mine)]))
+        while await state_of(second, mine) is not State.COMPLETED:
+            await asyncio.wait([polling], timeout=0.01)
+        assert not polling.done()
+        await polling
