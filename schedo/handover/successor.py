@@ -23,6 +23,7 @@ M = TypeVar("M")
 
 _REASON_BYTES_MAX = 2_000
 _ENDS_WITHIN_S = 2.0  # after it has closed its connection
+_END_CHECK_S = 0.002
 
 
 class Successor:
@@ -86,8 +87,9 @@ class Successor:
     async def _find_reason(self) -> str:
         """Return how the process has ended, and the last lines that it has written."""
         try:
-            status = await asyncio.to_thread(self._process.wait, _ENDS_WITHIN_S)
-        except subprocess.TimeoutExpired:
+            async with asyncio.timeout(_ENDS_WITHIN_S):
+                status = await self._wait_ended()
+        except TimeoutError:
             return "the new process has closed its connection"
         size = os.fstat(self._errors).st_size
         begin = max(0, size - _REASON_BYTES_MAX)
@@ -98,8 +100,14 @@ class Successor:
     async def kill(self) -> None:
         """Kill the process, and return when it has ended and so holds nothing any more."""
         self._process.kill()
-        await asyncio.to_thread(self._process.wait)
+        await self._wait_ended()
         self.close()
+
+    async def _wait_ended(self) -> int:
+        """Return the exit status of the process; a thread might be refused by the system."""
+        while (status := self._process.poll()) is None:  # noqa: ASYNC110  # no event
+            await asyncio.sleep(_END_CHECK_S)
+        return status
 
     def close(self) -> None:
         """Close the link and the file; the process lives on."""

@@ -63,13 +63,15 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
         server.grpc.resume()
         server.handover = None
         raise UpgradeFailed(f"the last commit of this process failed: {error}") from error
-    server.workers.leave()
-    note_step(server, Step.FROZEN, recipient.pid)
     try:
+        server.workers.leave()
+        note_step(server, Step.FROZEN, recipient.pid)
         await recipient.take(held_at)
-    except UpgradeFailed:
+    except BaseException as error:  # whatever it is: nobody would serve
         await _take_back(server, recipient)
-        raise
+        if isinstance(error, UpgradeFailed) or not isinstance(error, Exception):
+            raise
+        raise UpgradeFailed(f"the store was not passed: {error!r}") from error
     await server.store.close()  # gives the locks away
     server.leave_control()
     server.replaced = Replaced(server, worker, frozen)

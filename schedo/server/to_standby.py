@@ -60,9 +60,16 @@ class _Standbys:
         while now() < released_at + ACTIVE_S:
             if await self._is_served():
                 return
-            if now() > released_at + LOCK_S and store.hold_again():
+            if now() > released_at + LOCK_S and self._hold_again():
                 raise UpgradeFailed("the store was still free")
             await asyncio.sleep(_RETRY_S)
+
+    def _hold_again(self) -> bool:
+        """Whether this process has the locks again; no if that cannot be found out now."""
+        try:
+            return self._server.file_store.hold_again()
+        except (OSError, SchedoError):
+            return False
 
     async def _is_served(self) -> bool:
         try:

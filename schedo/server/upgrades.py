@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from importlib import import_module
@@ -42,11 +43,14 @@ class Upgrades:
             await self.run(TIMEOUT_S)
         except SchedoError as error:
             log.error("upgrade: %s; this process serves on", error)
+        except Exception:
+            log.exception("the upgrade has failed for an unexpected reason")
 
     async def run(self, timeout_s: float) -> Activated:
         """Replace this process by a new one; raise UpgradeFailed, and serve on then."""
         # In a thread: these modules take some 20 ms, in which no timer would fire.
-        await asyncio.to_thread(import_module, "schedo.server.upgrade")
+        with contextlib.suppress(RuntimeError):  # the system has no thread for it
+            await asyncio.to_thread(import_module, "schedo.server.upgrade")
         from schedo.handover.messages import UpgradeFailed
         from schedo.server.upgrade import upgrade
 

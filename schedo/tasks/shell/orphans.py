@@ -94,20 +94,39 @@ class Orphans:
     # The commands of a process that another one replaces.
 
     def leave(self) -> None:
-        """Keep the file under a name of this process's own: the next server makes another one."""
-        self._path = self._name.with_name(f"{self._name.name}.{os.getpid()}")
+        """Keep the file under a name of this process's own: the next server makes another one.
+
+        If it has been removed, it is written anew. Raise OSError, and change nothing, if it cannot
+        be renamed: the next server would kill the commands.
+        """
+        path = self._name.with_name(f"{self._name.name}.{os.getpid()}")
+        is_missing = False
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            os.replace(self._name, self._path)
+            try:
+                os.replace(self._name, path)
+            except FileNotFoundError:
+                is_missing = True
+        self._path = path
+        if is_missing:
+            self._write_anew()
 
     def come_back(self) -> None:
         """Use the ordinary name again; the server that was to follow is dead, and its commands."""
-        with contextlib.suppress(FileNotFoundError):
+        if not self._has_left:  # the file of that name is this process's own
+            return
+        with contextlib.suppress(OSError):
             _kill_listed(self._name)
-        if self._descriptor is not None:
-            os.replace(self._path, self._name)
+        left, self._path = self._path, self._name
+        if self._descriptor is None:
+            return
+        try:
+            os.replace(left, self._name)
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        self._path = self._name
+        except OSError:
+            self._write_anew()
+            with contextlib.suppress(OSError):
+                left.unlink()
 
     @property
     def _has_left(self) -> bool:
@@ -128,14 +147,23 @@ class Orphans:
             else:
                 self._bytes += os.write(self._descriptor, line.encode())
         except OSError as error:
-            # A full disk must not stop commands; then a crash may leave some of them running.
-            if not self._has_failed:
-                logger.warning(
-                    "cannot write the list of running commands (%s); "
-                    "commands may keep running if this server crashes",
-                    error,
-                )
-            self._has_failed = True
+            self._warn(error)
+
+    def _write_anew(self) -> None:
+        try:
+            self._rewrite()
+        except OSError as error:
+            self._warn(error)
+
+    def _warn(self, error: OSError) -> None:
+        # A full disk must not stop commands; then a crash may leave some of them running.
+        if not self._has_failed:
+            logger.warning(
+                "cannot write the list of running commands (%s); "
+                "commands may keep running if this server crashes",
+                error,
+            )
+        self._has_failed = True
 
     def _rewrite(self) -> None:
         lines = [f"boot {_boot_id()}\n"]
