@@ -93,6 +93,19 @@ class Link:
             raise BadMessage("there are descriptors beside a message that takes none")
         return decode(data)
 
+    def receive_last(self) -> Message | None:
+        """Refuse all further messages; return the next one of those that have come, or None.
+
+        The peer notices it as LinkLost when it sends the next one, while `is_alive` stays true.
+        """
+        try:
+            self._socket.shutdown(socket.SHUT_RD)
+            data, descriptors = self._receive_now()
+        except OSError:  # it has ended, too
+            return None
+        close_all(descriptors)
+        return decode(data)
+
     async def expect(self, kind: type[M]) -> M:
         """Return the next message, which must be of this kind; raise as receive does."""
         return _check_kind(await self.receive(), kind)

@@ -23,6 +23,7 @@ from schedo.handover.messages import (
     Listeners,
     Locks,
     Ready,
+    UpgradeFailed,
     encode,
 )
 from schedo.handover.steps import Step, log_step
@@ -107,10 +108,18 @@ class Predecessor:
         log_step(Step.OPENED)
 
     def report_active(self, activated: Activated) -> None:
-        """Report that this server has the place of the old one, and close the link."""
-        with contextlib.suppress(LinkLost):  # it has died in the meantime, and needs no report
+        """Report that this server has the place of the old one, and close the link.
+
+        Raise UpgradeFailed if the old one has given up to wait for this: it kills this process, and
+        opens its store again. If it has died in the meantime, it needs no report.
+        """
+        try:
             self.link.send(activated)
-        self.link.close()
+        except LinkLost:
+            if self.link.is_alive:
+                raise UpgradeFailed("the old process takes its store back") from None
+        finally:
+            self.link.close()
 
 
 def take_predecessor(environ: MutableMapping[str, str]) -> Predecessor | None:

@@ -18,6 +18,7 @@ from schedo.child_process import describe_exit, write_unnamed_file
 from schedo.handover.command import VARIABLE, Command
 from schedo.handover.link import Link, LinkLost
 from schedo.handover.messages import BadMessage, Failed, Message, UpgradeFailed
+from schedo.silence_timer import SilenceTimer
 
 M = TypeVar("M")
 
@@ -78,11 +79,36 @@ class Successor:
             raise UpgradeFailed(await self._find_reason()) from None
         except BadMessage as error:
             raise UpgradeFailed(f"the new process does not speak this protocol: {error}") from error
-        if isinstance(message, Failed):
-            raise UpgradeFailed(message.reason)
-        if not isinstance(message, kind):
-            raise UpgradeFailed(f"the new process sent an unexpected {type(message).__name__}")
-        return message
+        return _check_kind(message, kind)
+
+    async def expect_last(self, kind: type[M], silence_s: float) -> M:
+        """Return the last message of the process; raise UpgradeFailed, or TimeoutError.
+
+        silence_s: within which it comes; pauses of this process do not count. After a TimeoutError
+        the other process cannot send it any more, so both know how the upgrade has ended.
+        """
+        silence = asyncio.get_running_loop().create_future()
+        timer = SilenceTimer(silence_s, lambda: silence.set_result(None))
+        expecting = asyncio.ensure_future(self.expect(kind))
+        try:
+            await asyncio.wait((expecting, silence), return_when=asyncio.FIRST_COMPLETED)
+            if expecting.done():
+                return expecting.result()
+            return self._take_late(kind)
+        finally:
+            timer.cancel()
+            expecting.cancel()
+            await asyncio.gather(expecting, return_exceptions=True)
+
+    def _take_late(self, kind: type[M]) -> M:
+        """Return the message if it has come, but was not read yet; else raise TimeoutError."""
+        try:
+            message = self._link.receive_last()
+        except BadMessage as error:
+            raise UpgradeFailed(f"the new process does not speak this protocol: {error}") from error
+        if message is None:
+            raise TimeoutError
+        return _check_kind(message, kind)
 
     async def _find_reason(self) -> str:
         """Return how the process has ended, and the last lines that it has written."""
@@ -113,3 +139,11 @@ class Successor:
         """Close the link and the file; the process lives on."""
         self._link.close()
         os.close(self._errors)
+
+
+def _check_kind(message: Message, kind: type[M]) -> M:
+    if isinstance(message, Failed):
+        raise UpgradeFailed(message.reason)
+    if not isinstance(message, kind):
+        raise UpgradeFailed(f"the new process sent an unexpected {type(message).__name__}")
+    return message

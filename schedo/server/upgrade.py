@@ -103,8 +103,7 @@ class _NewProcess:
     async def take(self, held_at: float) -> None:
         try:
             self._successor.send(Frozen(held_at))
-            async with asyncio.timeout(ACTIVE_S):
-                self.activated = await self._successor.expect(Activated)
+            self.activated = await self._successor.expect_last(Activated, ACTIVE_S)
         except TimeoutError:
             raise UpgradeFailed(f"the new process was not active within {ACTIVE_S:g} s") from None
 
