@@ -55,7 +55,7 @@ class Predecessor:
     def refuse(self, error: Exception) -> None:
         """Report why this process cannot replace the server; harmless if that has ended."""
         try:
-            self._socket.sendmsg([encode(Failed(str(error)))])
+            self._socket.sendmsg([encode(Failed(str(error) or repr(error)))])
         except OSError:
             return  # it has the end of this process as the reason, or it has ended itself
 
@@ -84,7 +84,6 @@ class Predecessor:
 
     def report_ready(self) -> None:
         """Report that only the store is missing."""
-        self.speak()
         self.link.send(Ready())
 
     async def receive_locks(self) -> tuple[Locks, int, int]:

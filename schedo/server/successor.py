@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 import schedo
-from schedo.errors import Unavailable
+from schedo.errors import SchedoError, Unavailable
 from schedo.handover.link import LinkLost
 from schedo.handover.listeners import ListenerPair
 from schedo.handover.messages import Activated
@@ -32,19 +32,30 @@ ENDS_WITHIN_S = 5.0  # a process that was killed, and whose locks are free then
 
 
 async def succeed(server: Server, predecessor: Predecessor) -> Takeover:
-    """Return once this process has the store of the old one; raise what prevents that."""
+    """Return once this process has the store of the old one; raise what prevents that.
+
+    From here on it says itself what prevents that, so it writes where its children are to write.
+    """
+    predecessor.speak()
     listeners = ListenerPair()
     with contextlib.suppress(LinkLost):  # it has died: see _become_warm
         listeners = await predecessor.introduce(newest_schema(), server.store.path or "")
     receiving = asyncio.create_task(_receive_locks(server, predecessor))
     try:
         return await _become_warm(server, predecessor, receiving, Takeover(listeners, 0, 0.0))
-    except BaseException:
+    except BaseException as error:
         listeners.close()
+        _report_bug(predecessor, error)
         raise
     finally:
         receiving.cancel()
         await asyncio.gather(receiving, return_exceptions=True)
+
+
+def _report_bug(predecessor: Predecessor, error: BaseException) -> None:
+    """Report an error that ends this process with a traceback; the others are reported anyway."""
+    if isinstance(error, Exception) and not isinstance(error, SchedoError | OSError):
+        predecessor.refuse(error)
 
 
 async def _become_warm(
@@ -63,7 +74,6 @@ async def _become_warm(
         frozen = await predecessor.wait_frozen()
         takeover.held_at = time.monotonic() if frozen is None else frozen.held_at
     except LinkLost:
-        predecessor.speak()
         takeover.held_at = await _hold_left(server, has_listeners=bool(takeover.listeners.http))
     finally:
         warming.cancel()
