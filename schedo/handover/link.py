@@ -115,7 +115,7 @@ class Link:
         data, descriptors = await self._receive()
         try:
             return _check_kind(decode(data), kind), descriptors
-        except BadMessage:
+        except BaseException:
             close_all(descriptors)
             raise
 

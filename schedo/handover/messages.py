@@ -237,5 +237,5 @@ def decode(data: bytes) -> Message:
     """Return the message of its JSON; raise BadMessage if it is not one."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(f"this is no message of the control socket: {error}") from error
