@@ -32,7 +32,7 @@ from schedo.cluster.work_parts import (
     merge_responses,
     read_response,
 )
-from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
+from schedo.cluster.worker_call import PollingWorker, Refusal, Unanswered, WorkerCall
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.model import ReadyKey
 from schedo.core.worker_messages import PollRequest
@@ -100,9 +100,10 @@ class Gateway:
             self._surplus_of_others.want()
             worker.poll = call  # before any wait, so that the newest poll is the one that came last
         try:
-            if worker.elsewhere or not self._owners.are_new(request.leases):
+            if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 call.wait_s = (await _check(asked.request)).wait_s  # a wrong one changes nothing
                 await self._owners.place(call, {*request.leases, *worker.elsewhere})
+                self._list_again(call)
             while True:
                 response = await self._take_turn(call)
                 if response is not None:
@@ -304,18 +305,7 @@ class Gateway:
 
         room: how many new leases it may give.
         """
-        # With those whose results are on their way, so that no owner misses them in the list.
-        known = {*call.request.leases, *call.worker.elsewhere}
-        others = [*known.difference(leases)]
-        fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
-        part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
-        asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
-        try:
-            # A part without room can be sent again, so a silent owner does not hold the request.
-            async with asyncio.timeout(None if room else MOVING_S):
-                response = to_response(await asked.send(member, "work"))
-        except (SchedoError, TimeoutError):
-            response = None
+        response = await self._send_part(call, member, leases, room)
         if response is None or (NOT_OWNER, b"1") in response.headers:
             call.worker.elsewhere.update(dict.fromkeys(leases))  # their shards may be others now
             return None
@@ -324,6 +314,49 @@ class Gateway:
         if response.status == WorkerReplaced.status or call.request.changed & {*leases}:
             raise Refusal(response)
         return None
+
+    async def _send_part(
+        self, call: WorkerCall, member: Member, leases: Collection[str], room: int
+    ) -> Response | None:
+        """Return the response of another server to its part; None: there is none."""
+        # With those whose results are on their way, so that no owner misses them in the list.
+        known = {*call.request.leases, *call.worker.elsewhere}
+        others = [*known.difference(leases)]
+        fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
+        part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
+        asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
+        response = None
+        try:
+            # A part without room can be sent again, so a silent owner does not hold the request.
+            async with asyncio.timeout(None if room else MOVING_S):
+                response = to_response(await asked.send(member, "work"))
+        except (SchedoError, TimeoutError):
+            pass
+        finally:  # also if the worker gives its request up
+            if response is None and room:
+                call.worker.note_unanswered(member.no)
+        if response is not None and response.status == 200:
+            call.note_heard(member.no)
+        return response
+
+    def _list_again(self, call: WorkerCall) -> None:
+        """Say what the worker runs to the servers whose leases may have been lost on their way.
+
+        There, a lease that the worker does not run starts again. Nothing waits for this.
+        """
+        if not call.worker.unanswered or call.request.fields.running is None:
+            return
+        living = {member.no: member for member in self._router.others()}
+        told = {member.no for member, _ in self._owners.group(call, call.worker.elsewhere)}
+        for asked in call.worker.find_untold(living.keys(), told):
+            self._router.begin(self._list_to(call, living[asked.no], asked))
+
+    async def _list_to(self, call: WorkerCall, member: Member, asked: Unanswered) -> None:
+        asked.is_told_now = True
+        try:
+            await self._send_part(call, member, (), 0)
+        finally:
+            asked.is_told_now = False
 
     async def _believe(
         self, call: WorkerCall, answer: PartResponse, found: list[PartResponse]

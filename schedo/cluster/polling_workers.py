@@ -17,7 +17,7 @@ LOOK_S = 60.0  # between two looks at all of them
 
 
 class PollingWorkers:
-    """Those that wait here, or that run something for other servers."""
+    """Those that wait here, or that run something for other servers, or may do so."""
 
     def __init__(self, read_time: Callable[[], float]) -> None:
         """read_time: returns the time of the event loop."""
@@ -40,7 +40,7 @@ class PollingWorkers:
 
     def note_end(self, name: str, worker: PollingWorker) -> None:
         """Forget the worker, whose request has ended, unless it is still to be known."""
-        if not (worker.elsewhere or worker.poll) and self._by_name.get(name) is worker:
+        if worker.is_done and self._by_name.get(name) is worker:
             del self._by_name[name]
 
     def list_polls(self) -> list[WorkerCall]:

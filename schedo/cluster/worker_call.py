@@ -12,6 +12,18 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol.leases import render_lease
 from schedo.web.http import Response
 
+# An owner may hold a request for leases for 2 s, and believes a list only about leases that left it
+# 2 s before (ADR 70). So after this time it has released those that a list does not have.
+DOUBTED_S = 4.0
+
+
+class Unanswered:
+    """A request for leases to which a server has not responded; it may have given some."""
+
+    def __init__(self, no: int, lost_at: float) -> None:
+        self.no, self.lost_at = no, lost_at
+        self.is_told_now = False  # what the worker runs
+
 
 class PollingWorker:
     """What the gateway knows of one worker."""
@@ -21,6 +33,26 @@ class PollingWorker:
         self.stopped: set[str] = set()  # those of them whose stop request it has got
         self.poll: WorkerCall | None = None  # the one that waits
         self.asked_at = 0.0  # when its last request came
+        self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its gateway need not know it any more."""
+        return not (self.elsewhere or self.unanswered or self.poll)
+
+    def note_unanswered(self, no: int) -> None:
+        """Note that leases of this server may have been lost on their way."""
+        self.unanswered[no] = Unanswered(no, asyncio.get_running_loop().time())
+
+    def find_untold(self, living: Collection[int], told: Collection[int]) -> list[Unanswered]:
+        """Return those that are to be told what the worker runs, and forget dead servers.
+
+        told: servers that hear of it anyway.
+        """
+        for no in self.unanswered.keys() - living:
+            del self.unanswered[no]  # the next owners of its jobs do not wait for this worker
+        found = self.unanswered.values()
+        return [each for each in found if not (each.is_told_now or each.no in told)]
 
 
 class Refusal(Exception):
@@ -91,6 +123,14 @@ class WorkerCall:
             self.worker.elsewhere.pop(lease, None)
         self.delivered |= gone
         self.worker.stopped &= self.worker.elsewhere.keys()
+
+    def note_heard(self, no: int) -> None:
+        """Note that a server knows what the worker runs, as the request says it."""
+        asked = self.worker.unanswered.get(no)
+        if asked is None or self.request.fields.running is None:
+            return
+        if self.began - asked.lost_at > DOUBTED_S:
+            del self.worker.unanswered[no]
 
     def must_hear(self, responses: Sequence[PartResponse]) -> bool:
         """Return whether the poll must be answered now, with a lease, denial, stop or drain."""
