@@ -115,6 +115,9 @@ class HttpServer:
 
     async def _accept_no_more(self) -> None:
         await _let_callbacks_run()  # closing a listener would break connections in accept
+        self._close_listeners()
+
+    def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
         self._listeners = self.sockets = ()
@@ -151,10 +154,17 @@ class HttpServer:
         waits_s: how long this process can forward a wait for a job.
         """
         assert self._app is not None, "it listens"
-        self._holding = self._app.context.holding = self._state.app = Holding(self._app, waits_s)
+        self._kept = _copy(self.sockets)  # it raises OSError before anything has changed
+        holding = Holding(self._app, waits_s)
+        self._holding = self._app.context.holding = self._state.app = holding
         self._state.is_leaving = True  # so the next connection reaches the other process itself
-        self._kept = [sock.dup() for sock in self.sockets]
-        await asyncio.gather(self._accept_no_more(), self._wait_for_active(end_waits))
+        await asyncio.gather(self._leave_listeners(holding), self._wait_for_active(end_waits))
+
+    async def _leave_listeners(self, holding: Holding) -> None:
+        """Accept no more, unless this server has resumed in the meantime."""
+        await _let_callbacks_run()
+        if self._holding is holding:
+            self._close_listeners()
 
     async def _wait_for_active(self, end_waits: Callable[[], None]) -> None:
         assert self._app is not None, "it listens"
@@ -172,21 +182,26 @@ class HttpServer:
         return any(each and (waited_s < SENDING_S or not each.has_begun) for each in active)
 
     async def resume(self) -> None:
-        """Answer the requests that wait, and accept again."""
+        """Answer the requests that wait, and accept again; harmless if it holds nothing."""
+        if self._holding is None:
+            return
         assert self._app is not None, "it listened"
         self._app.context.holding, self._state.app = None, self._app
         self._state.is_leaving = False
         self._release(None)
+        self._holding = None
         kept, self._kept = self._kept, []
-        await self._accept(kept)
+        if self._listeners:  # it has not come to close them
+            _close(kept)
+        else:
+            await self._accept(kept)
 
     def pass_on(self, successor: ASGIApp) -> None:
         """Let the successor answer what waits, and one more request of each connection."""
         self._state.app = successor
         self._end_local()
         self._release(successor)
-        for sock in self._kept:  # else no other process could listen there while this one drains
-            sock.close()
+        _close(self._kept)  # else no other process could listen there while this one drains
         self._kept = []
 
     def _end_local(self) -> None:
@@ -249,8 +264,7 @@ class HttpServer:
             connection.transport.close()
         if self._watch is not None:
             self._watch.cancel()
-        for sock in self._kept:
-            sock.close()
+        _close(self._kept)
         self._app, self.sockets = None, ()
 
     async def _wait_until_empty(self, grace_s: float) -> None:
@@ -296,6 +310,19 @@ def format_date(seconds: float) -> bytes:
 
 def _is_local(sock: socket.socket) -> bool:
     return sock.family == socket.AF_UNIX
+
+
+def _copy(sockets: Sequence[socket.socket]) -> list[socket.socket]:
+    """Return a copy of each socket, or raise OSError and leave none open."""
+    with contextlib.ExitStack() as opened:
+        copies = [opened.enter_context(sock.dup()) for sock in sockets]
+        opened.pop_all()
+    return copies
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
 
 
 def _make_server(app: ASGIApp, connect: Callable[..., asyncio.BufferedProtocol]) -> Server:
