@@ -157,8 +157,11 @@ def _end_on_signals() -> None:
     """Let SIGTERM and SIGINT end the process as a drain does, until the command handles them.
 
     It has begun nothing so far, but loading it and its application may take seconds. SIGHUP has
-    nothing to reload yet. Unlike SIG_IGN, its handler is not inherited by commands.
+    nothing to reload yet, and SIGUSR2 nothing to replace: a standby must not end by it, nor a new
+    process that has not taken the store yet. Unlike SIG_IGN, handlers are not inherited by
+    commands.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(Exit.DONE))
-    signal.signal(signal.SIGHUP, lambda *_: None)
+    for number in (signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)

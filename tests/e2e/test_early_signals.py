@@ -38,3 +38,17 @@ def test_a_signal_before_the_start_ends_the_process_as_a_drain_does(
         process.send_signal(number)
 
         assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2])
+def test_a_signal_to_reload_or_upgrade_does_not_end_a_server_that_does_not_serve_yet(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    os.mkfifo(tmp_path / "loading")
+    command = [sys.executable, "-m", "schedo", "serve", "--config", "loading"]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    with (tmp_path / "loading").open("wb"):  # returns when the process reads it
+        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(DEADLINE_S) == 0
