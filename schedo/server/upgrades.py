@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -87,8 +88,25 @@ class Upgrades:
         return None
 
     async def stop(self) -> None:
-        """Give up an upgrade that has not passed the store yet; wait for one that has."""
-        if self._running is not None and not self._running.done():
-            if self._server.replaced is None:
-                self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        """Give up an upgrade that has not passed the store yet; wait for one that is passing it.
+
+        If the store has passed although this process was asked to stop, the new one stops as well.
+        """
+        running, server = self._running, self._server
+        if running is None or running.done():
+            return
+        was_replaced = server.replaced is not None
+        if not was_replaced:
+            running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        if server.replaced is not None and not was_replaced:
+            self._stop_new()
+
+    def _stop_new(self) -> None:
+        """Let the new process stop by the signal that has reached this one too late."""
+        pid = self.main_pid
+        assert pid is not None, "it serves"
+        log.warning("the signal to stop came while the store passed: process %d gets it, too", pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        self._server.begin_grace()
