@@ -89,7 +89,7 @@ class Gateway:
         except Refusal as refusal:
             return refusal.response
         finally:
-            self._workers.note_end(name, worker)
+            self._workers.forget_if_done(name, worker)
 
     async def _divide(
         self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker

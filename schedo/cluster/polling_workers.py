@@ -38,7 +38,7 @@ class PollingWorkers:
         worker.asked_at = now
         return worker
 
-    def note_end(self, name: str, worker: PollingWorker) -> None:
+    def forget_if_done(self, name: str, worker: PollingWorker) -> None:
         """Forget the worker, whose request has ended, unless it is still to be known."""
         if worker.is_done and self._by_name.get(name) is worker:
             del self._by_name[name]

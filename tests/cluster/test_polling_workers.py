@@ -21,7 +21,7 @@ class Known:
         """Carry a request out after which the worker runs these leases of other servers."""
         worker = self.workers.note_request(name)
         worker.elsewhere.update(dict.fromkeys(elsewhere))
-        self.workers.note_end(name, worker)
+        self.workers.forget_if_done(name, worker)
 
 
 def test_a_worker_that_runs_nothing_for_other_servers_is_forgotten_at_once() -> None:
