@@ -17,6 +17,7 @@ from schedo.server.passing import pass_store
 from schedo.server.server import Server
 from schedo.server.start import PLAIN_START
 from schedo.systemd import Inherited, Notifier
+from tests.passes import one_pass
 from tests.server.test_passing import Recipient, check_served
 
 
@@ -66,7 +67,7 @@ async def test_without_a_free_descriptor_nothing_changes(
 async def test_a_server_that_resumes_at_once_keeps_its_listeners(server: Server) -> None:
     before = addresses(server)
     holding = asyncio.create_task(server.http.hold(lambda: None))
-    await asyncio.sleep(0)
+    await one_pass()
 
     await server.http.resume()
     await holding

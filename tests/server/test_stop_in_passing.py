@@ -16,6 +16,7 @@ from schedo.handover.command import Command
 from schedo.server import upgrade as upgrade_module
 from schedo.server.server import Server
 from schedo.server.start import Start
+from tests.passes import one_pass
 
 NEW_PID = 123_456_789
 
@@ -86,7 +87,7 @@ async def test_the_new_process_serves_on_if_it_was_active_before(
 ) -> None:
     passing.pass_store()
     stopping = asyncio.create_task(server.upgrades.stop())
-    await asyncio.sleep(0)
+    await one_pass()
     assert server.upgrades._running is not None
     server.upgrades._running.cancel()
 
