@@ -13,9 +13,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from schedo.core.limits import SECOND
 from schedo.engine.freezing import Frozen
 from schedo.errors import SchedoError
 from schedo.handover.http_way import HttpWay
+from schedo.protocol.query import WAIT_US_MAX
 from schedo.store.sqlite.schema import newest_schema
 from schedo.web.forwarding import Forwarder
 from schedo.web.server import FORWARDING_IDLE_S
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("schedo")
 
-CONNECTIONS_S = 60.0  # for the clients of this process to close their connections
+# For the clients of this process to close their connections. A wait for a job that has just begun
+# ends before that, and idle connections are closed much sooner.
+CONNECTIONS_S = WAIT_US_MAX / SECOND + 10.0
 STOPPING_IDLE_S = 1.0  # after which a process that must end soon closes a connection
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from schedo.config import Config
+from schedo.core.limits import SECOND
 from schedo.handover.command import Command
 from schedo.handover.messages import UpgradeFailed
-from schedo.server import to_standby, upgrade
+from schedo.protocol.query import WAIT_US_MAX
+from schedo.server import replaced, to_standby, upgrade
 from schedo.server.server import Server
 from schedo.server.start import Start
 from schedo.web import holding
@@ -105,3 +107,7 @@ def test_the_directory_keeps_the_name_that_the_shell_has_for_it(
 def test_a_request_waits_for_longer_than_a_new_process_may_hang() -> None:
     assert holding.HELD_S > upgrade.ACTIVE_S + 1
     assert holding.HELD_S > to_standby.ACTIVE_S + 1
+
+
+def test_an_old_process_forwards_the_longest_wait_to_its_end() -> None:
+    assert replaced.CONNECTIONS_S * SECOND > WAIT_US_MAX
