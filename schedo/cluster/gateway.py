@@ -325,10 +325,12 @@ class Gateway:
         fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
+        # A part without room can be sent again, so a silent owner does not hold the request. But an
+        # owner answers an accepted offer only when all workers of its gang have decided.
+        may_be_held = room or not {*(call.request.fields.accept or ())}.isdisjoint(leases)
         response = None
         try:
-            # A part without room can be sent again, so a silent owner does not hold the request.
-            async with asyncio.timeout(None if room else MOVING_S):
+            async with asyncio.timeout(None if may_be_held else MOVING_S):
                 response = to_response(await asked.send(member, "work"))
         except (SchedoError, TimeoutError):
             pass

@@ -76,3 +76,28 @@ async def test_a_result_of_the_gateway_counts_while_an_owner_is_still_awaited(
             await asyncio.wait([polling], timeout=0.01)
         assert not polling.done()
         await polling
+
+
+async def test_an_owner_that_waits_for_the_gang_of_an_accepted_offer_is_not_given_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOVING_S", 0.05)
+    _, first, second = cluster
+    workers = [HandWorker(name, slots=1) for name in ("a", "b")]
+    polls = [asyncio.create_task(each.poll(first, wait=20, offers=True)) for each in workers]
+    for poll in polls:
+        await asyncio.wait([poll], timeout=0.01)
+    body = {"task": "demo", "count": 2, "wait": "60s"}
+    invoking = asyncio.ensure_future(first.post("/v1/invoke", body))
+    offers = [lease_of(await poll) for poll in polls]
+
+    through_gateway = asyncio.create_task(
+        workers[0].poll(second, offers[0], accept=[offers[0]], offers=True)
+    )
+    await asyncio.wait([through_gateway], timeout=0.2)
+    assert not through_gateway.done()
+    await workers[1].poll(first, offers[1], accept=[offers[1]], offers=True)
+
+    assert (await through_gateway)["revoked"] == []
+    assert await state_of(first, offers[0]) is State.RUNNING
+    invoking.cancel()
