@@ -67,7 +67,7 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
         server.workers.leave()
         note_step(server, Step.FROZEN, recipient.pid)
         await recipient.take(held_at)
-    except BaseException as error:  # whatever it is, no process would serve
+    except BaseException as error:  # whatever it is: else no process would serve
         await _take_back(server, recipient)
         if isinstance(error, UpgradeFailed) or not isinstance(error, Exception):
             raise

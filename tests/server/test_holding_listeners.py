@@ -17,7 +17,6 @@ from schedo.server.passing import pass_store
 from schedo.server.server import Server
 from schedo.server.start import PLAIN_START
 from schedo.systemd import Inherited, Notifier
-from tests.passes import one_pass
 from tests.server.test_passing import Recipient, check_served
 
 
@@ -66,8 +65,9 @@ async def test_without_a_free_descriptor_nothing_changes(
 
 async def test_a_server_that_resumes_at_once_keeps_its_listeners(server: Server) -> None:
     before = addresses(server)
-    holding = asyncio.create_task(server.http.hold(lambda: None))
-    await one_pass()
+    has_begun = asyncio.Event()
+    holding = asyncio.create_task(server.http.hold(has_begun.set))
+    await has_begun.wait()
 
     await server.http.resume()
     await holding

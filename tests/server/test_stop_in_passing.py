@@ -16,7 +16,6 @@ from schedo.handover.command import Command
 from schedo.server import upgrade as upgrade_module
 from schedo.server.server import Server
 from schedo.server.start import Start
-from tests.passes import one_pass
 
 NEW_PID = 123_456_789
 
@@ -35,6 +34,7 @@ class Passing:
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         self._server = server
         self.has_begun = asyncio.Event()
+        self.may_end = asyncio.get_running_loop().create_future()
         self.passes_when_asked_to_stop = True
         self.signals: list[tuple[int, int]] = []
         self.graces = 0
@@ -44,7 +44,7 @@ class Passing:
     async def _upgrade(self, *_: object) -> None:
         self.has_begun.set()
         try:
-            await asyncio.get_running_loop().create_future()
+            await self.may_end
         finally:
             if self.passes_when_asked_to_stop:
                 self.pass_store()
@@ -87,9 +87,7 @@ async def test_the_new_process_serves_on_if_it_was_active_before(
 ) -> None:
     passing.pass_store()
     stopping = asyncio.create_task(server.upgrades.stop())
-    await one_pass()
-    assert server.upgrades._running is not None
-    server.upgrades._running.cancel()
+    passing.may_end.set_result(None)  # the stop runs first
 
     await stopping
 
