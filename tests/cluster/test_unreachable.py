@@ -16,6 +16,7 @@ from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import Map
 from tests.cluster.test_forwarding import has_job, text_of
+from tests.passes import one_pass
 from tests.web.handlers.test_metrics import scrape, values
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -32,16 +33,32 @@ def move(everything: Map, number: int, url: str) -> None:
 async def standing_in(everything: Map, number: int, talk: Talk) -> AsyncIterator[list[bytes]]:
     """Let this function speak for the server; yield the heads of the requests that it gets."""
     heads: list[bytes] = []
+    serving: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heads.append(await reader.readuntil(b"\r\n\r\n"))
-        await talk(reader, writer)
-        writer.close()
+        task = asyncio.current_task()
+        assert task is not None, "asyncio makes one for each connection"
+        serving.add(task)
+        try:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            await talk(reader, writer)
+        except (asyncio.CancelledError, asyncio.IncompleteReadError):
+            pass  # the test is over
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     move(everything, number, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    async with server:
+    try:
         yield heads
+    finally:
+        server.close()
+        for _ in range(3):  # a connection that has just been accepted begins, and is ended then
+            await one_pass()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving)
+        await one_pass()  # in which the transports are closed
 
 
 async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
