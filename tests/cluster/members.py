@@ -23,6 +23,7 @@ from schedo.store.cluster import Member, MemberState
 from schedo.testing.clock import VirtualClock
 from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
+from tests.passes import one_pass
 from tests.stores import make_store
 from tests.web.world import T0, World
 
@@ -132,11 +133,6 @@ class MemberWorld(World):
         self.engine._loop.is_sure = lambda: True
         self.app.context.cluster = self.app.context.credentials.peers = self.router
 
-    async def leave(self) -> None:
-        """Accept no connection any more, as after a crash; the engine goes on for the test."""
-        await self.router.stop()
-        await self.http.stop(grace_s=0.2)
-
 
 @asynccontextmanager
 async def running_cluster(
@@ -159,7 +155,11 @@ async def running_cluster(
         yield everything, worlds
     finally:
         for world in worlds:
-            await world.leave()
+            await world.router.stop()  # first all of them, so that none connects to one that ends
+        for _ in range(5):  # a connection that has just been accepted begins, and is ended then
+            await one_pass()
+        for world in worlds:
+            await world.http.stop(grace_s=0.2)
             await world.engine.stop()
 
 
