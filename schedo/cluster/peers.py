@@ -37,6 +37,7 @@ class Peers:
     def __init__(self, signer: Signer, cluster: Cluster) -> None:
         self._signer, self._cluster = signer, cluster
         self._by_url: dict[str, AsyncTransport] = {}
+        self._is_closed = False
         self._waits: dict[asyncio.Timeout, Member] = {}  # of requests, for their responses
 
     async def send(
@@ -98,7 +99,14 @@ class Peers:
         for url in self._by_url.keys() - urls:
             await self._by_url.pop(url).close()
 
+    async def close(self) -> None:
+        """Close all connections, and open none any more."""
+        self._is_closed = True
+        await self.keep_only(())
+
     def _find(self, member: Member) -> AsyncTransport:
+        if self._is_closed:
+            raise PeerUnreachable("this server stops")
         found = self._by_url.get(member.url)
         if found is None:
             address = parse_address(member.url, None, _AGENT)

@@ -77,10 +77,12 @@ class Router:
     async def stop(self) -> None:
         """Close the connections to the other servers."""
         self.cluster.on_change.remove(self._note_change)
-        for task in [*self.background]:
+        ending = [*self.background]
+        for task in ending:
             task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         await self._reachability.stop()
-        await self._peers.keep_only(())
+        await self._peers.close()
 
     async def look(self) -> None:
         """Ask the other servers whether they respond, as happens once a second."""
