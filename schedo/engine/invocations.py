@@ -20,7 +20,7 @@ from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.core.worker_messages import Reservation
 from schedo.engine.loop import EngineLoop
-from schedo.engine.waiters import made
+from schedo.engine.waiters import after_job_is_made
 from schedo.errors import IllegalTransition, NoCapacity, SchedoError
 
 
@@ -127,7 +127,7 @@ class Invocations:
             if not wait_s:
                 await decided
             waits = (self._wait(job_id, wait_s, waiter) for job_id, waiter in waiters.items())
-            with made():
+            with after_job_is_made():
                 ended = await asyncio.gather(*waits)
             unstarted = decided.result().unstarted if decided.done() else frozenset[int]()
             refused = [job for job in ended if job.failure and job.id in unstarted]

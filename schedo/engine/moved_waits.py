@@ -1,7 +1,7 @@
-"""The ends of jobs that callers wait for here, and that have moved to another server of a cluster.
+"""Waits for the ends of jobs whose shard has moved to another server of the cluster.
 
-The other server commits the end, and this one does not hear of it. So it looks in the store until
-each such wait is over.
+The new owner of the shard commits the end of the job, and sends no event to the server where the
+caller waits. So that server reads the store in short intervals until each such wait has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from schedo.store.cluster import ShardOwner
 
 log = logging.getLogger("schedo.engine")
 
-LOOK_S = 0.2  # between two looks, so an end is heard of that much later at most
+LOOK_S = 0.2  # between two reads; a caller gets its response that much later at most
 
 
 class MovedWaits:

@@ -76,10 +76,10 @@ class EndWaiters:
 
 
 @contextmanager
-def made() -> Iterator[None]:
-    """For waits after a job was made: an error that says that nothing has happened is wrong then.
+def after_job_is_made() -> Iterator[None]:
+    """Turn an error that says that nothing has happened into one that says that a job was made.
 
-    Its client, or the router of a cluster, would make another job.
+    Otherwise the client, or the router of a cluster, would make another job.
     """
     try:
         yield

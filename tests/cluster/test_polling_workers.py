@@ -1,4 +1,4 @@
-"""A gateway forgets the workers that it does not hear of any more."""
+"""A gateway forgets a worker that has sent it no request for an hour."""
 
 from __future__ import annotations
 

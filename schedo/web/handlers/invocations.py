@@ -16,7 +16,7 @@ from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.core.states import FINAL, State
 from schedo.core.worker_messages import WorkerStatus
-from schedo.engine.waiters import made
+from schedo.engine.waiters import after_job_is_made
 from schedo.engine.workers import spec_of
 from schedo.errors import (
     BadRequest,
@@ -172,7 +172,7 @@ async def _place(
             ids = [job.id for job in jobs]
             left_s = until - loop.time()
             context.holding.move_wait(ids, left_s, lambda found: respond(_read_all(found)))
-        with made():
+        with after_job_is_made():
             return await _show(context, request, jobs)
     if not context.draining.is_set():
         raise ClientGone

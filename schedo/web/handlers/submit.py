@@ -16,7 +16,7 @@ from schedo.core.model import Job, JobSpec
 from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.broadcasts import broadcast_specs
 from schedo.engine.call_results import Accepted
-from schedo.engine.waiters import made
+from schedo.engine.waiters import after_job_is_made
 from schedo.errors import SchedoError
 from schedo.protocol.invocations import ShortRequest, ShortResponse
 from schedo.protocol.jobs import JobRequest, job_fields, job_id_in
@@ -55,7 +55,7 @@ async def create_job(context: AppContext, request: Request) -> Response:
         request = request._replace(body=b"")
         waiter = waiters[0] if waiters else None
         try:
-            with made():
+            with after_job_is_made():
                 ended = await respond_when_ended(context, request, job_id, wait_s, waiter)
         except Moved as moved:
             moved.headers = headers
