@@ -27,6 +27,8 @@ from typing import Protocol
 SLEEP_MAX_US = 10_000_000
 # A smaller difference comes from slewing or from the time between the two readings: no step.
 STEP_MIN_US = 500_000
+# So far a clock may drift away from the time since the boot before the store gets to know it.
+DRIFT_US = STEP_MIN_US // 5
 
 _TFD_TIMER_ABSTIME = 1
 _TFD_TIMER_CANCEL_ON_SET = 2
@@ -53,6 +55,9 @@ class Clock(Protocol):
     def follow(self, step_us: int) -> None:
         """Let `now` jump by this part of the step."""
 
+    def ahead_us(self) -> int:
+        """Return by how much the clock of this machine is ahead of `now`."""
+
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to the loop; call `wake` at the armed instant, `stepped` when the clock is set."""
 
@@ -73,30 +78,34 @@ class SystemClock:
 
     def __init__(self) -> None:
         self.boot = _read_boot()
-        self.base_us = (time.time_ns() - _since_boot_ns()) // 1000
-        self._step_us = 0  # at the last call of `now`
+        self.base_us = (time.time_ns() - since_boot_ns()) // 1000
+        self._ahead_us = 0  # how far the machine's clock is ahead of `now`, as seen last
         self._stepped: Callable[[], None] = _nothing
         self._alarm: _TimerFd | _LoopAlarm | None = None
 
     def now(self) -> int:
         """Return the wall clock, without steps not yet followed; report such a step."""
-        wall_ns, since_boot_ns = time.time_ns(), _since_boot_ns()
-        base_us = (wall_ns - since_boot_ns) // 1000
+        wall_ns, boot_ns = time.time_ns(), since_boot_ns()
+        base_us = (wall_ns - boot_ns) // 1000
         if -STEP_MIN_US < base_us - self.base_us < STEP_MIN_US:
-            self.base_us, self._step_us = base_us, 0
+            self.base_us, self._ahead_us = base_us, 0
             return wall_ns // 1000
-        self._step_us = base_us - self.base_us
+        self._ahead_us = base_us - self.base_us
         self._stepped()
-        return since_boot_ns // 1000 + self.base_us
+        return boot_ns // 1000 + self.base_us
 
     def step_us(self) -> int:
         """Return the step that is not yet followed, or 0."""
-        step = (time.time_ns() - _since_boot_ns()) // 1000 - self.base_us
+        step = (time.time_ns() - since_boot_ns()) // 1000 - self.base_us
         return step if abs(step) >= STEP_MIN_US else 0
 
     def follow(self, step_us: int) -> None:
         """Let `now` jump by this part of the step."""
         self.base_us += step_us
+
+    def ahead_us(self) -> int:
+        """Return the step that is not yet followed, or 0."""
+        return self.step_us()
 
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to the running loop."""
@@ -107,16 +116,16 @@ class SystemClock:
     def arm(self, at: int | None) -> None:
         """Set the alarm to the instant, or to at most SLEEP_MAX_US ahead."""
         assert self._alarm is not None, "the clock was started"
-        if at is not None and at + self._step_us == self._alarm.armed_at:
+        if at is not None and at + self._ahead_us == self._alarm.armed_at:
             return
-        now, step = self.now(), self._step_us
+        now, ahead = self.now(), self._ahead_us
         latest = now + SLEEP_MAX_US
         if at is not None and at <= latest:
-            self._alarm.arm(at + step)
+            self._alarm.arm(at + ahead)
         elif (
-            not now + step < self._alarm.armed_at <= latest + step
+            not now + ahead < self._alarm.armed_at <= latest + ahead
         ):  # else it is armed well already
-            self._alarm.arm(latest + step)
+            self._alarm.arm(latest + ahead)
 
     def close(self) -> None:
         """Release the alarm."""
@@ -178,7 +187,12 @@ def _nothing() -> None:
 
 # Only Linux has CLOCK_BOOTTIME, which also counts while the machine sleeps.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_since_boot_ns = partial(time.clock_gettime_ns, _BOOT_CLOCK)
+since_boot_ns = partial(time.clock_gettime_ns, _BOOT_CLOCK)
+
+
+def wall_us() -> int:
+    """Return what the clock of this machine shows."""
+    return time.time_ns() // 1000
 
 
 def _read_boot() -> int:

@@ -41,6 +41,10 @@ class VirtualClock:
         self.base_us += step_us
         self._step_us -= step_us
 
+    def ahead_us(self) -> int:
+        """Return the step that is not yet followed, or 0."""
+        return self._step_us
+
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to an engine."""
         self._wake, self._stepped = wake, stepped

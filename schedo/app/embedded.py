@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from schedo.clock import Clock, SystemClock
+from schedo.clock import Clock
 from schedo.core.model import LeaseKey
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
+from schedo.engine.clocks import make_clock
 from schedo.engine.engine import Engine
 from schedo.errors import StoreLocked
 from schedo.garbage import collect_seldom
@@ -66,7 +67,7 @@ class EmbeddedServer:
         self._is_pruning = is_pruning
         self._threads = ThreadPoolExecutor(concurrency + 1, thread_name_prefix="schedo")
         opened = open_store(store)
-        self.engine = Engine(opened, clock or SystemClock())
+        self.engine = Engine(opened, clock or make_clock(opened))
         self._use_inbox(find_inbox(opened))
         watcher = None if self.engine.cluster is None else _StartsOfOwnJobs(self.engine)
         runners = {

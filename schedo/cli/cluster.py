@@ -30,10 +30,10 @@ _HEADERS = (
 def cluster(client: Client, is_json: bool) -> None:
     """List the servers that share the store in PostgreSQL, and how many shards each owns.
 
-    HEARTBEAT is how long ago the last one was. CLOCK is by how much the clock of a server is ahead
-    of that of the server that was asked; measured over the network, so some ms are no difference.
-    REACHABLE says whether the server that was asked,
-    which has a star, can send requests to the other one.
+    HEARTBEAT is how long ago the last one was. CLOCK is by how much the clock of a server's
+    machine is ahead of that of the database, which all jobs follow; a ms is no difference.
+    REACHABLE says whether the server that was asked, which has a star, can send requests to the
+    other one.
     """
     found = client.get_cluster()
     if is_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
+from schedo.clock import Clock
 from schedo.cluster.reachability import Reachability
 from schedo.core.shards import SHARDS
 from schedo.protocol.cluster import ClusterResponse, MemberResponse
@@ -11,8 +12,8 @@ from schedo.protocol.times import render_instant
 from schedo.store.cluster import Cluster
 
 
-def describe(cluster: Cluster, seen: Reachability, now: int) -> ClusterResponse:
-    """Return the members, as this server has seen them last."""
+def describe(cluster: Cluster, seen: Reachability, clock: Clock) -> ClusterResponse:
+    """Return the members, as this server has seen them last. clock: the one that jobs follow."""
     unreachable = seen.unreachable
     owners = [cluster.owner(shard) for shard in range(SHARDS)]
     me = cluster.me.no
@@ -36,10 +37,12 @@ def describe(cluster: Cluster, seen: Reachability, now: int) -> ClusterResponse:
                 and member.silent_us is not None
                 and member.epoch not in unreachable
             ),
-            clock_ahead_us=0 if member.no == me else seen.clocks.get(member.epoch, UNSET),
+            clock_ahead_us=clock.ahead_us()
+            if member.no == me
+            else seen.clocks.get(member.epoch, UNSET),
             problem=unreachable.get(member.epoch, UNSET),
         )
         for member in cluster.members()
     ]
     unowned = [shard for shard, owner in enumerate(owners) if owner is None]
-    return ClusterResponse(me, members, unowned, render_instant(now))
+    return ClusterResponse(me, members, unowned, render_instant(clock.now()))

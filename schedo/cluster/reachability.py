@@ -1,4 +1,4 @@
-"""Which of the other servers respond to this one, and how far their clocks are from its own.
+"""Which of the other servers respond to this one, and how far the clocks of their machines are off.
 
 Each is asked once a second.
 """
@@ -25,10 +25,17 @@ log = logging.getLogger("schedo.cluster")
 PERIOD_S = 1.0
 PING_S = 1.0
 _PATH = "/v1/cluster"
-CLOCKS_APART_US = SECOND  # from then on the log says so
+CLOCK_OFF_US = SECOND  # from then on the log says so
+
+
+class _Member(msgspec.Struct):
+    number: int
+    clock_ahead_us: int = 0
 
 
 class _Response(msgspec.Struct):
+    me: int
+    members: list[_Member]
     now: str | None = None  # a server of an earlier version does not tell it
 
 
@@ -38,7 +45,8 @@ class Reachability:
     def __init__(self, cluster: Cluster, peers: Peers, clock: Clock) -> None:
         self._cluster, self._peers, self._clock = cluster, peers, clock
         self._unreachable: dict[int, str] = {}  # why, by the epoch of the server
-        self._clocks: dict[int, int] = {}  # by the epoch, how far a clock is ahead of the own one
+        self._clocks: dict[int, int] = {}  # by the epoch, how far a machine's clock is ahead
+        self._ahead_us = 0  # the clock of this machine, at the last look
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 
@@ -49,7 +57,10 @@ class Reachability:
 
     @property
     def clocks(self) -> Mapping[int, int]:
-        """By how many microseconds the clock of a server is ahead of this one's, by its epoch."""
+        """By how many microseconds the clock of a machine is ahead, by the epoch of its server.
+
+        Ahead of the clock that the jobs follow, which is that of the database.
+        """
         return self._clocks
 
     def notes(self) -> list[str]:
@@ -84,15 +95,15 @@ class Reachability:
 
     async def look(self) -> None:
         """Ask all other servers once."""
+        self._check_clock()
         others = self.others()
         await self._peers.keep_only([member.url for member in others])
         asked = zip(others, await asyncio.gather(*map(self._ping, others)), strict=True)
         found = {member.epoch: each for member, each in asked}
-        before, clocks = self._unreachable, self._clocks
+        before = self._unreachable
         self._unreachable = {no: why for no, why in found.items() if isinstance(why, str)}
         self._clocks = {no: each for no, each in found.items() if isinstance(each, int)}
         for member in others:
-            self._warn_of_clock(member, clocks.get(member.epoch, 0))
             if member.epoch in self._unreachable.keys() - before.keys():
                 log.warning("%s", self._unreachable[member.epoch])
             elif member.epoch in before.keys() - self._unreachable.keys():
@@ -106,16 +117,20 @@ class Reachability:
                 log.exception("a bug in schedo: the other servers were not asked")
             await asyncio.wait((self._stopping,), timeout=PERIOD_S)
 
-    def _warn_of_clock(self, member: Member, before_us: int) -> None:
-        ahead_us = self._clocks.get(member.epoch, 0)
-        if abs(ahead_us) >= CLOCKS_APART_US > abs(before_us):
+    def _check_clock(self) -> None:
+        before_us, self._ahead_us = self._ahead_us, self._clock.ahead_us()
+        if abs(self._ahead_us) >= CLOCK_OFF_US > abs(before_us):
             log.warning(
-                "the clock of the server %s is %.1f s %s this one's; keep them synchronised",
-                *(member.name, abs(ahead_us) / SECOND, "ahead of" if ahead_us > 0 else "behind"),
+                "the clock of this machine is %.1f s %s that of the database; jobs follow that of"
+                " the database, and the times in this log do not",
+                *(abs(self._ahead_us) / SECOND, "ahead of" if self._ahead_us > 0 else "behind"),
             )
 
     async def _ping(self, member: Member) -> str | int | None:
-        """Return why the server does not respond, or else how far its clock is ahead, if known."""
+        """Return why the server does not respond, or how far its machine's clock is ahead.
+
+        None: that is not known. A server of an earlier version follows the clock of its machine.
+        """
         began_at = self._clock.now()
         hop = Hop("forward", began_at, "GET", _PATH, "", "cluster", "", None)
         try:
@@ -128,7 +143,10 @@ class Reachability:
         if response.status != 200:
             why = parse_problem(response.status, response.headers, response.body)
             return f"the server {member.name} responds with the status {response.status}: {why}"
-        theirs = msgspec.json.decode(response.body, type=_Response).now
-        if theirs is None:
+        found = msgspec.json.decode(response.body, type=_Response)
+        if found.now is None:
             return None
-        return parse_instant(theirs) - (began_at + self._clock.now()) // 2
+        apart_us = parse_instant(found.now) - (began_at + self._clock.now()) // 2
+        return apart_us + sum(
+            each.clock_ahead_us for each in found.members if each.number == found.me
+        )

@@ -114,7 +114,7 @@ class Router:
         return await list_remote_workers(self)
 
     def describe(self) -> ClusterResponse:
-        return describe(self.cluster, self._reachability, self._context.engine.clock.now())
+        return describe(self.cluster, self._reachability, self._context.engine.clock)
 
     # What a request does, by its home.
 

@@ -10,6 +10,9 @@ The store also keeps how far the clock is ahead of the time since the machine st
 server knows by how much the clock was set while no server ran. After a restart of the machine this
 is unknown. Then only a clock that is behind the newest instant in the store shows that it was set
 back.
+
+A clock that drifts is no step, however far it gets in a month. So the store gets to know how far it
+is ahead before that could look like a step.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from schedo.clock import STEP_MIN_US, Clock
+from schedo.clock import DRIFT_US, STEP_MIN_US, Clock
 from schedo.core.ids import newest_at
 from schedo.core.limits import SECOND
 from schedo.core.scheduler import Scheduler
@@ -62,6 +65,8 @@ class ClockChanges:
             self._jump(step_us)
             self._shift(step_us)
             log_step(step_us)
+        elif abs(self._clock.base_us - self._mark.base_us) >= DRIFT_US:
+            await self._save(self._mark.offset_us)
 
     def _jump(self, step_us: int) -> None:
         self._clock.follow(step_us)

@@ -14,7 +14,7 @@ class MemberResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     """A server of a cluster, as the server that was asked sees it.
 
     `silent_us` is how long ago its last heartbeat was; null: its session with PostgreSQL is gone.
-    `clock_ahead_us` is by how much its clock is ahead of that of the server that was asked.
+    `clock_ahead_us` is by how much the clock of its machine is ahead of that of the database.
     """
 
     number: int

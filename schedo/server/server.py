@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from schedo.clock import Clock, SystemClock
 from schedo.config import Config
 from schedo.engine.call_results import describe_pauses
+from schedo.engine.clocks import make_clock, make_test_clock
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError, Unavailable
 from schedo.logs import set_level
@@ -46,7 +46,6 @@ from schedo.startup_text import describe_address
 from schedo.store import open_store
 from schedo.store.inbox import find_inbox
 from schedo.systemd import Inherited, Notifier
-from schedo.virtual_clock import VirtualClock
 from schedo.web.app import build_app
 from schedo.web.server import STOP_GRACE_S, HttpServer, bind
 from schedo.web.tenure import Tenure
@@ -90,7 +89,7 @@ class Server:
         )
         self.engine = Engine(
             self.store,
-            _make_test_clock() if start.has_test_clock else SystemClock(),
+            make_test_clock() if start.has_test_clock else make_clock(self.store),
             retention=config.retention,
             on_fatal=self.shutdown.fail,
             page_url=str(config.public_url or ""),
@@ -339,15 +338,6 @@ def _find_url(config: Config, port: int) -> str:
     is_any = config.host in ("0.0.0.0", "::")
     host = socket.gethostname() if is_any else config.host
     return describe_address(msgspec.structs.replace(config, host=host), port)
-
-
-def _make_test_clock() -> Clock:
-    """Return a clock that stands at the present."""
-    log.warning(
-        "this server is for tests: its clock stands still until POST /v1/clock:advance moves it,"
-        " and its jobs are only in memory"
-    )
-    return VirtualClock(SystemClock().now())
 
 
 def _make_telemetry(config: Config, engine: Engine) -> Telemetry | None:

@@ -111,6 +111,10 @@ class ShardOwner(Cluster, Protocol):
 
     limits: QueueLimits
 
+    # Called with each reading of the clock of the database: how far it is ahead of the time since
+    # the boot of this machine, and how long the reading was on its way, in microseconds.
+    on_reading: Callable[[int, int], None]
+
     # Called when is_change_due, or when is_sure again.
     on_due: Callable[[], None]
 

@@ -55,6 +55,10 @@ class LoopClock:
         """Let `now` jump by this part of the step."""
         self.base_us += step_us
 
+    def ahead_us(self) -> int:
+        """Return the step that is not yet followed, or 0."""
+        return self.step_us()
+
     def start(self, wake: Callable[[], None], stepped: Callable[[], None]) -> None:
         """Bind to an engine."""
         self._wake, self._stepped = wake, stepped

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from schedo.cluster import gathering, peers, router
-from schedo.core.limits import SECOND
 from schedo.core.shards import SHARDS, shard_of
-from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import Map
 from tests.cluster.test_forwarding import has_job, text_of
@@ -293,43 +291,6 @@ async def test_the_readiness_and_the_members_show_who_cannot_be_reached(cluster:
     assert [each["reachable"] for each in before["members"]] == [True, True]
     assert [each["reachable"] for each in after["members"]] == [False, True]
     assert "cannot be reached" in after["members"][0]["problem"]
-
-
-async def test_the_clocks_of_other_servers_are_compared_and_a_wrong_one_is_logged(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    _, first, second = cluster
-    clock = first.engine.clock
-    assert isinstance(clock, VirtualClock)
-    clock.stall(3 * SECOND)
-    for _ in range(2):
-        await second.router.look()
-
-    theirs, own = (await second.get("/v1/cluster")).json()["members"]
-
-    ahead_us = first.engine.clock.now() - second.engine.clock.now()
-    assert (theirs["clock_ahead_us"], own["clock_ahead_us"]) == (ahead_us, 0)
-    assert [each.getMessage() for each in caplog.records if "clock" in each.getMessage()] == [
-        "the clock of the server host 1 is 3.0 s ahead of this one's; keep them synchronised"
-    ]
-    families = await scrape(second)
-    ahead = values(families["schedo_cluster_clock_ahead_seconds"])
-    assert ahead == {("host 1",): ahead_us / SECOND, ("host 2",): 0}
-
-
-async def test_a_server_whose_clock_is_far_off_is_unreachable_and_the_reason_is_said(
-    cluster: Cluster,
-) -> None:
-    _, first, second = cluster
-    clock = first.engine.clock
-    assert isinstance(clock, VirtualClock)
-    clock.stall(90 * SECOND)
-    await second.router.look()
-
-    theirs, _ = (await second.get("/v1/cluster")).json()["members"]
-
-    assert not theirs["reachable"]
-    assert "the clock of this server is 90 s ahead of that" in theirs["problem"]
 
 
 async def test_the_metrics_count_the_servers_and_the_shards(cluster: Cluster) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from schedo.clock import DRIFT_US, STEP_MIN_US
 from schedo.core.leases import StopReason
 from schedo.core.limits import DAY, HOUR, MINUTE, SECOND
 from schedo.core.model import Job, JobSpec, Options, Overlap, Rule, ScheduleSpec
 from schedo.core.states import State
 from schedo.errors import StoreFull
+from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
 from tests.engine.world import T0, World, leased, recovered, running
 from tests.store.steps import all_jobs
@@ -117,6 +119,29 @@ async def test_the_expiry_of_a_job_that_ran_follows_a_clock_that_was_set_while_n
 
     assert (await world.engine.get(job.id)).expires_at == T0 + HOUR + step
     await world.engine.stop()
+
+
+async def test_a_clock_that_drifts_is_no_step_at_the_next_start(path: Path) -> None:
+    drift = STEP_MIN_US - DRIFT_US
+    async with running(path) as world:
+        for _ in range(3):
+            world.clock.base_us += drift  # as if the time since the boot were as much slower
+            await world.submit(delay_us=HOUR)
+
+    world = World(path, now=T0 + MINUTE)
+    world.clock.base_us = 3 * drift
+    await world.engine.start()
+    await world.engine.stop()
+
+    assert (await _offset_us(path)) == 0
+
+
+async def _offset_us(path: Path) -> int:
+    store = SqliteStore(path)
+    try:
+        return (await store.open()).clock.offset_us
+    finally:
+        await store.close()
 
 
 async def test_a_clock_that_starts_in_the_past_postpones_no_delay(path: Path) -> None:

@@ -8,13 +8,14 @@ from itertools import count, pairwise
 
 import pytest
 
-from schedo.core.limits import SECOND
+from schedo.core.limits import HOUR, MINUTE, SECOND
 from schedo.core.model import Catchup, JobSpec, Overlap, Rule, ScheduleSpec
 from schedo.core.shards import SHARDS, shard_of
+from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
 from schedo.store.postgres.store import PostgresStore
 from schedo.testing.clock import VirtualClock
-from tests.engine.world import T0
+from tests.engine.world import T0, Answers, spec
 
 RULES = {"cron": Rule(cron="* * * * * *"), "every": Rule(every_us=SECOND)}
 
@@ -68,3 +69,26 @@ async def test_each_instant_comes_once_when_a_schedule_moves_to_an_earlier_or_la
         assert {later - earlier for earlier, later in pairwise(instants)} == {SECOND}
         assert instants[0] <= T0 + ahead_us + SECOND
         assert instants[-1] > T0 + 29 * SECOND
+
+
+@pytest.mark.parametrize("step_us", [HOUR, -HOUR], ids=["forward", "back"])
+async def test_a_server_that_joins_after_the_clock_was_set_takes_over_delays_of_the_right_length(
+    postgres_store_url: str, step_us: int
+) -> None:
+    before = Server(postgres_store_url, T0, boot=1)
+    async with AsyncExitStack() as stack:
+        await before.engine.start()
+        answers: Answers = await before.engine.submit([spec(delay_us=MINUTE)])
+        answer = answers[0]
+        assert isinstance(answer, Accepted)
+        before.clock.step(step_us)
+        await before.engine.flush()
+        await before.engine.flush()
+
+        after = Server(postgres_store_url, before.clock.now(), boot=2)
+        await after.engine.start()
+        stack.push_async_callback(after.engine.stop)
+        await before.engine.stop()
+        await after.owns(SHARDS)
+
+        assert (await after.engine.get(answer.job.id)).due_at == T0 + step_us + MINUTE

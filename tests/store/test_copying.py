@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from schedo.core.ids import SQL_SLOT, first_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.model import Expect, Pause, PauseScope, Queue, Rule
 from schedo.errors import StoreError, StoreLocked, StoreUnsuitable
+from schedo.store.base import ClockMark
 from schedo.store.copying import MARKS, NOT_COPIED, NOT_COPIED_COLUMNS, TABLES, copy_store
 from schedo.store.postgres import copying
 from schedo.store.postgres.copying import postgres_source, postgres_target
@@ -27,6 +28,7 @@ from schedo.store.postgres.store import PostgresStore
 from schedo.store.sqlite.copying import UNFINISHED_SUFFIX, sqlite_source, sqlite_target
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
+from tests.store.servers import sharing
 from tests.store.steps import LARGE, put
 
 ID = first_id(1_800_000_000_000_000)
@@ -138,6 +140,36 @@ async def test_a_copy_to_postgresql_and_back_has_every_row_and_mark(
     assert len(new["bulk_undo"]) == 1
     assert new == old
     assert await admin.fetchval("SELECT count(*) FROM pg_indexes WHERE tablename = 'job'") > 10
+
+
+async def test_a_copy_has_the_clock_that_the_servers_agreed_on_last(
+    filled: Path, postgres_store_url: str
+) -> None:
+    """The second server has followed a step of the clock, and the first one has not lived then."""
+    back = filled.with_name("back.db")
+    first, second = PostgresStore(postgres_store_url), PostgresStore(postgres_store_url)
+    async with AsyncExitStack() as stack:
+        for store in (first, second):
+            await store.open()
+            stack.push_async_callback(store.close)
+            await store.save_clock(ClockMark(0, 70, boot=5))
+        await second.save_clock(ClockMark(1_000, 1_070, boot=5))
+
+    await copy_store(postgres_source(postgres_store_url), sqlite_target(str(back)), ignore)
+
+    copy = SqliteStore(back)
+    clock = (await copy.open()).clock
+    await copy.close()
+    assert (clock.offset_us, clock.base_us, clock.boot) == (1_000, 1_070, 5)
+
+
+async def test_all_servers_of_a_copied_store_have_its_clock(
+    filled: Path, postgres_store_url: str
+) -> None:
+    await copy_store(sqlite_source(str(filled)), postgres_target(postgres_store_url), ignore)
+
+    async with sharing(postgres_store_url, 2) as stores:
+        assert [(await each.snapshot()).clock.offset_us for each in stores] == [-5, -5]
 
 
 async def test_the_minutes_of_several_servers_become_one(

@@ -23,7 +23,14 @@ from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS, store_error
 from schedo.store.postgres.loads import UNSYNCED
-from schedo.store.postgres.membership import BEAT_S, NO_EPOCH, Membership, View, since_boot_s
+from schedo.store.postgres.membership import (
+    BEAT_S,
+    NO_EPOCH,
+    Membership,
+    View,
+    since_boot_s,
+    since_boot_us,
+)
 from schedo.store.postgres.session import PLAN_ONCE, close, connect
 from schedo.store.postgres.watch import NeighbourWatch
 
@@ -40,12 +47,18 @@ ENDING_S = 1.0  # for how long it looks in short steps at a session that should 
 # PostgreSQL has ended all sessions, perhaps. The other servers come back as this one did.
 RETURN_S = 1.0
 
-_VIEW = """
+READINGS = 3  # of the clock of the database when the session opens
+# When PostgreSQL got the request, and when it answers.
+_CLOCK = """
+    (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS asked_at,
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS answered_at"""
+_VIEW = f"""
 SELECT server.no, name, url, epoch, version, server.state, timeout_us, settings,
     (extract(epoch FROM clock_timestamp() - session.query_start) * 1000000)::bigint AS silent_us,
     session.pid IS NOT DISTINCT FROM pg_backend_pid() AS has_these_beats,
     (SELECT array_agg(coalesce(owner, 0) ORDER BY no) FROM shard) AS owners,
-    coalesce((SELECT value FROM meta WHERE meta.name = 'settings'), 0) AS newest
+    coalesce((SELECT value FROM meta WHERE meta.name = 'settings'), 0) AS newest,
+    {_CLOCK}
 FROM server LEFT JOIN pg_stat_activity AS session
     ON session.pid = control_pid AND session.backend_start = control_began
 WHERE server.state <> 'closed' OR EXISTS (SELECT 1 FROM shard WHERE owner = server.no)"""
@@ -101,6 +114,9 @@ class Control:
         try:
             await connection.add_listener(self._channel, self._on_notified)
             await _rehearse(connection)
+            for _ in range(READINGS):
+                sent_us = since_boot_us()
+                self._note_clock(sent_us, await connection.fetchrow(f"SELECT {_CLOCK}"))
         except BaseException:
             connection.terminate()
             raise
@@ -194,12 +210,24 @@ class Control:
             connection.terminate()
 
     async def _beat(self) -> None:
-        sent_s = since_boot_s()
+        sent_s, sent_us = since_boot_s(), since_boot_us()
         found = await self._fetch(_VIEW)
+        if found:
+            self._note_clock(sent_us, found[0])
         self._membership.note(_read_view(sent_s, found))
         # A signature or a new number may have come at the same time as a new session.
         if any(row["has_these_beats"] != self._is_own(row) for row in found):
             await self._replace()
+
+    def _note_clock(self, sent_us: int, row: asyncpg.Record) -> None:
+        """Note what the clock of the database has shown: `asked_at` and `answered_at` of the row.
+
+        sent_us: since the boot, when the request was sent.
+        """
+        received_us = since_boot_us()
+        there_us = row["answered_at"] - row["asked_at"]
+        base_us = (row["asked_at"] + row["answered_at"] - sent_us - received_us) // 2
+        self._membership.on_reading(base_us, received_us - sent_us - there_us)
 
     def _is_own(self, row: asyncpg.Record) -> bool:
         """Return whether this server has written the row, and no other one since."""

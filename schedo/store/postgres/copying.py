@@ -13,12 +13,14 @@ import asyncpg
 from schedo.core.ids import SLOTS, newest_at
 from schedo.core.shards import SHARDS
 from schedo.errors import StoreLocked, StoreUnsuitable
+from schedo.store.base import ClockMark
 from schedo.store.copying import MARKS, TABLES, Row
 from schedo.store.postgres.address import Address, parse_address
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error, store_error
 from schedo.store.postgres.schema import migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import close, connect
+from schedo.store.postgres.snapshots import OFFSET, clock_name, read_clock
 
 _ROWS = 1_000  # are read at a time
 _LARGE_ROWS = 8  # of tables whose rows may have a MiB
@@ -26,18 +28,17 @@ _LARGE = {"job_payload", "output", "idempotency_record"}
 _COLUMNS = """
 SELECT attname::text FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
-# Each server has marks of its own; a copy gets those of the first one, and the latest decision.
+# Each server has marks of its own; a copy gets the latest decision, and the clock of the first one.
 _MARKS = r"""
 SELECT name, value FROM (
     SELECT regexp_replace(name, '_\d+$', '') AS name, max(value) AS value FROM meta
-    WHERE name NOT LIKE 'clock\_%' OR name LIKE 'clock\_%\_1' GROUP BY 1
+    WHERE name NOT LIKE 'clock\_%' GROUP BY 1
 ) AS mark WHERE name = ANY($1::text[])"""
+_CLOCK_MARKS = r"SELECT name, value FROM meta WHERE name LIKE 'clock\_%'"
+_FIRST = 1  # the number of the server that has the marks of a copy
 _EPOCH = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM epoch"
 _DELETE_MARKS = "DELETE FROM meta WHERE regexp_replace(name, '_\\d+$', '') = ANY($1::text[])"
-_WRITE_MARKS = r"""
-INSERT INTO meta (name, value)
-SELECT CASE WHEN name LIKE 'clock\_%' THEN name || '_1' ELSE name END, value
-FROM unnest($1::text[], $2::bigint[]) AS mark (name, value)"""
+_WRITE_MARKS = "INSERT INTO meta (name, value) SELECT * FROM unnest($1::text[], $2::bigint[])"
 # What has a home goes there; see Owned.place.
 _PLACE = """
 UPDATE job SET shard = coalesce(
@@ -97,6 +98,10 @@ class PostgresSide:
 
     async def read_marks(self) -> dict[str, int]:
         found = dict(await self._connection.fetch(_MARKS, MARKS))
+        stored = dict(await self._connection.fetch(_CLOCK_MARKS))
+        for field, value in read_clock(_FIRST, stored)._asdict().items():
+            if clock_name(field, _FIRST) in stored:
+                found[f"clock_{field}"] = value
         return found | {"epoch": await self._connection.fetchval(_EPOCH)}
 
 
@@ -130,8 +135,13 @@ class PostgresTarget(PostgresSide):
         for definition in self._indexes or ():
             await self._connection.execute(definition)
         await self._connection.execute(_DELETE_MARKS, MARKS)
-        others = {name: value for name, value in marks.items() if name != "epoch"}
-        await self._connection.execute(_WRITE_MARKS, [*others], [*others.values()])
+        values = {name: marks[name] for name in marks if name != "epoch"}
+        for field in ClockMark._fields:
+            if f"clock_{field}" in marks:
+                values[clock_name(field, _FIRST)] = values.pop(f"clock_{field}")
+        if OFFSET in marks:
+            values[OFFSET] = marks[OFFSET]
+        await self._connection.execute(_WRITE_MARKS, [*values], [*values.values()])
         await self._connection.execute(_SET_EPOCH, marks["epoch"])
         for statement in _SET_NUMBERS:
             await self._connection.execute(statement)

@@ -71,12 +71,18 @@ def since_boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def since_boot_us() -> int:
+    """Return the same in microseconds."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
 class Membership:
     """A Cluster. The control session feeds it, and the store tells it what the engine has."""
 
     def __init__(self, name: str, timeout_us: int, readers: Callable[[], Readers]) -> None:
         """timeout_us: of this server's heartbeats. readers: returns the sessions that read."""
         self.on_change: list[Callable[[], None]] = []
+        self.on_reading: Callable[[int, int], None] = _ignore_reading
         self.on_due: Callable[[], None] = _nothing  # called when change_shards has something to do
         self.timeout_us = timeout_us
         self._readers = readers
@@ -366,6 +372,10 @@ def _shown(view: View) -> object:
 
 def _nothing() -> None:
     """Do nothing: no engine uses the store yet."""
+
+
+def _ignore_reading(base_us: int, delay_us: int) -> None:
+    """Take no reading of the clock: no server uses it yet."""
 
 
 async def _give_no_shard(moves: dict[int, int]) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -55,6 +55,8 @@ def _lists(names: Iterable[str], source: str) -> str:
 
 _SHARDS = "ARRAY(SELECT no FROM owned)"
 _OF_SHARDS = f"WHERE shard = ANY({_SHARDS}) ORDER BY id"
+# The offset that the servers agree on, which is that of the one that has followed a step last.
+OFFSET = "clock_offset_us"
 # One round trip, because a take-over waits for it. All parts are of one instant. From then on the
 # server follows the settings, and counts what runs in its shards, but in no others that its number
 # had before. It has no share of a limit: what its number has is of a time in which another server
@@ -105,8 +107,8 @@ class Found(NamedTuple):
 
 async def read_snapshot(connection: asyncpg.Connection, no: int) -> Found:
     """Return what a server needs before its first turn, under a new epoch. no: its number."""
-    found = await connection.fetchrow(_READ, no, clock_names(no))
-    clock = _read_clock(no, dict(_decode(found["clock"])), found["newest_at"])
+    found = await connection.fetchrow(_READ, no, [*clock_names(no), OFFSET])
+    clock = read_clock(no, dict(_decode(found["clock"])), found["newest_at"] or 0)
     expectations = [
         rows.expectation_from_row(row, clock.offset_us) for row in _decode(found["expectations"])
     ]
@@ -134,13 +136,22 @@ def _operation_from_row(row: Row) -> BulkOperation:
 
 def clock_names(no: int) -> list[str]:
     """Return the names under which a server keeps the fields of its ClockMark."""
-    return [f"clock_{name}_{no}" for name in ClockMark._fields]
+    return [clock_name(field, no) for field in ClockMark._fields]
 
 
-def _read_clock(no: int, stored: dict[str, int], newest: int | None) -> ClockMark:
+def clock_name(field: str, no: int) -> str:
+    """Return the name under which a server keeps this field of its ClockMark."""
+    return f"clock_{field}_{no}"
+
+
+def read_clock(no: int, stored: Mapping[str, int], newest: int = 0) -> ClockMark:
     """Return the state of the previous server's clock, with the newest instant of the store."""
     mark = ClockMark(*(stored.get(name, 0) for name in clock_names(no)))
-    return mark if newest is None else mark._replace(seen_at=max(mark.seen_at, newest))
+    # Other servers may have followed a step since then.
+    offset_us = stored.get(OFFSET, mark.offset_us)
+    base_us = mark.base_us + offset_us - mark.offset_us
+    seen_at = max(mark.seen_at, newest)
+    return mark._replace(offset_us=offset_us, base_us=base_us, seen_at=seen_at)
 
 
 async def count_waiting(connection: asyncpg.Connection, shards: list[int]) -> Waiting:

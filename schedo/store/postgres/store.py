@@ -42,7 +42,7 @@ from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import PLAN_ONCE, Readers, Writer, close, connect
-from schedo.store.postgres.snapshots import clock_names, read_snapshot
+from schedo.store.postgres.snapshots import OFFSET, clock_names, read_snapshot
 from schedo.store.postgres.tallies import add
 from schedo.store.postgres.waiting_count import WaitingCount
 
@@ -346,8 +346,12 @@ class PostgresStore(ConcurrentReads):
         return await self._waiting.result(epoch)
 
     async def save_clock(self, mark: ClockMark) -> None:
-        names = clock_names(self._owned.no)
-        await self._require_writer().run(lambda c: c.execute(_SAVE_CLOCK, names, [*mark]))
+        values = dict(zip(clock_names(self._owned.no), mark, strict=True))
+        if mark.offset_us != self._offset_us:
+            values[OFFSET] = mark.offset_us
+        await self._require_writer().run(
+            lambda c: c.execute(_SAVE_CLOCK, [*values], [*values.values()])
+        )
         self._offset_us = mark.offset_us
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:

@@ -43,7 +43,7 @@ def render_cluster(found: ClusterResponse | None) -> list[Family]:
         ),
         _gauge(
             "schedo_cluster_clock_ahead_seconds",
-            "By how much the clock of a server is ahead of this one's.",
+            "By how much the clock of a server's machine is ahead of the database's.",
             *(
                 Sample((each.clock_ahead_us or 0) / SECOND, render_labels(server=each.name))
                 for each in clocks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -79,7 +78,7 @@ async def run(directory: Path, postgres: PostgresServer, plan: Plan) -> Outcome:
     finally:
         owners.stop()
         codes = await cluster.stop()
-    findings = _check(cluster, clients.log, until)
+    findings = _check(cluster, clients.log, until, _off_s(plan))
     owners.check(findings, [kill for kill in cluster.kills if kill.what in OUTAGES])
     if any(codes):
         findings.fault("exit code", str(codes))
@@ -100,23 +99,30 @@ async def _harm(cluster: Cluster, plan: Plan) -> None:
     await asyncio.sleep(plan.pause_s)
 
 
-def _check_early(
-    findings: Findings, lines: list[Line], to_wall_s: float, nemeses: Sequence[str]
-) -> None:
-    """Nothing starts before it is due, but for the clock of its server."""
-    allowed_s = EARLY_S + ("skew" in nemeses) * max(SKEWS_US) / 1e6
+def _off_s(plan: Plan) -> float:
+    """Return how far a clock that a server follows can have been off.
+
+    A server of an earlier version may follow that of its machine.
+    """
+    is_off = plan.earlier is not None and "skew" in plan.nemeses
+    return max(map(abs, SKEWS_US)) / 1e6 if is_off else 0.0
+
+
+def _check_early(findings: Findings, lines: list[Line], to_wall_s: float, off_s: float) -> None:
+    """Nothing starts before it is due. off_s: how far a clock that a server follows was off."""
+    allowed_s = EARLY_S + off_s
     for line in lines:
         early_s = datetime.fromisoformat(line.due).timestamp() - line.at - to_wall_s
         if line.what == "start" and early_s > allowed_s:
             findings.fault("early", f"{line} started {early_s:.3f} s before it was due")
 
 
-def _check(cluster: Cluster, log: ClientLog, until: float) -> Findings:
+def _check(cluster: Cluster, log: ClientLog, until: float, off_s: float) -> Findings:
     lines = read_lines(cluster.runs)
     findings = check(log, lines, cluster.rows(), until)
     to_wall_s = time.time() - time.monotonic()
     findings.lateness_s = find_lateness(lines, to_wall_s)
-    _check_early(findings, lines, to_wall_s, [each.what for each in cluster.kills])
+    _check_early(findings, lines, to_wall_s, off_s)
     findings.counts.update(f"nemesis {kill.what}" for kill in cluster.kills)
     findings.counts.update(f"ended by itself with {code}" for code in cluster.codes)
     findings.counts["tracebacks"] = cluster.log().count("Traceback")

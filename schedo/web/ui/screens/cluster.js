@@ -34,7 +34,7 @@ const columns = (me) => [
   { title: 'State', className: 'health', cell: (row) => html`<${State} row=${row} me=${me}/>` },
   { title: 'Shards', number: true, cell: (row) => html`<span title=${ranges(row.shards)}>${count(row.shards.length)}</span>` },
   { title: 'Last heartbeat', number: true, cell: (row) => (row.silent_us === null ? '–' : html`<span class=${row.silent_us > SILENT_US ? 'warned' : ''}>${duration(row.silent_us)} ago</span>`) },
-  { title: 'Clock', number: true, cell: (row) => (row.number === me || row.clock_ahead_us === undefined ? '–' : html`<span class=${Math.abs(row.clock_ahead_us) > APART_US ? 'warned' : ''} title="By how much it is ahead of the clock of the server that was asked">${signed(row.clock_ahead_us)}</span>`) },
+  { title: 'Clock', number: true, cell: (row) => (row.clock_ahead_us === undefined ? '–' : html`<span class=${Math.abs(row.clock_ahead_us) > APART_US ? 'warned' : ''} title="By how much the clock of its machine is ahead of that of the database, which all jobs follow">${signed(row.clock_ahead_us)}</span>`) },
   { title: 'Epoch', number: true, className: 'wide', cell: (row) => count(row.epoch) },
   { title: 'Version', className: 'wide', cell: (row) => row.version },
 ];
