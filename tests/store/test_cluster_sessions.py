@@ -178,3 +178,35 @@ async def test_a_heartbeat_is_one_statement(
         await store._control._beat()
 
         assert asked == [control._VIEW]
+
+
+async def test_a_server_that_has_lost_only_its_session_that_writes_keeps_its_number(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (store,):
+        assert store._writer is not None
+        await store._writer.connection.execute("SELECT pg_advisory_unlock_all()")  # as if it ended
+
+        joining = PostgresStore(postgres_store_url)
+        await joining.open()
+
+        assert (store.cluster.me.no, joining.cluster.me.no) == (1, 2)
+        await joining.close()
+
+
+async def test_a_server_whose_number_a_later_one_has_starts_nothing_and_changes_nothing_of_it(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 1) as (store,):
+        assert store.cluster.is_sure()
+        assert store._writer is not None
+        await store._writer.connection.execute(
+            "UPDATE server SET epoch = epoch + 1000, url = 'new'"
+        )
+
+        await until(store, lambda: not store.cluster.is_sure())
+        await store.cluster.announce("http://127.0.0.1:1")
+
+        assert store.cluster.is_writing()
+        found = await store._writer.connection.fetchval("SELECT url FROM server")
+        assert found == "new"

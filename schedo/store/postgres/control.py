@@ -83,8 +83,8 @@ AND (
 _NOBODY = 0  # the number of no server
 _NOTIFY = "SELECT pg_notify($1, '')"
 _TELL = {
-    "url": "UPDATE server SET url = $2 WHERE no = $1",
-    "state": "UPDATE server SET state = $2 WHERE no = $1",
+    "url": "UPDATE server SET url = $2 WHERE no = $1 AND epoch = $3",
+    "state": "UPDATE server SET state = $2 WHERE no = $1 AND epoch = $3",
 }
 
 
@@ -155,7 +155,7 @@ class Control:
         me = self._membership.me
         if me.no:
             value = me.url if what == "url" else str(me.state.value)
-            await self._fetch(_TELL[what], me.no, value)
+            await self._fetch(_TELL[what], me.no, value, self._membership.signed_epoch)
             await self.notify()
 
     async def _fetch(self, query: str, *parameters: object) -> list[asyncpg.Record]:

@@ -31,10 +31,13 @@ _READ = """
 SELECT boot, EXISTS (SELECT 1 FROM shard WHERE owner = $1) FROM server
 WHERE no = $1 AND state <> 'closed'"""
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL"
-_DEAD = """
-SELECT no FROM server WHERE state <> 'closed' AND NOT EXISTS (
+_BEATS = """EXISTS (
     SELECT 1 FROM pg_stat_activity WHERE pid = control_pid AND backend_start = control_began
-) AND EXISTS (SELECT 1 FROM shard WHERE owner = server.no) ORDER BY no"""
+)"""
+_DEAD = f"""
+SELECT no FROM server WHERE state <> 'closed' AND NOT {_BEATS}
+AND EXISTS (SELECT 1 FROM shard WHERE owner = server.no) ORDER BY no"""
+_LIVING = f"SELECT no FROM server WHERE state <> 'closed' AND {_BEATS}"
 _BEGAN = "(SELECT backend_start FROM pg_stat_activity WHERE pid = {})"
 _COLUMNS = (
     *("no", "name", "url", "epoch", "version", "state", "boot", "timeout_us", "settings"),
@@ -74,7 +77,8 @@ class Signature(NamedTuple):
 async def take_number(connection: asyncpg.Connection, address: Address) -> int:
     """Lock a free number of a server for this session; raise StoreLocked.
 
-    That of a dead server comes first, because its shards come with it.
+    That of a dead server comes first, because its shards come with it. One that has lost only its
+    session that writes, perhaps without knowing it yet, keeps its number.
     """
     dead: list[int] = [no for (no,) in await connection.fetch(_DEAD)]
     until = asyncio.get_running_loop().time() + DYING_S
@@ -83,8 +87,9 @@ async def take_number(connection: asyncpg.Connection, address: Address) -> int:
             if await connection.fetchval(_TRY, no):
                 return no
         await _pause()
+    living = {no for (no,) in await connection.fetch(_LIVING)}
     for no in range(1, SHARDS + 1):
-        if await connection.fetchval(_TRY, no):
+        if no not in living and await connection.fetchval(_TRY, no):
             return no
     raise StoreLocked(
         f"{SHARDS} servers share {address.shown}, and there can be no more: each needs a shard"

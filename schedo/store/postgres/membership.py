@@ -162,7 +162,8 @@ class Membership:
         its return before it has the change.
         """
         is_heard = since_boot_s() < self._sure_until_s and self.is_writing()
-        return is_heard and not self._lost() and self._view.settings <= self._settings
+        is_owner = self._has_number() and not self._lost()
+        return is_heard and is_owner and self._view.settings <= self._settings
 
     def is_silent(self) -> bool:
         """Return whether no heartbeat has had a response of the database for SILENCE_S."""
@@ -335,6 +336,14 @@ class Membership:
 
     def _mine(self) -> set[int]:
         return {shard for shard, no in self._view.owners.items() if no == self._me.no}
+
+    def _has_number(self) -> bool:
+        """Return whether no later server has signed with the number of this one.
+
+        That one has the lock, so the session that writes here is lost, and this is not known yet.
+        """
+        found = self._view.members.get(self._me.no)
+        return found is None or self.signed_epoch is None or found.epoch <= self.signed_epoch
 
     def _lost(self) -> bool:
         return not self._mine().issuperset(self._owned.shards)
