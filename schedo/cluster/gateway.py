@@ -12,7 +12,7 @@ changed refuses the part, and the gateway looks for the new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Set
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
-from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers
+from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers, use_up
 from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
@@ -232,7 +232,7 @@ class Gateway:
             if not call.targets:
                 call.asked.context.engine.sessions.end_poll(call.name)
             call.targets.add(no)
-            _use_up(left, served, room)
+            use_up(left, served, room)
             if not left:
                 break
         return taken
@@ -325,12 +325,14 @@ class Gateway:
         fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
-        # A part without room can be sent again, so a silent owner does not hold the request. But an
-        # owner answers an accepted offer only when all workers of its gang have decided.
-        may_be_held = room or not {*(call.request.fields.accept or ())}.isdisjoint(leases)
+        # A silent owner does not hold the request: a part can be sent again, and leases that are
+        # given too late start again. But an owner answers an accepted offer only when all workers
+        # of its gang have decided.
+        is_accept = not {*(call.request.fields.accept or ())}.isdisjoint(leases)
+        limit_s = None if is_accept else MOVING_S + (ASK_S if room else 0)
         response = None
         try:
-            async with asyncio.timeout(None if may_be_held else MOVING_S):
+            async with asyncio.timeout(limit_s):
                 response = to_response(await asked.send(member, "work"))
         except (SchedoError, TimeoutError):
             pass
@@ -380,16 +382,6 @@ class Gateway:
             revoked=[lease for lease in answer.revoked if lease in owned],
             refused=[each for each in answer.refused if each.lease in owned],
         )
-
-
-def _use_up(left: dict[ReadyKey, int], served: Iterable[ReadyKey], room: int) -> None:
-    """Take as many jobs of these ready keys away as a worker has room for."""
-    for key in served:
-        used = min(left[key], room)
-        room -= used
-        left[key] -= used
-        if not left[key]:
-            del left[key]
 
 
 async def _check(request: Request) -> PollRequest:

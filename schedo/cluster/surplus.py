@@ -12,7 +12,7 @@ ready keys that are known and that no waiting worker serves, and the response le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -230,3 +230,13 @@ class SurplusOfOthers:
 
     def _lives(self, member: Member) -> bool:
         return any(each.epoch == member.epoch for each in self._router.others())
+
+
+def use_up(left: dict[ReadyKey, int], served: Iterable[ReadyKey], room: int) -> None:
+    """Take as many jobs of these ready keys away as a worker has room for."""
+    for key in served:
+        used = min(left[key], room)
+        room -= used
+        left[key] -= used
+        if not left[key]:
+            del left[key]

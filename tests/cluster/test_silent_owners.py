@@ -11,6 +11,7 @@ from schedo.core.states import State
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_gateway import state_of
+from tests.cluster.test_lost_leases import BrokenWay
 from tests.cluster.test_unreachable import move, standing_in, stay_silent
 from tests.cluster.workers import HandWorker, holds, lease_of, result
 
@@ -40,6 +41,25 @@ async def test_a_silent_owner_does_not_hold_what_is_about_the_jobs_of_the_gatewa
     assert (answer["refused"], answer["revoked"]) == ([], [])
     assert await state_of(second, mine) is State.COMPLETED
     assert holds(first, theirs)
+
+
+async def test_a_silent_server_that_was_asked_for_jobs_does_not_hold_those_of_the_gateway(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOVING_S", 0.05)
+    monkeypatch.setattr(gateway, "ASK_S", 0.1)
+    _, first, second = cluster
+    way = BrokenWay(second, monkeypatch)
+    way.hangs = True
+    worker = HandWorker(slots=2)
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    await way.is_lost.wait()
+
+    await second.submit(task="demo")
+
+    async with asyncio.timeout(IN_TIME_S):
+        assert holds(second, lease_of(await polling))
 
 
 async def test_a_result_for_a_silent_owner_is_not_confirmed_but_those_of_the_gateway_count(
