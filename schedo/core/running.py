@@ -76,6 +76,7 @@ class RunningAttempts:
             if job.state is not State.QUEUED:
                 self._jobs.move(job, State.QUEUED)
             self._jobs.move(job, State.RUNNING)
+        if job.attempt < lease.key.attempt:  # the row says when an earlier attempt began, or none
             job.picked_at = job.started_at = since
         job.due_elapsed = False
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker

@@ -78,6 +78,21 @@ async def test_a_start_whose_commit_failed_is_made_again(path: Path) -> None:
         assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
 
 
+async def test_a_repeated_attempt_whose_start_was_not_stored_has_its_own_instant_of_start(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(timeout_us=10 * SECOND)
+        await world.run_until(T0 + 6 * SECOND)
+        world.store.fail_next(FLICKER)
+
+        world.worker.end(Released())
+        await recovered(world)
+
+        found = await world.engine.get(job.id)
+        assert (found.attempt, found.picked_at) == (2, T0 + 6 * SECOND)
+
+
 async def test_a_job_whose_payload_cannot_be_read_starts_when_it_can(path: Path) -> None:
     payload = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'
     async with running(path) as world:
