@@ -219,6 +219,11 @@ class History:
         """Return the clock's offset for the instants on disk at the position."""
         return self._offsets[bisect_right(self._marked, position)]
 
+    def was_set_between(self, first: int, last: int) -> bool:
+        """Return whether the offset changed between two positions, perhaps back to what it was."""
+        since, until = (bisect_right(self._marked, position) for position in (first, last))
+        return len({*self._offsets[since : until + 1]}) > 1
+
     @cached_property
     def _marked(self) -> list[int]:
         return [position for position, _ in self.of(Marked)]

@@ -69,7 +69,7 @@ def every_instant_is_decided_once(history: History) -> Findings:
             is_steady = old is None or (old.spec.rule == new.spec.rule and old.paused == new.paused)
             is_steady = is_steady and not history.is_pending(EDITS, new.name, position)
             elapsed, offset_us = new.counts_elapsed, history.offset_at(position)
-            if elapsed and old is not None and offset_us != history.offset_at(old_position):
+            if elapsed and old is not None and history.was_set_between(old_position, position):
                 old, old_position = new, position
                 continue  # such a commit also has decisions from just before the step
             found, problems = _decided(history, position, new, base, is_steady=is_steady)
