@@ -232,13 +232,16 @@ def _requested_starts(history: History) -> dict[int, list[int]]:
 
 
 def a_reported_completion_stands(history: History) -> Findings:
-    """As long as its server lives, a completed job is not run again."""
+    """As long as its server lives, a completed job is not run again.
+
+    An operation may retry a job that was cancelled before its attempt completed.
+    """
     done: dict[int, LeaseKey] = {}
     retries = {at: ident for ident, where in history.retried.items() for at in where}
     asking: dict[int, int] = {}  # calls that may take effect after the report
     for position, event in enumerate(history.trace):
         if isinstance(event, Reported) and event.is_live and isinstance(event.outcome, Completed):
-            if event.key.job_id not in asking.values():
+            if event.key.job_id not in history.retried_in_bulk.union(asking.values()):
                 done[event.key.job_id] = event.key
         elif isinstance(event, Answered):
             asking.pop(event.call, None)

@@ -13,6 +13,7 @@ from tests.sim.trace import (
     Detached,
     Died,
     Event,
+    Freezes,
     Froze,
     Opened,
     Reopened,
@@ -89,7 +90,7 @@ class _Timed:
                 for key, start in self.running.items()
                 if start.connection != event.connection
             }
-        elif isinstance(event, Died | Froze | Opened | Reopened | StoreFailed):
+        elif isinstance(event, Died | Freezes | Froze | Opened | Reopened | StoreFailed):
             self.running.clear()  # if the clock was set, the timeouts begin again
             self._failed_at = event.at
 

@@ -58,6 +58,13 @@ class Died(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Freezes(Event):
+    """A server begins to freeze: it takes no turn until what it has is durable."""
+
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
 class Froze(Event):
     """A server has closed its store for the next one; its workers go on with their attempts."""
 

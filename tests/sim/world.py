@@ -33,6 +33,7 @@ from tests.sim.trace import (
     Died,
     Ended,
     Event,
+    Freezes,
     Froze,
     Opened,
     Probed,
@@ -258,6 +259,7 @@ class World:
             return
         old.is_open = False
         old.drain = drain = Drain(self, old, f"handover-{old.number}")
+        self.record(Freezes, old.number)
         freezing = old.run(old.engine.freezing.freeze(drain.spec.id))
         await asyncio.wait([freezing])
         if freezing.cancelled() or freezing.exception() is not None:
