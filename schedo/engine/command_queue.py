@@ -134,8 +134,12 @@ class CommandQueue:
         return [item for item in items if isinstance(item, AttemptResult)]
 
     def _put_back(self, results: Iterable[AttemptResult]) -> None:
+        """Let the next turn apply what came during a recovery, the results first.
+
+        One of the commands may say that a worker has left: what it has reported before counts.
+        """
         commands, self._held_back = self._held_back, []
-        self._inbox.put_back([*commands, *results])
+        self._inbox.put_back([*results, *commands])
 
     def refuse_queued_if(self, is_refused: Callable[[object], bool], error: SchedoError) -> None:
         """Refuse those of the queued commands whose callers wait for a reply."""

@@ -17,6 +17,7 @@ from schedo.errors import StoreError
 from schedo.store.base import Retention
 from tests.engine.world import T0, THRICE, World, leased, recovered, running
 from tests.factories import make_job, make_schedule
+from tests.passes import one_pass
 from tests.store.steps import all_jobs
 from tests.stores import make_store
 
@@ -137,6 +138,29 @@ async def test_a_result_survives_its_worker_and_a_failed_commit(path: Path) -> N
 
         ended = await world.engine.wait(job.id, 5)
         assert (ended.state, ended.attempt, ended.losses) == (State.COMPLETED, 1, 0)
+
+
+async def test_a_result_that_comes_during_a_recovery_survives_its_worker(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        world.store.fail_next(FLICKER)
+        lost = asyncio.create_task(world.submit())
+        while not world.store.failures:
+            await one_pass()
+        world.store.hold()
+        await world.store.wait_held()  # the commit of the recovery
+
+        world.worker.end()
+        world.engine.detach("process-1", "it hung up")
+        await one_pass()
+        world.store.release()
+        await recovered(world)
+        await world.engine.flush()
+
+        found = await world.engine.get(job.id)
+        assert (found.state, found.attempt, found.losses) == (State.COMPLETED, 1, 0)
+        with pytest.raises(StoreError):
+            await lost
 
 
 async def test_a_durable_result_is_not_counted_again_after_a_failed_commit(path: Path) -> None:
