@@ -102,6 +102,7 @@ class BulkRunner:
         self._loop = loop
         self._store = store
         self._wake = asyncio.Event()
+        loop.on_recovered.append(self._wake.set)  # the store may have others than this runner knows
         self._last = 0  # the operation that had the last turn
         self._failed: dict[int, str] = {}  # the errors that its records do not have yet, by id
         self._retry_at: dict[int, float] = {}  # of operations whose last step failed

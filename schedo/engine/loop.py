@@ -68,7 +68,7 @@ class EngineLoop(TurnEnd):
         # Whether other servers run jobs of the same queues, and share their limits.
         self.shares_limits: Callable[[], bool] | None = None
         self.on_decided: Callable[[], None] = _ignore  # called after such decisions of a cluster
-        self.on_recovered: Callable[[], None] = _ignore  # called before the first turn after it
+        self.on_recovered: list[Callable[[], None]] = []  # called before the first turn after it
         self._unanswered = Unanswered()
         self.polls = WorkerPolls(self.send, self.enqueue, store.load_payload)
         remote = RemoteTransport(self._apply_now)
@@ -378,7 +378,8 @@ class EngineLoop(TurnEnd):
         scheduler.recovered(self.clock.now())
         self._is_open, self.failure = True, None
         self._put_back(self.dispatcher.take_late())
-        self.on_recovered()
+        for call in self.on_recovered:
+            call()
         self.wake()
 
 

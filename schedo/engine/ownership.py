@@ -36,7 +36,7 @@ class Ownership:
         self._waits = MovedWaits(store, cluster, loop.waiters)
         loop.is_sure = cluster.is_sure
         loop.find_refusal = self._find_refusal
-        loop.on_recovered = self._on_recovered
+        loop.on_recovered.append(self._on_recovered)
         cluster.on_due = self._on_due
         self._look()
 

@@ -1,0 +1,47 @@
+"""An operation on many jobs goes on at the server that gets the shard that it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from schedo.core.bulk import BulkAction, BulkState
+from schedo.core.bulk_commands import BeginBulk
+from schedo.core.job_filter import JobFilter
+from schedo.core.limits import HOUR
+from schedo.core.shards import SHARDS
+from tests.engine.test_cluster_clocks import Server
+from tests.engine.world import T0, spec
+
+
+async def test_an_operation_goes_on_when_its_server_has_left(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = (Server(postgres_store_url, T0, boot) for boot in (1, 2))
+    searching = asyncio.Event()
+
+    async def search(*_: Any) -> Any:
+        searching.set()
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(before.store, "find_job_ids", search)
+    async with AsyncExitStack() as stack:
+        for server in (before, after):
+            await server.engine.start()
+        stack.push_async_callback(after.engine.stop)
+        await before.owns(SHARDS // 2)
+        await before.engine.submit([spec(delay_us=HOUR) for _ in range(50)])
+        begun = await before.engine.bulk.begin(BeginBulk(BulkAction.CANCEL, JobFilter(task="work")))
+        await searching.wait()
+
+        await before.engine.stop()
+        await after.owns(SHARDS)
+
+        async with asyncio.timeout(20):
+            while (await after.engine.bulk.all())[0].is_active:
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
+        [found] = await after.engine.bulk.all()
+        assert (found.id, found.state, found.done) == (begun.id, BulkState.DONE, 50)
