@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from schedo.errors import Invalid
 
@@ -21,11 +22,16 @@ _SECRETS = ("password", "passfile", "sslpassword")
 
 
 class Address(NamedTuple):
-    """Where a store is. url: as libpq and asyncpg read it. shown: the same without a password."""
+    """Where a store is.
+
+    url: as libpq and asyncpg read it. shown: the same without a password. hosts: the same for each
+    of its hosts.
+    """
 
     url: str
     schema: str
     shown: str
+    hosts: tuple[str, ...]
 
 
 def parse_address(url: str) -> Address:
@@ -47,7 +53,7 @@ def parse_address(url: str) -> Address:
         )
     if parts.fragment:
         raise Invalid.field("/store", "a '#' in a URL of PostgreSQL is written as %23")
-    rest = [(name, value) for name, value in options if name != "schema"]
+    rest = {name: value for name, value in options if name != "schema"}
     public = [(name, value) for name, value in options if name not in _SECRETS]
     credentials, at, hosts = parts.netloc.rpartition("@")
     # Where a password has one of the characters that end the part before it, a part of it is here.
@@ -55,7 +61,28 @@ def parse_address(url: str) -> Address:
         raise Invalid.field("/store", _UNREADABLE)
     user = credentials.partition(":")[0]
     return Address(
-        urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote))),
+        _join(parts, rest),
         schema,
         urlunsplit(parts._replace(netloc=f"{user}{at}{hosts}", query=urlencode(public, safe="/:"))),
+        tuple(_list_hosts(parts, rest)),
     )
+
+
+def _list_hosts(parts: SplitResult, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the URL of each host; the options are those for the driver."""
+    credentials, at, netloc = parts.netloc.rpartition("@")
+    hosts = (netloc or options.get("host", "")).split(",")
+    ports = options.get("port", "").split(",")
+    if len(ports) == 1:
+        ports *= len(hosts)
+    if len(hosts) == 1 or len(hosts) != len(ports):  # the driver refuses the latter
+        yield _join(parts, options)
+        return
+    for host, port in zip(hosts, ports, strict=True):
+        own = {"host": host, "port": port}
+        one = parts._replace(netloc=f"{credentials}{at}{host if netloc else ''}")
+        yield _join(one, {name: own.get(name, value) for name, value in options.items()})
+
+
+def _join(parts: SplitResult, options: Mapping[str, str]) -> str:
+    return urlunsplit(parts._replace(query=urlencode(options, quote_via=quote)))

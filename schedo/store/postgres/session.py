@@ -11,21 +11,20 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
 
 from schedo.errors import StoreError
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS, ends_session, opening_error, store_error
+from schedo.store.postgres.hosts import CONNECT_S, Target, connect_to_host
 
 T = TypeVar("T")
 
-CONNECT_S = 10.0
 CLOSE_S = 5.0  # for the last calls; then the session is ended, as that of a dead process is
 SILENCE_S = 1.0  # of the database, after which reads fail
 SILENCE_LOOK_S = 0.1
-Target = Literal["read-write", "prefer-standby"]
 READERS_MAX = 3
 # Apart from one, a session that no read has needed for so long is closed. When the process dies,
 # the locks of its other sessions wait for the processors until PostgreSQL has ended these, too.
@@ -67,10 +66,9 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
     name: what PostgreSQL shows as its application_name. target: which of several hosts.
     """
     try:
-        connection = await asyncpg.connect(
-            address.url,
-            timeout=CONNECT_S,
-            target_session_attrs=target,
+        connection = await connect_to_host(
+            address,
+            target,
             max_cached_statement_lifetime=0,  # a take-over needs its statements after months, too
         )
     except (*DRIVER_ERRORS, ValueError) as error:
