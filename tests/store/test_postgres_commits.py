@@ -6,9 +6,13 @@ import asyncio
 import re
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 
+from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.limits import DAY
 from schedo.core.states import State
+from schedo.store.base import Retention
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, running_server
@@ -46,3 +50,32 @@ async def test_commits_notify_nobody_and_wait_for_no_lock(server: PostgresServer
     # The session that watches another server waits for its advisory lock, as it should.
     waits = [each for each in text.splitlines() if "still waiting for" in each]
     assert [each for each in waits if "advisory lock" not in each] == []
+
+
+async def blocked(server: PostgresServer, count: int = 1) -> None:
+    """Wait until this number of sessions wait for a row that another transaction has changed."""
+    waits = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE wait_event_type = 'Lock' AND wait_event <> 'advisory'"
+    )
+    async with asyncio.timeout(30):
+        while int(await asyncio.to_thread(server.sql, waits)) < count:
+            pass
+
+
+async def test_a_key_that_is_used_again_while_its_old_record_is_deleted_keeps_the_new_one(
+    server: PostgresServer,
+) -> None:
+    """Else a repetition of the acknowledged request would be carried out once more."""
+    old = IdempotencyRecord("key", b"1", 201, b"old", 0)
+    async with sharing(server.url(schema="keys"), 1) as (store,):
+        await store.commit(Changes(idempotency_records=[old]))
+        other = await asyncpg.connect(server.url(), server_settings={"search_path": "keys"})
+        async with other.transaction():
+            await other.execute("UPDATE idempotency_record SET created_at = $1", 2 * DAY)
+            pruning = asyncio.ensure_future(store.prune(2 * DAY, Retention(), 100))
+            await blocked(server)
+        await pruning
+        await other.close()
+
+        assert await store.find_idempotency_record("key", b"1") is not None

@@ -40,8 +40,10 @@ _RELEASED = (
     "DELETE FROM run_release WHERE schedule_id = $1 AND last_at <= $2",
     "UPDATE run_release SET due_at = last_at WHERE schedule_id = $1 AND last_at > $2",
 )
+# The server that uses the key of an old record again may replace it between the search and the
+# deletion, so that is of old records, too. Only the search uses the index.
 _DELETE_RECORDS = """
-DELETE FROM idempotency_record WHERE scope IN (
+DELETE FROM idempotency_record WHERE created_at + 0 <= $1 AND scope IN (
     SELECT scope FROM idempotency_record WHERE created_at <= $1 ORDER BY created_at LIMIT $2
 ) RETURNING 1"""
 _CUT = "SELECT number FROM action_log WHERE is_job = $1 ORDER BY number DESC LIMIT 1 OFFSET $2"
