@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from schedo.core.job_filter import JobFilter
 from schedo.core.states import State
-from schedo.errors import StoreUnsuitable
+from schedo.errors import StoreError, StoreUnsuitable
 from schedo.store.postgres import replica
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.store import PostgresStore
@@ -54,7 +55,8 @@ def replica_of(store: PostgresStore) -> Replica:
 
 async def look_until_fresh(found: Replica) -> None:
     while not found.is_fresh():
-        await found.look()
+        with suppress(StoreError):  # the standby does not have the tables yet
+            await found.look()
 
 
 async def count(store: PostgresStore) -> int:
@@ -148,3 +150,26 @@ async def test_what_is_no_standby_of_the_store_is_refused(
 
     again = await opened(primary, standby.url(schema="self"), "self")
     await again.close()
+
+
+async def test_another_store_that_was_away_at_the_start_answers_nothing(
+    primary: PostgresServer, standby: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await opened(primary, standby.url(schema="stranger"), "stranger")
+    await put(other, make_job(id=64))
+    await look_until_fresh(replica_of(other))
+    await other.close()
+
+    async def fail(*_: object) -> None:
+        raise StoreError("it does not run")
+
+    with monkeypatch.context() as away:
+        away.setattr(replica, "connect", fail)
+        store = await opened(primary, standby.url(schema="stranger"), "late")
+    found = replica_of(store)
+    with pytest.raises(StoreUnsuitable, match="has another store than --store"):
+        await found.look()
+
+    assert not found.is_fresh()
+    assert await count(store) == 0
+    await store.close()

@@ -25,10 +25,10 @@ log = logging.getLogger("schedo.store")
 STALE_S = 5.0  # answers that may be older come from the primary
 PERIOD_S = 1.0
 _POSITIONS_MAX = 60
-_WRITTEN = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
-_REPLAYED = "SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
-_STANDBY = "SELECT pg_is_in_recovery(), to_regclass('meta') IS NOT NULL"
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
+_WRITTEN = f"SELECT ({_STORE}), pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+_REPLAYED = f"SELECT ({_STORE}), pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
+_STANDBY = "SELECT pg_is_in_recovery(), to_regclass('meta') IS NOT NULL"
 
 
 class Replica:
@@ -45,6 +45,7 @@ class Replica:
         self._stopping: asyncio.Future[None] = self._loop.create_future()
         self._shows_s = -math.inf  # the standby shows all that was committed before
         self._is_used = False
+        self._told = ""  # why it is not used
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, own: asyncpg.Connection) -> None:
@@ -96,10 +97,13 @@ class Replica:
             None,
             await own.fetchval(_STORE),
         ):
-            raise StoreUnsuitable(
-                f"--store-read {self._shown} has another store than --store; give the URL of a"
-                " standby of the same database, with the same schema"
-            )
+            raise self._other_store()
+
+    def _other_store(self) -> StoreUnsuitable:
+        return StoreUnsuitable(
+            f"--store-read {self._shown} has another store than --store; give the URL of a"
+            " standby of the same database, with the same schema"
+        )
 
     async def _follow(self) -> None:
         while not self._stopping.done():
@@ -107,6 +111,9 @@ class Replica:
                 await self.look()
             except StoreError as error:
                 self.note_failure(error)
+                if isinstance(error, StoreUnsuitable) and str(error) != self._told:
+                    self._told = str(error)
+                    log.warning("%s; reads come from the primary", error)
             except Exception:
                 log.exception("a bug in schedo: the replica is not followed")
             self._tell()
@@ -115,14 +122,22 @@ class Replica:
     async def look(self) -> None:
         """Find out up to which instant the standby shows everything."""
         now = self._loop.time()
-        self._written.append((now, await self._ask(self._primary(), _WRITTEN)))
-        replayed = await self._ask(self.readers, _REPLAYED)
+        own, written = await self._ask(self._primary(), _WRITTEN)
+        self._written.append((now, written))
+        store, replayed = await self._ask(self.readers, _REPLAYED)
+        # It may have been away at the start, or its URL may lead to another server since then.
+        if store is None:
+            raise StoreError(f"--store-read {self._shown} does not have the store yet")
+        if store != own:
+            raise self._other_store()
         shown = [at for at, position in self._written if position <= replayed]
         self._shows_s = max(shown, default=-math.inf)
 
-    async def _ask(self, readers: Readers, query: str) -> int:
+    async def _ask(self, readers: Readers, query: str) -> tuple[int | None, int]:
+        """Return the number of the store, and a position."""
         async with readers.session() as session:
-            return int(await session.fetchval(query) or 0)
+            store, position = await session.fetchrow(query)
+            return store, int(position or 0)
 
     def _tell(self) -> None:
         """Log when the standby begins or ceases to answer."""
