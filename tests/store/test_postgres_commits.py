@@ -10,13 +10,17 @@ import asyncpg
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.limit_shares import LimitUse
 from schedo.core.limits import DAY
+from schedo.core.model import Queue
+from schedo.core.shards import shard_of
 from schedo.core.states import State
 from schedo.store.base import Retention
+from schedo.store.cluster import Claim
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, running_server
-from tests.store.servers import sharing
+from tests.store.servers import due, follow, sharing
 from tests.store.steps import put
 
 COMMITS = 50
@@ -79,3 +83,31 @@ async def test_a_key_that_is_used_again_while_its_old_record_is_deleted_keeps_th
         await other.close()
 
         assert await store.find_idempotency_record("key", b"1") is not None
+
+
+async def test_servers_that_claim_and_give_shares_of_many_queues_do_not_block_each_other(
+    server: PostgresServer,
+) -> None:
+    """They know the queues in different orders. A lock of a third one makes both go on together."""
+    async with sharing(server.url(schema="shares"), 2, 30_000_000) as (home, other):
+        names = (name for k in range(999) if home.cluster.is_mine(shard_of(name := f"q{k:03}")))
+        first, last, between = (next(names) for _ in range(3))
+        await home.commit(Changes(queues={q: Queue(q, 9) for q in (first, last, between)}))
+        await due(other)
+        await follow(other)
+        order = (last, between, first)
+        await other.cluster.limits.claim({queue: Claim(1, 0, 0) for queue in order})
+        session = await asyncpg.connect(server.url(), server_settings={"search_path": "shares"})
+        uses = {q: LimitUse(9, 0, 0, 0) for q in (first, last)}
+        async with session.transaction():
+            await session.execute("UPDATE queue_share SET held = held WHERE queue = $1", between)
+            more = {queue: Claim(2, 0, 0) for queue in order}
+            claiming = asyncio.ensure_future(other.cluster.limits.claim(more))
+            await blocked(server)
+            dividing = asyncio.ensure_future(home.cluster.limits.divide(uses, 0, lambda _: uses))
+            await blocked(server, 2)
+        await session.close()
+
+        found = await asyncio.gather(claiming, dividing, return_exceptions=True)
+
+        assert [each for each in found if isinstance(each, BaseException)] == []

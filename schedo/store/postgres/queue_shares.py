@@ -42,18 +42,24 @@ FROM (
 ) AS found GROUP BY queue, server
 UNION ALL SELECT NULL, NULL, 0, 0, 0, count(*) FROM other LEFT JOIN server ON server.no = owner
 WHERE owner <> $3 AND coalesce(server.settings, 0) < $4"""
-# Of a queue whose home has moved meanwhile, nothing is given.
+# Of a queue whose home has moved meanwhile, nothing is given. Each statement locks its rows in the
+# order of the queues, so that no two of them wait for each other.
 _GIVE = """
-UPDATE queue_share AS old SET share = new.share
-FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new (queue, server, share)
+WITH new AS MATERIALIZED (
+    SELECT row.queue, row.server, given.share FROM queue_share AS row
+    JOIN unnest($1::text[], $2::bigint[], $3::bigint[]) AS given (queue, server, share)
+        ON row.queue = given.queue AND row.server = given.server
+    WHERE EXISTS (SELECT 1 FROM shard WHERE no = shard_of(row.queue) AND owner = $4)
+    ORDER BY row.queue, row.server FOR UPDATE OF row
+)
+UPDATE queue_share AS old SET share = new.share FROM new
 WHERE old.queue = new.queue AND old.server = new.server
-AND EXISTS (SELECT 1 FROM shard WHERE no = shard_of(old.queue) AND owner = $4)
 RETURNING old.queue, old.server, old.share, old.held"""
 _FIND = "SELECT queue, wanted, share, held FROM queue_share WHERE server = $1 AND queue = ANY($2)"
 _CLAIM = """
 INSERT INTO queue_share AS old (queue, server, wanted, held)
 SELECT queue, $1, wanted, kept FROM unnest($2::text[], $3::bigint[], $4::bigint[])
-    AS new (queue, wanted, kept)
+    AS new (queue, wanted, kept) ORDER BY queue COLLATE "C"
 ON CONFLICT (queue, server) DO UPDATE SET wanted = excluded.wanted,
     held = greatest(excluded.held, least(old.share, excluded.wanted))
 RETURNING queue, share, held"""
