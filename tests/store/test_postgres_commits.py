@@ -20,7 +20,7 @@ from schedo.store.cluster import Claim
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, running_server
-from tests.store.servers import due, follow, sharing
+from tests.store.servers import LONG_US, due, follow, sharing
 from tests.store.steps import put
 
 COMMITS = 50
@@ -44,7 +44,7 @@ async def work(store: PostgresStore, first: int) -> None:
 
 async def test_commits_notify_nobody_and_wait_for_no_lock(server: PostgresServer) -> None:
     log = server.directory / "log"
-    async with sharing(server.url(schema="jobs"), 2) as stores:
+    async with sharing(server.url(schema="jobs"), 2, LONG_US) as stores:
         before = log.stat().st_size
         await asyncio.gather(*(work(store, 1) for store in stores))
         text = log.read_bytes()[before:].decode()
@@ -89,7 +89,7 @@ async def test_servers_that_claim_and_give_shares_of_many_queues_do_not_block_ea
     server: PostgresServer,
 ) -> None:
     """They know the queues in different orders. A lock of a third one makes both go on together."""
-    async with sharing(server.url(schema="shares"), 2, 30_000_000) as (home, other):
+    async with sharing(server.url(schema="shares"), 2, LONG_US) as (home, other):
         names = (name for k in range(999) if home.cluster.is_mine(shard_of(name := f"q{k:03}")))
         first, last, between = (next(names) for _ in range(3))
         await home.commit(Changes(queues={q: Queue(q, 9) for q in (first, last, between)}))
@@ -111,3 +111,23 @@ async def test_servers_that_claim_and_give_shares_of_many_queues_do_not_block_ea
         found = await asyncio.gather(claiming, dividing, return_exceptions=True)
 
         assert [each for each in found if isinstance(each, BaseException)] == []
+
+
+async def test_a_stricter_isolation_that_is_the_default_of_the_database_fails_no_commit(
+    server: PostgresServer,
+) -> None:
+    """Each change of a queue raises one number, which another server may change at the time."""
+    server.sql("ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'")
+    try:
+        async with sharing(server.url(schema="strict"), 1, LONG_US) as (store,):
+            await store.commit(Changes(queues={"a": Queue("a")}))
+            other = await asyncpg.connect(server.url(), server_settings={"search_path": "strict"})
+            async with other.transaction():
+                await other.execute("UPDATE meta SET value = value + 1 WHERE name = 'settings'")
+                change = asyncio.ensure_future(store.commit(Changes(queues={"b": Queue("b")})))
+                await blocked(server)
+            await other.close()
+
+            await change
+    finally:
+        server.sql("ALTER DATABASE postgres RESET default_transaction_isolation")

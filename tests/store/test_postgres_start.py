@@ -104,17 +104,25 @@ async def test_a_setting_that_does_not_fit_is_refused_with_a_hint(
     assert isinstance(error, StoreUnsuitable)
 
 
-async def test_commits_are_synced_although_the_database_does_not_ask_for_it(
-    server: PostgresServer, url: str
+@pytest.mark.parametrize(
+    ("setting", "value", "used"),
+    [
+        ("synchronous_commit", "off", "on"),
+        ("idle_session_timeout", "'1h'", "0"),
+        ("default_transaction_isolation", "serializable", "read committed"),
+    ],
+)
+async def test_a_session_has_what_it_needs_although_the_database_has_another_default(
+    server: PostgresServer, url: str, setting: str, value: str, used: str
 ) -> None:
-    server.sql("ALTER DATABASE postgres SET synchronous_commit = off")
+    server.sql(f"ALTER DATABASE postgres SET {setting} = {value}")
     store = PostgresStore(url)
     await store.open()
-    server.sql("ALTER DATABASE postgres RESET synchronous_commit")
+    server.sql(f"ALTER DATABASE postgres RESET {setting}")
 
     assert store._writer is not None
-    setting = "SELECT current_setting('synchronous_commit')"
-    assert await store._writer.run(lambda session: session.fetchval(setting)) == "on"
+    query = f"SELECT current_setting('{setting}')"
+    assert await store._writer.run(lambda session: session.fetchval(query)) == used
     await store.close()
 
 

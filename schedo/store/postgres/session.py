@@ -41,6 +41,9 @@ _SETTINGS = {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    # A statement that has waited for a row must go on with what that has become.
+    "default_transaction_isolation": "read committed",
     "client_min_messages": "warning",
     # So the locks of a host that has lost its power or its network are free after some 11 s.
     "tcp_keepalives_idle": "5",
