@@ -300,6 +300,12 @@ async def test_a_store_that_a_server_has_is_not_copied(
     await other.close()
 
 
+async def test_a_server_that_starts_during_a_copy_is_told_so(postgres_store_url: str) -> None:
+    async with postgres_target(postgres_store_url):
+        with pytest.raises(StoreLocked, match=r"is being copied; .*: schedo \S+ \d+ copies"):
+            await PostgresStore(postgres_store_url).open()
+
+
 async def test_a_target_must_be_empty_and_a_source_must_have_no_jobs_of_sql(
     filled: Path, postgres_store_url: str, admin: asyncpg.Connection
 ) -> None:

@@ -15,6 +15,7 @@ from schedo.core.shards import SHARDS
 from schedo.errors import StoreLocked, StoreUnsuitable
 from schedo.store.base import ClockMark
 from schedo.store.copying import MARKS, TABLES, Row
+from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address, parse_address
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error, store_error
 from schedo.store.postgres.schema import migrate
@@ -57,17 +58,12 @@ _SET_NUMBERS = (
     f"SELECT setval('inbox_number', greatest(last_value, (SELECT max(id) / {SLOTS} FROM job)))"
     " FROM inbox_number",
 )
-# The lock of each number that a server may have, and the sessions that have one of them.
-_CLASS = "hashtext('schedo store ' || current_schema())"
+# The lock of each number that a server may have.
 _LOCK = (
-    f"SELECT bool_and(pg_try_advisory_lock({_CLASS}, no)) FROM generate_series(1, {SHARDS}) AS no"
+    f"SELECT bool_and(pg_try_advisory_lock({holder.CLASS}, no))"
+    f" FROM generate_series(1, {SHARDS}) AS no"
 )
 _UNLOCK = "SELECT pg_advisory_unlock_all()"
-_HOLDERS = f"""
-SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid)
-WHERE locktype = 'advisory' AND classid = {_CLASS}::oid AND granted
-AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-ORDER BY pid"""
 LOCK_S = 2.0  # the session of a dead server ends a moment later
 _PAUSE_S = 0.05
 # To fill a table and make its indexes afterwards takes less time than to extend them row by row.
@@ -180,7 +176,8 @@ async def postgres_target(url: str) -> AsyncIterator[PostgresTarget]:
 async def _held(url: str, begin: str) -> AsyncIterator[tuple[asyncpg.Connection, Address]]:
     """Yield a session with the lock of the migrated store, in a transaction."""
     address = parse_address(url)
-    connection = await connect(address, f"schedo {socket.gethostname()} {os.getpid()} copies")
+    name = f"schedo {socket.gethostname()} {os.getpid()}{holder.COPIES}"
+    connection = await connect(address, name)
     try:
         try:
             await check_server(connection, address.shown)
@@ -206,7 +203,7 @@ async def _lock(connection: asyncpg.Connection, address: Address) -> None:
     until = loop.time() + LOCK_S
     while not await connection.fetchval(_LOCK):
         await connection.execute(_UNLOCK)
-        found = await connection.fetch(_HOLDERS)
+        found = await connection.fetch(holder.HOLDERS)
         if found and loop.time() > until:
             names = ", ".join(f"{name} (PostgreSQL session {pid})" for name, pid in found)
             raise StoreLocked(f"a server holds {address.shown}; stop it first: {names}")

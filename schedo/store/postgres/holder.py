@@ -21,6 +21,13 @@ DYING_S = 0.3
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 CLASS = "hashtext('schedo store ' || current_schema())"
+# The sessions that have the lock of a number.
+HOLDERS = f"""
+SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND classid = {CLASS}::oid AND granted
+AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ORDER BY pid"""
+COPIES = " copies"  # the end of the name of a session that has the locks of all numbers
 _TRY = f"SELECT pg_try_advisory_lock({CLASS}, $1::int)"
 _IS_HELD = f"""
 SELECT EXISTS (
@@ -91,6 +98,12 @@ async def take_number(connection: asyncpg.Connection, address: Address) -> int:
     for no in range(1, SHARDS + 1):
         if no not in living and await connection.fetchval(_TRY, no):
             return no
+    for name, pid in await connection.fetch(HOLDERS):
+        if (name or "").endswith(COPIES):
+            raise StoreLocked(
+                f"{address.shown} is being copied; start the server after that:"
+                f" {name} (PostgreSQL session {pid})"
+            )
     raise StoreLocked(
         f"{SHARDS} servers share {address.shown}, and there can be no more: each needs a shard"
     )
