@@ -74,6 +74,8 @@ def parse_query(text: bytes, known: Collection[str]) -> Values:
             raise bad_parameter(name[:40], f"there is no such parameter here{hint}")
         if name in values:
             raise bad_parameter(name, "the parameter occurs twice")
+        if "\0" in value:
+            raise bad_parameter(name, "the character U+0000 is not allowed")
         values[name] = value
     return values
 

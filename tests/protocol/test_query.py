@@ -15,6 +15,12 @@ def test_an_unknown_parameter_is_refused_with_a_similar_or_with_all_names() -> N
         parse_query(b"colour=red", ("state", "queue"))
 
 
+def test_a_character_that_no_text_of_a_store_can_have_is_refused() -> None:
+    """PostgreSQL would refuse the search, and the client would get 503 and try again."""
+    with pytest.raises(BadRequest, match=r"q: the character U\+0000 is not allowed"):
+        parse_query(b"q=a%00b", ("q",))
+
+
 def test_a_cursor_is_read_back_as_its_position() -> None:
     cursor = render_cursor("jobs", {"queue": "q", "limit": "5"}, "42")
 
