@@ -19,6 +19,7 @@ from schedo.core import limits
 from schedo.core.ids import ID_MAX, first_id, prefix_range
 from schedo.core.job_filter import JobFilter, Order, PayloadCondition, lower
 from schedo.core.model import Job
+from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from schedo.store import rows
 from schedo.store.conditions import LISTED_STATE, TIMED
@@ -80,6 +81,9 @@ class Index(NamedTuple):
 
 _BY_TAG = Index("job_id", fields=("tag",))
 _READY = Index("id", "state = 'queued'", ("state",), is_sorted=False)
+# The index begins with the shard. With all of them it is searched for the queue in each; without,
+# all its entries would be looked at.
+_READY_IN_SHARDS = f"{_READY.condition} AND shard = ANY('{{{','.join(map(str, range(SHARDS)))}}}')"
 _INDEXES = {
     By.ALL: Index("id"),
     By.UNIQUE_KEY: Index("id", "unique_key IS NOT NULL", ("unique_key",), is_sorted=False),
@@ -88,10 +92,12 @@ _INDEXES = {
     By.TASK: Index("id + 0", fields=("task",)),
     By.QUEUE: Index("id + 0", f"queue <> '{limits.DEFAULT_QUEUE}'", ("queue",)),
     By.STATE: Index("id + 0", LISTED_STATE, ("state",)),
-    By.INSTANT: Index("id", TIMED, ("state",), is_sorted=False),
+    By.INSTANT: Index("id", TIMED, is_sorted=False),
     By.READY: _READY,
-    By.READY_IN_QUEUE: _READY._replace(fields=("state", "queue")),
-    By.READY_OF_TASK: _READY._replace(fields=("state", "queue", "task")),
+    By.READY_IN_QUEUE: _READY._replace(condition=_READY_IN_SHARDS, fields=("state", "queue")),
+    By.READY_OF_TASK: _READY._replace(
+        condition=_READY_IN_SHARDS, fields=("state", "queue", "task")
+    ),
 }
 
 
