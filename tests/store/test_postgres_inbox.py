@@ -19,7 +19,6 @@ from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import StoreRefused
 from schedo.protocol.jobs import JobRequest
 from schedo.store.inbox import find_inbox
-from schedo.store.postgres import inbox
 from schedo.store.postgres.store import PostgresStore
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
@@ -58,13 +57,19 @@ async def enqueue(client: asyncpg.Connection, arguments: str = "task => 'mail'")
     return str(await client.fetchval(f"SELECT enqueue({arguments})"))
 
 
+async def take_once(store: PostgresStore) -> list[dict[str, Any]]:
+    """Read and commit the next rows; return their specs."""
+    rows = await store.inbox.read()
+    jobs = [make_job(id=row.id) for row in rows]
+    await store.commit(taken(of_jobs(*jobs), [row.id for row in rows]))
+    return [json.loads(row.spec) for row in rows]
+
+
 async def take(store: PostgresStore) -> list[dict[str, Any]]:
     """Read and commit until nothing is left, as a server does; return the specs."""
     found = []
-    while rows := await store.inbox.read():
-        found += [json.loads(row.spec) for row in rows]
-        jobs = [make_job(id=row.id) for row in rows]
-        await store.commit(taken(of_jobs(*jobs), [row.id for row in rows]))
+    while specs := await take_once(store):
+        found += specs
     return found
 
 
@@ -233,89 +238,6 @@ async def test_rows_of_a_transaction_that_stays_open_come_when_it_ends(
 
     assert await take(store) == [{"task": "early"}, {"task": "last"}]
     assert await take(store) == []
-
-
-async def test_many_rows_come_in_parts_also_behind_an_open_transaction(
-    store: PostgresStore,
-    client: asyncpg.Connection,
-    postgres_store_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(inbox, "_READ", inbox._READ.replace(f"LIMIT {inbox.ROWS_MAX}", "LIMIT 3"))
-    monkeypatch.setattr(inbox, "ROWS_MAX", 3)
-    async with connected(postgres_store_url) as slow:
-        transaction = slow.transaction()
-        await transaction.start()
-        for number in range(7):
-            await enqueue(slow, f"'slow{number}'")
-            await enqueue(client, f"'fast{number}'")
-        await store.inbox.read()
-        store.inbox.restart()
-        fast = await take(store)
-        for number in range(7, 9):
-            await enqueue(client, f"'fast{number}'")
-        await transaction.commit()
-        rest = await take(store)
-
-    assert [each["task"] for each in fast] == [f"fast{number}" for number in range(7)]
-    assert sorted(each["task"] for each in rest) == [
-        *("fast7", "fast8"),
-        *(f"slow{number}" for number in range(7)),
-    ]
-    assert await take(store) == []
-
-
-async def test_a_restart_during_a_read_forgets_what_that_read_has_passed(
-    store: PostgresStore, client: asyncpg.Connection
-) -> None:
-    await enqueue(client)
-    reading = asyncio.ensure_future(store.inbox.read())
-    while not reading.done():
-        store.inbox.restart()
-        await asyncio.wait([reading], timeout=0.0)
-
-    assert len(reading.result()) == 1
-    assert await take(store) == [{"task": "mail"}]
-
-
-async def test_a_read_ends_after_some_megabytes(
-    store: PostgresStore, client: asyncpg.Connection
-) -> None:
-    await client.execute(
-        "SELECT enqueue('big', to_jsonb(repeat('x', 1000000))) FROM generate_series(1, 12)"
-    )
-
-    rows = await store.inbox.read()
-
-    assert len(rows) == 5
-    store.inbox.restart()
-    assert len(await take(store)) == 12
-
-
-async def test_a_read_does_not_look_at_deleted_rows_that_an_old_snapshot_still_needs(
-    store: PostgresStore, client: asyncpg.Connection, postgres_store_url: str
-) -> None:
-    async with connected(postgres_store_url) as old:
-        transaction = old.transaction(isolation="repeatable_read")
-        await transaction.start()
-        await old.fetchval("SELECT count(*) FROM inbox")
-        await client.execute("SELECT enqueue('x') FROM generate_series(1, 3000)")
-        assert len(await take(store)) == 3_000
-        await enqueue(client)
-
-        at = store.inbox._open, *store.inbox._position, None
-        async with store._require_readers().session() as session:
-            # The plan of the reader's session, with the buffers that it touches.
-            text = inbox._READ
-            for number, value in enumerate(at, 1):
-                shown = f"'{{{','.join(map(str, value))}}}'" if isinstance(value, list) else value
-                text = text.replace(f"${number}", "NULL" if shown is None else str(shown))
-            (plan,) = json.loads(
-                await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {text}")
-            )
-
-        assert plan["Plan"]["Actual Rows"] == 1
-        assert plan["Plan"]["Shared Hit Blocks"] < 40
 
 
 async def test_a_row_that_has_become_a_job_before_fails_the_whole_commit(

@@ -21,8 +21,9 @@ ROWS_MAX = 500
 BYTES_MAX = 4_194_304  # of a read, and one row more
 _START = (0, 0)
 
-# The snapshot, and the next rows: those of the transactions that were open before, and those after
-# the position. `found` counts them, also those behind the bytes that are read at once.
+# The snapshot, and the next rows: the others of a transaction with many, those of the transactions
+# that were open before, and those after the position. `found` counts them, also those behind the
+# bytes that are read at once.
 _READ = f"""
 SELECT end_xact, open_xacts, row.* FROM (
     SELECT pg_snapshot_xmax(now)::text::bigint AS end_xact,
@@ -34,6 +35,9 @@ SELECT end_xact, open_xacts, row.* FROM (
             ORDER BY xact, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS bytes_before
         FROM (
+            (SELECT xact, id, spec FROM inbox WHERE xact = $5 AND id > $6
+                AND ($4::smallint[] IS NULL OR shard = ANY($4)) ORDER BY xact, id LIMIT {ROWS_MAX})
+            UNION ALL
             (SELECT xact, id, spec FROM inbox WHERE xact = ANY($1::bigint[])
                 AND ($4::smallint[] IS NULL OR shard = ANY($4)) ORDER BY xact, id LIMIT {ROWS_MAX})
             UNION ALL
@@ -65,6 +69,7 @@ class PostgresInbox:
     def restart(self) -> None:
         # All rows up to the position were returned, apart from those of the open transactions.
         self._position, self._open = _START, list[int]()
+        self._part = _START  # the last row of one of those transactions that has more of them
         self._began = object()  # identifies this pass through the rows
 
     def own(self, shards: list[int]) -> None:
@@ -73,21 +78,28 @@ class PostgresInbox:
         self.restart()
 
     async def read(self) -> Sequence[InboxRow]:
-        began = self._began
+        began, part = self._began, self._part
+        # Those before the part come after it: their rows are seen by the next read at the latest.
+        still_open = [xact for xact in self._open if xact > part[0]]
         async with self._session() as session:
-            found = await session.fetch(_READ, self._open, *self._position, self._shards)
-        end, still_open = found[0]["end_xact"], found[0]["open_xacts"]
+            found = await session.fetch(_READ, still_open, *self._position, self._shards, *part)
+        end, now_open = found[0]["end_xact"], found[0]["open_xacts"]
         end_position = (end - 1, INTEGER_MAX)  # no later transaction had a row for this snapshot
         rows = [row for row in found if row["id"] is not None]
-        position = end_position
+        position, next_part = end_position, _START
         if rows and (len(rows) < rows[0]["found"] or rows[0]["found"] >= ROWS_MAX):
             last = (rows[-1]["xact"], rows[-1]["id"])
             if last <= self._position:  # a transaction that was open before has more rows
-                return _as_rows(rows)
+                next_part = last
             position = min(last, end_position)
-        if self._began is began:
+        if self._began is not began:
+            return _as_rows(rows)
+        self._part = next_part
+        if part == next_part == _START:
             self._position = position
-            self._open = [xact for xact in still_open if xact <= position[0]]
+            self._open = [xact for xact in now_open if xact <= position[0]]
+        elif not rows:
+            return await self.read()
         return _as_rows(rows)
 
     async def find(self, job_id: int) -> InboxRow | None:
