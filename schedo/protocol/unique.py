@@ -30,6 +30,7 @@ class UniqueRequest(
 
     def to_unique(self) -> Unique:
         """Return the core's form."""
+        _check("/unique/key", self.key)
         for_us = fields.read_duration_or_none("/unique/for", self.lasts, limits.MILLISECOND)
         if self.states is None:
             return Unique(self.key, for_us=for_us, on_conflict=self.on_conflict)
@@ -43,4 +44,11 @@ def read_unique(value: UniqueRequest | str) -> Unique:
     if not 1 <= len(value) <= limits.UNIQUE_KEY_CHARACTERS_MAX:
         most = limits.UNIQUE_KEY_CHARACTERS_MAX
         raise Invalid.field("/unique", f"a unique key has 1 to {most} characters")
+    _check("/unique", value)
     return Unique(value)
+
+
+def _check(pointer: str, key: str) -> None:
+    """Raise Invalid for a key that PostgreSQL cannot keep; an application may give one."""
+    if "\0" in key:
+        raise Invalid.field(pointer, "the character U+0000 is not allowed")

@@ -94,6 +94,8 @@ def test_only_retries_as_a_number_leaves_out_the_first_attempt(
         ({"broadcast": True}, "task 'add': broadcast: call the task's method broadcast()"),
         ({"timeout": 0}, "task 'add': timeout"),
         ({"unique": ""}, "task 'add': unique"),
+        ({"unique": "a\0b"}, "task 'add': unique: the character U+0000 is not allowed"),
+        ({"unique": {"key": "\0"}}, "task 'add': unique.key: the character U+0000"),
         ({"colour": "red"}, "task 'add': colour: there is no such field"),
         ({"retrys": 3}, "task 'add': retrys: there is no such field; did you mean retry?"),
         ({"retry": {"factr": 2}}, "retry.factr: there is no such field; did you mean factor?"),
