@@ -37,6 +37,13 @@ async def test_a_server_that_does_not_run_may_be_tried_again(tmp_path: Path) -> 
         assert not isinstance(error, StoreUnsuitable)
 
 
+@pytest.mark.parametrize("options", ["127.0.0.1:99999/x", "h/x?sslmode=odd", "h..h/x"])
+async def test_a_url_that_the_driver_cannot_use_is_refused(options: str) -> None:
+    error = await refused(f"postgresql://{USER}@{options}", "cannot use postgresql://")
+
+    assert isinstance(error, StoreUnsuitable)
+
+
 async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:
     error = await refused(server.url("nowhere"), '"nowhere" does not exist; create the database')
 

@@ -74,7 +74,7 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
             target,
             max_cached_statement_lifetime=0,  # a take-over needs its statements after months, too
         )
-    except (*DRIVER_ERRORS, ValueError) as error:
+    except (*DRIVER_ERRORS, ValueError, OverflowError) as error:  # a port may be too large
         raise opening_error(error, address.shown) from error
     try:
         # By statements, because a pooler refuses settings of which it does not know.
