@@ -77,6 +77,9 @@ class Source(Protocol):
     async def read_marks(self) -> dict[str, int]:
         """Return the epoch and the marks that are set."""
 
+    async def end(self) -> None:
+        """Raise StoreError if the store has got something since it is read; keep it so."""
+
 
 class Target(Source, Protocol):
     """An empty store whose lock this process holds; without `finish` it stays empty."""
@@ -146,6 +149,7 @@ async def copy_store(
         found = await new.read_marks()
         done.append(_compare_marks(marks, {name: found[name] for name in found if name in marks}))
         if all(each.is_equal for each in done):
+            await old.end()
             await new.finish()
     return done
 

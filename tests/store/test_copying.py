@@ -325,6 +325,26 @@ async def test_a_target_must_be_empty_and_a_source_must_have_no_jobs_of_sql(
     assert not {each.name for each in filled.parent.iterdir()} & {"back.db"}
 
 
+async def test_jobs_of_sql_that_come_during_a_copy_leave_the_target_empty(
+    path: Path, postgres_store_url: str, admin: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server would take them any more: the operator starts none on the old store."""
+    monkeypatch.setattr(copying, "_END_READING", copying._END_READING.replace("2s", "10ms"))
+    await PostgresStore(postgres_store_url).migrate()
+    transaction = admin.transaction()
+    await transaction.start()
+    await admin.fetchval("SELECT enqueue('mail')")
+
+    with pytest.raises(StoreUnsuitable, match="in open transactions; end them"):
+        await copy_store(postgres_source(postgres_store_url), sqlite_target(str(path)), ignore)
+    async with postgres_source(postgres_store_url) as source:
+        await transaction.commit()
+        with pytest.raises(StoreUnsuitable, match="1 jobs of SQL clients wait in the inbox"):
+            await source.end()
+
+    assert "a.db" not in {each.name for each in path.parent.iterdir()}
+
+
 async def test_what_a_killed_copy_has_left_is_removed_by_the_next_one(
     filled: Path, postgres_store_url: str
 ) -> None:

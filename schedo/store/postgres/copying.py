@@ -64,6 +64,9 @@ _LOCK = (
     f" FROM generate_series(1, {SHARDS}) AS no"
 )
 _UNLOCK = "SELECT pg_advisory_unlock_all()"
+# Until the end of the transaction, no client can submit a job.
+_END_READING = """
+COMMIT; BEGIN; SET LOCAL lock_timeout = '2s'; LOCK TABLE inbox IN SHARE MODE"""
 LOCK_S = 2.0  # the session of a dead server ends a moment later
 _PAUSE_S = 0.05
 # To fill a table and make its indexes afterwards takes less time than to extend them row by row.
@@ -99,6 +102,26 @@ class PostgresSide:
             if clock_name(field, _FIRST) in stored:
                 found[f"clock_{field}"] = value
         return found | {"epoch": await self._connection.fetchval(_EPOCH)}
+
+    async def end(self) -> None:
+        # The clients of SQL need no lock of the store. Transactions that are open may have rows.
+        try:
+            await self._connection.execute(_END_READING)
+        except asyncpg.LockNotAvailableError:
+            raise StoreUnsuitable(
+                f"SQL clients submit jobs to {self._address.shown} in open transactions; end them,"
+                " start its server once more, and stop the clients before the copy"
+            ) from None
+        await self.require_empty_inbox()
+
+    async def require_empty_inbox(self) -> None:
+        """Raise StoreUnsuitable if jobs of SQL clients wait."""
+        waiting = await self._connection.fetchval("SELECT count(*) FROM inbox")
+        if waiting:
+            raise StoreUnsuitable(
+                f"{waiting} jobs of SQL clients wait in the inbox of {self._address.shown}; start"
+                " its server once more, which takes them"
+            )
 
 
 class PostgresTarget(PostgresSide):
@@ -151,13 +174,9 @@ class PostgresTarget(PostgresSide):
 async def postgres_source(url: str) -> AsyncIterator[PostgresSide]:
     """Hold the store and read it; raise StoreLocked if a server has it."""
     async with _held(url, "BEGIN ISOLATION LEVEL REPEATABLE READ") as (connection, address):
-        waiting = await connection.fetchval("SELECT count(*) FROM inbox")
-        if waiting:
-            raise StoreUnsuitable(
-                f"{waiting} jobs of SQL clients wait in the inbox of {address.shown}; start its"
-                " server once more, which takes them"
-            )
-        yield PostgresSide(connection, address)
+        side = PostgresSide(connection, address)
+        await side.require_empty_inbox()
+        yield side
 
 
 @asynccontextmanager

@@ -74,6 +74,9 @@ class SqliteSide:
     async def read_marks(self) -> dict[str, int]:
         return dict(await self._run(lambda: self._connection.execute(_MARKS, MARKS).fetchall()))
 
+    async def end(self) -> None:
+        """Do nothing: only the holder of the lock changes a file."""
+
     async def write(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
         marks = ", ".join("?" * len(columns))
         sql = f"INSERT INTO {table} ({_quoted(columns)}) VALUES ({marks})"
