@@ -13,7 +13,7 @@ from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.model import Queue
 from schedo.core.states import State
 from schedo.errors import StoreBroken, StoreError, StoreRefused, StoreUnsuitable
-from schedo.store.postgres import schema
+from schedo.store.postgres import schema, session
 from schedo.store.postgres.errors import ends_session, store_error
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
@@ -268,3 +268,35 @@ async def test_an_empty_commit_needs_no_server(store: PostgresStore) -> None:
     await store.commit(Changes(queues={"a": Queue("a")}))
 
     assert (await store.snapshot()).queues == [Queue("a")]
+
+
+async def test_a_session_for_the_count_that_is_lost_at_its_begin_is_an_error_of_the_store(
+    store: PostgresStore, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other error would count as a bug of the engine, and several would end the process."""
+    readers = store._require_readers()
+    take = readers.take
+
+    async def take_one_that_ends() -> asyncpg.Connection:
+        connection = await take()
+        server.sql(f"SELECT pg_terminate_backend({connection.get_server_pid()}, 10000)")
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(readers, "take", take_one_that_ends)
+        with pytest.raises(StoreError):
+            await store.snapshot()
+
+    await store.snapshot()
+    assert await counted(store) == {}
+
+
+async def test_a_session_that_is_lost_while_it_opens_is_an_error_of_the_store(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: asyncpg.Connection) -> None:
+        raise OSError("the socket is closed")
+
+    monkeypatch.setattr(session, "_notice_silence", fail)
+
+    await refused(url, "cannot connect to .*: the socket is closed")

@@ -82,12 +82,12 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
         await connection.execute(
             "".join(f"SET {name} = '{_quoted(value)}';" for name, value in settings.items())
         )
+        _notice_silence(connection)
     except BaseException as error:
         connection.terminate()
         if isinstance(error, DRIVER_ERRORS):
             raise opening_error(error, address.shown) from error
         raise
-    _notice_silence(connection)
     return connection
 
 

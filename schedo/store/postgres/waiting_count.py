@@ -38,14 +38,16 @@ class WaitingCount:
         self._has_ended = self._is_running = False
 
     async def begin(self) -> None:
-        """Fix what is counted: the jobs that the tables have now."""
+        """Fix what is counted: the jobs that the tables have now. Raise StoreError."""
         try:
             # The first query fixes what all others see.
             await self._connection.execute(
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1"
             )
-        except BaseException:
+        except BaseException as error:
             self._connection.terminate()
+            if isinstance(error, DRIVER_ERRORS):
+                raise StoreError(f"the waiting jobs cannot be counted: {error}") from error
             raise
         self._counting = asyncio.create_task(self._count(), name="schedo count of waiting jobs")
         self._counting.add_done_callback(_forget_error)
