@@ -345,6 +345,20 @@ async def test_jobs_of_sql_that_come_during_a_copy_leave_the_target_empty(
     assert "a.db" not in {each.name for each in path.parent.iterdir()}
 
 
+async def test_large_rows_are_read_a_few_at_a_time(postgres_store_url: str) -> None:
+    store = PostgresStore(postgres_store_url)
+    await store.open()
+    megabyte = b"x" * 1_048_576
+    await put(store, *(make_job(id=64 * at, result=megabyte) for at in range(1, 41)))
+    await store.close()
+
+    async with postgres_source(postgres_store_url) as source:
+        pages = [len(rows) async for rows in source.read("job", ["id", "result"], ["id"])]
+
+    assert sum(pages) == 40
+    assert max(pages) <= 16
+
+
 async def test_what_a_killed_copy_has_left_is_removed_by_the_next_one(
     filled: Path, postgres_store_url: str
 ) -> None:

@@ -23,12 +23,12 @@ from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import close, connect
 from schedo.store.postgres.snapshots import OFFSET, clock_name, read_clock
 
-_ROWS = 1_000  # are read at a time
-_LARGE_ROWS = 8  # of tables whose rows may have a MiB
-_LARGE = {"job_payload", "output", "idempotency_record"}
+_ROWS = 1_000  # are read at a time, or fewer of a table that has large ones
+_BYTES_MAX = 16_777_216  # of the rows that are read at a time
 _COLUMNS = """
 SELECT attname::text FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+_LONG_COLUMNS = f"{_COLUMNS} AND atttypid IN ('text'::regtype, 'bytea'::regtype)"
 # Each server has marks of its own; a copy gets the latest decision, and the clock of the first one.
 _MARKS = r"""
 SELECT name, value FROM (
@@ -90,10 +90,17 @@ class PostgresSide:
         sql = f"SELECT {_quoted(columns)} FROM {table} ORDER BY {', '.join(order)}"
         # The cursors of the driver stay open, and then the table gets no index.
         await self._connection.execute(f"DECLARE copied_{table} NO SCROLL CURSOR FOR {sql}")
-        count = _LARGE_ROWS if table in _LARGE else _ROWS
+        count = max(1, min(_ROWS, _BYTES_MAX // await self._largest_row(table)))
         while rows := await self._connection.fetch(f"FETCH {count} FROM copied_{table}"):
             yield rows
         await self._connection.execute(f"CLOSE copied_{table}")
+
+    async def _largest_row(self, table: str) -> int:
+        """Return the most bytes that the texts of a row have, and 1 at least."""
+        found = await self._connection.fetch(_LONG_COLUMNS, table)
+        sizes = [f'coalesce(octet_length("{name}"), 0)' for (name,) in found]
+        query = f"SELECT max({' + '.join(['1', *sizes])}) FROM {table}"
+        return await self._connection.fetchval(query) or 1
 
     async def read_marks(self) -> dict[str, int]:
         found = dict(await self._connection.fetch(_MARKS, MARKS))
