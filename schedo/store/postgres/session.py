@@ -75,6 +75,11 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
             max_cached_statement_lifetime=0,  # a take-over needs its statements after months, too
         )
     except (*DRIVER_ERRORS, ValueError, OverflowError) as error:  # a port may be too large
+        is_unmatched = isinstance(error, asyncpg.TargetServerAttributeNotMatched)
+        if is_unmatched and len(address.hosts) > 1:  # a moment later, one may be the primary
+            raise StoreError(
+                f"none of the hosts of {address.shown} takes writes; is a fail-over under way?"
+            ) from error
         raise opening_error(error, address.shown) from error
     try:
         # By statements, because a pooler refuses settings of which it does not know.
