@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,10 +56,16 @@ def pooling(server: PostgresServer, mode: Literal["session", "transaction"]) -> 
 
 
 def _wait_for_socket(process: subprocess.Popen[bytes], path: Path) -> None:
-    while not path.exists():
+    while not _listens(path):
         try:
             process.wait(0.02)
         except subprocess.TimeoutExpired:
             continue
         assert process.stderr is not None
         raise AssertionError(process.stderr.read().decode())
+
+
+def _listens(path: Path) -> bool:
+    """Return whether a connection succeeds: the path exists a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
