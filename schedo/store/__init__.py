@@ -56,6 +56,13 @@ def open_store(
             "/store",
             f"{scheme}:// is not supported; give the path of a SQLite file, or postgresql://…",
         )
+    if not separator and url.partition(":")[0] in (
+        *_POSTGRES,
+        "sqlite",
+    ):  # its text may have a password
+        raise Invalid.field(
+            "/store", "a URL has two slashes after the colon: postgresql://…, sqlite:///…"
+        )
     path = ":memory:" if url == "memory:" else url.removeprefix(_SQLITE)
     if not path.strip("/") or path.endswith("/") or "\0" in path:
         raise Invalid.field("/store", f"{url!r} does not name a file")

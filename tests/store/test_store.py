@@ -45,6 +45,9 @@ def test_the_url_memory_names_a_store_without_a_file() -> None:
         ("sqlite:///", "does not name a file"),
         ("./data/", "does not name a file"),
         ("jobs\0.db", "does not name a file"),
+        ("postgresql:/ann@db/jobs", "two slashes after the colon: postgresql://"),
+        ("postgres:ann@db/jobs", "two slashes after the colon"),
+        ("sqlite:/jobs.db", "two slashes after the colon"),
     ],
 )
 def test_a_url_without_a_store_is_refused(url: str, message: str) -> None:
