@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from schedo.errors import Exit
+from schedo.store import without_password
 from tests.e2e.remote import Gate, find_port, worker
 from tests.e2e.server import Server, eventually, serving
 from tests.e2e.test_postgres import schedo
@@ -124,6 +125,18 @@ def test_the_command_says_why_it_copies_nothing(tmp_path: Path, url: str) -> Non
     assert "TABLE" in first.stdout
     assert "yes" in first.stdout
     assert (second.returncode, first.stderr.count("\r")) == (Exit.DONE, 0)
+
+
+def test_a_mistyped_schema_is_no_empty_store_to_copy_from(
+    tmp_path: Path, url: str, postgres: PostgresServer
+) -> None:
+    mistyped = f"{url}_mistyped"
+
+    done = schedo(tmp_path, "store", "copy", mistyped, "second.db")
+
+    assert (done.returncode, [*tmp_path.glob("*.db")]) == (Exit.UNSUITABLE, [])
+    assert f"there is no store at {without_password(mistyped)}" in done.stderr
+    assert postgres.sql("SELECT to_regnamespace('jobs_mistyped') IS NULL") == "t"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -18,7 +18,7 @@ from schedo.store.copying import MARKS, TABLES, Row
 from schedo.store.postgres import holder
 from schedo.store.postgres.address import Address, parse_address
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error, store_error
-from schedo.store.postgres.schema import migrate
+from schedo.store.postgres.schema import check_exists, migrate
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.session import close, connect
 from schedo.store.postgres.snapshots import OFFSET, clock_name, read_clock
@@ -179,8 +179,9 @@ class PostgresTarget(PostgresSide):
 
 @asynccontextmanager
 async def postgres_source(url: str) -> AsyncIterator[PostgresSide]:
-    """Hold the store and read it; raise StoreLocked if a server has it."""
-    async with _held(url, "BEGIN ISOLATION LEVEL REPEATABLE READ") as (connection, address):
+    """Hold the store, which must exist, and read it; raise StoreLocked if a server has it."""
+    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+    async with _held(url, begin, must_exist=True) as (connection, address):
         side = PostgresSide(connection, address)
         await side.require_empty_inbox()
         yield side
@@ -199,7 +200,9 @@ async def postgres_target(url: str) -> AsyncIterator[PostgresTarget]:
 
 
 @asynccontextmanager
-async def _held(url: str, begin: str) -> AsyncIterator[tuple[asyncpg.Connection, Address]]:
+async def _held(
+    url: str, begin: str, *, must_exist: bool = False
+) -> AsyncIterator[tuple[asyncpg.Connection, Address]]:
     """Yield a session with the lock of the migrated store, in a transaction."""
     address = parse_address(url)
     name = f"schedo {socket.gethostname()} {os.getpid()}{holder.COPIES}"
@@ -207,6 +210,8 @@ async def _held(url: str, begin: str) -> AsyncIterator[tuple[asyncpg.Connection,
     try:
         try:
             await check_server(connection, address.shown)
+            if must_exist:  # a mistyped schema would be an empty store
+                await check_exists(connection, address)
             await migrate(connection, address)
             await _lock(connection, address)
         except DRIVER_ERRORS as error:

@@ -83,6 +83,12 @@ async def migrate(
     return Migrated(before, max(before, newest))
 
 
+async def check_exists(connection: asyncpg.Connection, address: Address) -> None:
+    """Raise StoreUnsuitable if the schema has no tables of a store, or is not there."""
+    if not await _read_schema(connection, address, list_migrations()[-1].number):
+        raise StoreUnsuitable(f"there is no store at {address.shown}")
+
+
 async def _read_schema(connection: asyncpg.Connection, address: Address, newest: int) -> int:
     """Return the schema of the store, 0 if it is new; raise StoreUnsuitable if it is too new."""
     tables = await connection.fetchval(
