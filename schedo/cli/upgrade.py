@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from schedo.cli.connection import as_json
+from schedo.cli.errors import Failure
+from schedo.cli.escapes import escape
 from schedo.cli.serve import config_file, load
 from schedo.cli.store_files import path_of
 from schedo.cli.tables import print_json
@@ -22,6 +24,19 @@ if TYPE_CHECKING:
     from schedo.handover.messages import Activated
 
 _PASSING_S = 10.0  # beyond the timeout: for the store to pass, or to be taken back
+
+
+class _NotReplaced(Failure):
+    """The new process failed; the reason may have the lines of a traceback."""
+
+    def __init__(self, reason: str) -> None:
+        end = "\n" if "\n" in reason else "; "
+        super().__init__(
+            f"{reason}{end}nothing has changed, and the process before was not replaced"
+        )
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"schedo: {escape(self.message, keep=chr(10))}", file=file, err=True)
 
 
 def _read_timeout(context: click.Context, option: click.Parameter, text: str) -> float:
@@ -53,7 +68,14 @@ def upgrade(store: str | None, timeout_s: float, path: str | None, is_json: bool
     the exit code is 1. SIGUSR2 does the same, and logs the result. To reload only the settings,
     use SIGHUP.
     """
-    activated = _run(load(path, {"store": store}).store, timeout_s)
+    from schedo.handover.messages import UpgradeFailed
+
+    try:
+        activated = _run(load(path, {"store": store}).store, timeout_s)
+    except UpgradeFailed as error:
+        if is_json:
+            raise
+        raise _NotReplaced(str(error)) from error
     if is_json:
         print_json(msgspec.to_builtins(activated))
         return

@@ -268,6 +268,8 @@ def test_a_broken_new_version_changes_nothing(patient: Upgraded, what: str) -> N
     path.unlink() if before is None else path.write_text(before)
 
     assert (refused.returncode, reason in refused.stderr) == (1, True), refused
+    assert refused.stderr.endswith("nothing has changed, and the process before was not replaced\n")
+    assert "\\n" not in refused.stderr  # a traceback has its lines
     assert patient.active_pid == patient.server.pid
     assert patient.is_served()
 
