@@ -38,7 +38,7 @@ async def declare_schedules(
     removed = undeclared if is_pruning else ()
     command = DeclareSchedules(owner, specs, removed, keeps_edits=True)
     done = await engine.declarations.put(command)
-    _log_effects(owner, done)
+    _log_effects(owner, specs, done)
     for each in done:
         _log_surprise(owner, each)
     if undeclared and not is_pruning:
@@ -53,7 +53,7 @@ async def declare_schedules(
     return done
 
 
-def _log_effects(owner: str, done: Sequence[Declared]) -> None:
+def _log_effects(owner: str, specs: Sequence[ScheduleSpec], done: Sequence[Declared]) -> None:
     names: dict[PutEffect, list[str]] = {}
     for each in done:
         names.setdefault(each.effect, []).append(each.schedule.name)
@@ -63,6 +63,9 @@ def _log_effects(owner: str, done: Sequence[Declared]) -> None:
         for effect in PutEffect
         if effect in names
     ]
+    elsewhere = {spec.name for spec in specs} - {each.schedule.name for each in done}
+    if elsewhere:  # each server of a cluster has put those whose shards it owns
+        parts.append(f"{len(elsewhere)} in shards of other servers")
     log.info("schedules of %s: %s", owner, ", ".join(parts))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.commands import PutEffect
+from schedo.core.commands import Declared, DeclareSchedules, PutEffect
 from schedo.core.limits import MINUTE
 from schedo.core.model import JobSpec, Overlap, Rule, ScheduleSpec
 from schedo.tasks.declarations import declare_schedules
@@ -50,6 +50,23 @@ async def test_a_start_logs_what_is_created_changed_and_up_to_date(code: Code) -
     assert first == ["schedules of code:shop:app: 2 created (a, b)"]
     assert second == ["schedules of code:shop:app: 1 created (c), 1 changed (b), 1 up to date"]
     assert third == ["schedules of code:shop:app: 3 up to date"]
+
+
+async def test_a_server_says_what_other_servers_of_its_cluster_put(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = code.engine.declarations.put
+
+    async def put_own(command: DeclareSchedules) -> list[Declared]:
+        return [each for each in await put(command) if each.schedule.name == "a"]
+
+    monkeypatch.setattr(code.engine.declarations, "put", put_own)
+
+    some = await code.start(spec("a"), spec("b"), spec("c"))
+    none = await code.start(spec("b"))
+
+    assert some == ["schedules of code:shop:app: 1 created (a), 2 in shards of other servers"]
+    assert none[0] == "schedules of code:shop:app: 1 in shards of other servers"
 
 
 async def test_an_application_without_schedules_logs_nothing(code: Code) -> None:
