@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from schedo.cli.connection import as_json, server_options
+from schedo.cli.errors import BadConfiguration
 from schedo.cli.make_client import make_client
 from schedo.cli.serve import config_file, load
 from schedo.cli.store_files import path_of
@@ -19,7 +20,7 @@ from schedo.cli.tables import print_facts, print_json
 from schedo.cli.times import read_now, render_time
 from schedo.config_checks import IN_MEMORY
 from schedo.errors import Exit, Unavailable
-from schedo.store import is_postgres
+from schedo.store import is_postgres, without_password
 
 if TYPE_CHECKING:
     from schedo.handover.link import LinkLost
@@ -56,6 +57,11 @@ def status(
     here, it asks the server at --url, and shows the state of the tables in PostgreSQL.
     """
     configured = load(path, {"store": store}).store
+    if store is not None and is_postgres(store):
+        raise BadConfiguration(
+            f"{without_password(store)} is not a file; leave --store out, and give --url: a server"
+            " whose jobs are in PostgreSQL is asked by its URL"
+        )
     if store is None and not _is_file_here(configured):
         if not _ask_server(**server, is_json=is_json) and is_check:
             context.exit(Exit.REFUSED)

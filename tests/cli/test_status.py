@@ -122,6 +122,13 @@ def test_programs_get_the_status_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found["pid"], found["standbys"][0]["pid"]) == (42, 43)
 
 
+def test_a_server_of_a_store_in_postgresql_is_asked_by_its_url() -> None:
+    result = CliRunner().invoke(cli, ["status", "--store", "postgresql://ann:secret@db/jobs"])
+
+    assert result.exit_code == 2
+    assert "postgresql://ann@db/jobs is not a file; leave --store out" in result.stderr
+
+
 def test_a_store_in_memory_has_no_status() -> None:
     result = CliRunner().invoke(cli, ["status", "--store", ":memory:"])
 
