@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import asyncpg
 import pytest
 
-from schedo.errors import Invalid, StoreUnsuitable
+from schedo.errors import Invalid, StoreError, StoreUnsuitable
 from schedo.store import open_store, without_password
 from schedo.store.postgres.address import parse_address
+from schedo.store.postgres.errors import opening_error
 from schedo.store.postgres.self_test import check_server
 from schedo.store.postgres.store import PostgresStore
 from tests.pgbouncer import pooling
@@ -42,6 +44,30 @@ async def test_a_url_that_the_driver_cannot_use_is_refused(options: str) -> None
     error = await refused(f"postgresql://{USER}@{options}", "cannot use postgresql://")
 
     assert isinstance(error, StoreUnsuitable)
+
+
+async def test_a_server_without_tls_is_not_said_to_be_down() -> None:
+    async def refuse_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        writer.write(b"N")
+        writer.close()
+
+    async with await asyncio.start_server(refuse_tls, "127.0.0.1", 0) as plain:
+        port = plain.sockets[0].getsockname()[1]
+        url = f"postgresql://{USER}@127.0.0.1:{port}/postgres?sslmode=require"
+        error = await refused(url, "cannot connect .* rejected SSL .*; sslmode in the URL")
+
+    assert isinstance(error, StoreUnsuitable)
+    assert "does PostgreSQL run" not in str(error)
+
+
+def test_a_server_that_is_starting_is_not_said_to_be_down() -> None:
+    starting = asyncpg.CannotConnectNowError("the database system is starting up")
+
+    error = opening_error(starting, "postgresql://db/jobs")
+
+    text = "cannot connect to postgresql://db/jobs: the database system is starting up"
+    assert (type(error), str(error)) == (StoreError, text)
 
 
 async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:

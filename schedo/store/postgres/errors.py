@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import asyncpg
 
@@ -23,6 +24,7 @@ _REFUSALS = ("22", "23", "54", _MISSING)
 _DISK_FULL = "53100"
 # These servers are on their way: another start, a moment later, may find them ready.
 _TRANSIENT = ("53", "55", "57", "08")
+_NO_TLS = "rejected SSL upgrade"  # of the driver, without a code
 _POOLER = "a pooler is no place for the writer of the store: give the URL of the server itself"
 _HINTS = {
     "28P01": "the password is wrong, or none was given; the driver also reads PGPASSWORD and"
@@ -32,8 +34,9 @@ _HINTS = {
     "42P01": "the tables are not there, or the user has no right to use their schema;"
     " docs/operations.md (PostgreSQL) has the grants",
     "42501": "the user may not do this; if the tables are there, let their owner run: schedo store"
-    " migrate; else let an administrator run: GRANT CREATE ON DATABASE … TO …, or create the schema"
-    " for it: CREATE SCHEMA … AUTHORIZATION …",
+    " migrate, and an administrator deploy/postgresql/roles.sql, which has all grants; else let an"
+    " administrator run: GRANT CREATE ON DATABASE … TO …, or create the schema: CREATE SCHEMA"
+    " … AUTHORIZATION …",
     # The session of a pooler does not know a prepared statement, has another one of its name, or
     # refuses a setting.
     **dict.fromkeys(("26000", "42P05", "08P01"), _POOLER),
@@ -71,10 +74,16 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
     if isinstance(error, StoreError):
         return error
     code = getattr(error, "sqlstate", None) or ""
+    if isinstance(error, ssl.SSLCertVerificationError) or _NO_TLS in str(error):
+        return StoreUnsuitable(
+            f"cannot connect to {shown}: {_text(error)}; sslmode in the URL says whether TLS is"
+            " wanted, and sslrootcert names the CA to trust"
+        )
     if isinstance(error, OSError | asyncio.TimeoutError) or code.startswith(_TRANSIENT):
-        hint = _HINTS.get(code, "does PostgreSQL run, and does it listen there?")
+        # A PostgreSQL that gives a code runs; it is starting, for instance.
+        hint = _HINTS.get(code, "" if code else "does PostgreSQL run, and does it listen there?")
         kind: type[StoreError] = StoreUnsuitable if code in _HINTS else StoreError
-        return kind(f"cannot connect to {shown}: {_text(error)}; {hint}")
+        return kind(f"cannot connect to {shown}: {_text(error)}{'; ' if hint else ''}{hint}")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return StoreUnsuitable(
             f"{shown} is read-only, as a standby is; give the URL of the primary, or all hosts:"
