@@ -72,6 +72,13 @@ class ClientRequest:
         """Return the request as one that only the owner of all these shards may carry out."""
         return replace(self, request=self.request._replace(home_shards=shards))
 
+    def without_header(self, name: bytes) -> ClientRequest:
+        """Return the request as if the client had not sent the header."""
+        if name not in self.request.headers:
+            return self
+        headers = {each: value for each, value in self.request.headers.items() if each != name}
+        return replace(self, request=self.request._replace(headers=headers))
+
     async def here(self) -> Response:
         """Carry the request out in this server."""
         return await self.handle(self.context, self.request)

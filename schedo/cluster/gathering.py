@@ -18,6 +18,7 @@ from schedo.web.http import Response
 
 GATHER_S = 2.0  # until the response is made without a server that has not responded
 UNREACHABLE = b"schedo-unreachable"
+_IF_NONE_MATCH, _ETAG = b"if-none-match", b"etag"
 
 
 async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:
@@ -27,6 +28,7 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
     """
     if not others:
         return await asked.here()
+    asked = asked.without_header(_IF_NONE_MATCH)  # it is about the whole response
     asking = [asyncio.ensure_future(_ask(asked, member)) for member in others]
     try:
         own = await read_whole(await asked.here())
@@ -41,7 +43,8 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
         else:
             parts[member.name] = orjson.loads(response.body)
     merged = MERGERS[asked.operation.name](parts, missing)
-    whole = Response(own.status, orjson.dumps(merged), own.headers, own.content_type)
+    headers = tuple((name, value) for name, value in own.headers if name != _ETAG)
+    whole = Response(own.status, orjson.dumps(merged), headers, own.content_type)
     if not missing:
         return whole
     names = ", ".join(missing).encode("ascii", "replace")

@@ -46,7 +46,7 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.ANY: """
         list_jobs get_job list_attempts get_history get_output short_status
         list_schedules list_decisions list_schedule_fires list_fires explain_cron
-        get_stats get_store list_log list_names
+        get_stats get_store list_log
         """,
     Home.JOB: """
         update_job cancel_job retry_job run_job delete_job wait_for_job explain_job get_progress
@@ -65,7 +65,7 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.WORKER: "cordon_worker uncordon_worker drain_worker",
     Home.INVOKE: "invoke",
     Home.GATHER: """
-        list_workers list_queues list_expectations list_failures list_operations
+        list_workers list_queues list_expectations list_failures list_operations list_names
         get_summary get_timeseries
         """,
     Home.STREAM: "get_events",

@@ -17,6 +17,7 @@ from schedo.core.lateness import Budget
 from schedo.core.limits import SECOND
 from schedo.core.series import GAUGES, PARTED_GAUGES
 from schedo.engine.summary import LONG_MAX, QUEUES_MAX, WORKERS_MAX
+from schedo.protocol.names import NAMES_MAX
 from schedo.protocol.summary import BudgetResponse
 from schedo.protocol.times import parse_instant
 
@@ -50,6 +51,14 @@ def _add_queues(lists: Iterable[Sequence[Record]]) -> list[Record]:
         if oldest:
             known["oldest_due_at"] = min(oldest)
     return [queues[name] for name in sorted(queues)]
+
+
+def _merge_names(parts: Parts, missing: Sequence[str]) -> Record:
+    """Return the names that any server knows; each knows its own workers, and their tasks."""
+    return {
+        kind: sorted({name for part in parts.values() for name in part[kind]})[:most]
+        for kind, most in NAMES_MAX.items()
+    }
 
 
 def _merge_expectations(parts: Parts, missing: Sequence[str]) -> Record:
@@ -225,6 +234,7 @@ MERGERS: Mapping[str, Merge] = {
     "list_expectations": _merge_expectations,
     "list_failures": _merge_failures,
     "list_operations": _merge_operations,
+    "list_names": _merge_names,
     "get_summary": _merge_summaries,
     "get_timeseries": _merge_timeseries,
 }

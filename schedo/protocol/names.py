@@ -12,6 +12,13 @@ TASKS_MAX = 1_000
 SCHEDULES_MAX = 5_000
 WORKERS_MAX = 1_000
 TAGS_MAX = 1_000
+NAMES_MAX = {
+    "queues": QUEUES_MAX,
+    "tasks": TASKS_MAX,
+    "schedules": SCHEDULES_MAX,
+    "workers": WORKERS_MAX,
+    "tags": TAGS_MAX,
+}
 
 
 class NamesResponse(Struct, forbid_unknown_fields=True):

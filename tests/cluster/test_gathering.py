@@ -38,6 +38,21 @@ async def test_a_list_of_workers_has_those_of_all_servers(cluster: Cluster) -> N
         ]
 
 
+async def test_the_names_to_complete_are_those_that_any_server_knows(cluster: Cluster) -> None:
+    _, first, second = cluster
+    await first.post("/v1/work", {"worker": "w-b", "session": "1", "tasks": ["mail"]})
+    await second.post("/v1/work", {"worker": "w-a", "session": "1", "tasks": ["index", "mail"]})
+
+    for world in (first, second):
+        reply = await world.get("/v1/names")
+
+        assert "etag" not in reply.headers  # that of one server's part says nothing of the others
+        assert (reply.json()["workers"], reply.json()["tasks"]) == (
+            ["w-a", "w-b"],
+            ["http", "index", "mail", "shell"],
+        )
+
+
 async def test_a_worker_is_shown_and_cordoned_by_the_server_that_has_it(cluster: Cluster) -> None:
     _, first, second = cluster
     await register(first, "w")
