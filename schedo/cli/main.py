@@ -80,6 +80,11 @@ COMMANDS = {
 
 
 _SYNONYMS = dict.fromkeys(("list", "ps"), "ls")
+# As these fields of a job are called in the API and in Python, and by other schedulers.
+_OPTIONS = {
+    **dict.fromkeys(("--delay", "--countdown"), "--in"),
+    **dict.fromkeys(("--run-at", "--eta"), "--at"),
+}
 
 
 class LazyGroup(click.Group):
@@ -137,7 +142,18 @@ class LazyGroup(click.Group):
                 ctx.exit(getattr(error, "exit_code", Exit.REFUSED))
             if isinstance(error, SchedoError):
                 raise Failure(explain(error, options_by_pointer(ctx))) from error
+            if isinstance(error, click.NoSuchOption):
+                raise _suggest_option(error) from error
             raise
+
+
+def _suggest_option(error: click.NoSuchOption) -> click.UsageError:
+    """Name the option that was meant, if the command has it, instead of those spelt similarly."""
+    meant = _OPTIONS.get(error.option_name)
+    params = error.ctx.command.params if error.ctx is not None else []
+    if meant is None or not any(meant in each.opts for each in params):
+        return error
+    return click.UsageError(f"{error.message} Did you mean {meant!r}?", error.ctx)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

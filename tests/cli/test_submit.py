@@ -46,6 +46,8 @@ def test_the_payload_is_made_of_the_arguments(
         (["to=a", "--payload", "{}"], "give either KEY=VALUE or --payload"),
         (["--payload", "{"], "is not JSON"),
         (["--in", "5s", "--at", "18:30"], "give only one of --in and --at"),
+        (["--delay", "5s"], "No such option '--delay'. Did you mean '--in'?"),
+        (["--run-at", "18:30"], "No such option '--run-at'. Did you mean '--at'?"),
         (["--wait", "--broadcast"], "--wait cannot be used with --broadcast"),
         (["--in", "5 minutes"], """'--in': '5 minutes' is not a duration; write "90s", "1h30m","""),
         (["--timeout", "-5s"], "'--timeout': '-5s' is negative"),
