@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +258,7 @@ def run_psycopg(example: str, url: str, connection: Connection) -> str:
 def run_asyncpg(example: str, url: str, connection: Connection) -> str:
     lines = example.replace("await asyncpg.connect", "await connect").splitlines()
     body = "\n".join(f"    {line}" for line in lines)
-    names: dict[str, Any] = {"URL": url, "timedelta": timedelta, "connect": asyncpg.connect}
+    names: dict[str, Any] = {"URL": url, "connect": asyncpg.connect}
     exec(f"async def run():\n{body}\n    await connection.close()\n    return job_id", names)
     return str(asyncio.run(names["run"]()))
 
