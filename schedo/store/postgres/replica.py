@@ -144,10 +144,10 @@ class Replica:
         if self._is_used != self.is_fresh():
             self._is_used = not self._is_used
             if self._is_used:
-                log.info("lists and searches come from the replica %s", self._shown)
+                log.info("lists and searches come from the standby %s", self._shown)
             else:
                 log.warning(
-                    "lists and searches come from the primary: the replica %s does not answer, or"
+                    "lists and searches come from the primary: the standby %s does not answer, or"
                     " is more than %d s behind",
                     *(self._shown, STALE_S),
                 )
