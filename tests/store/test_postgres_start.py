@@ -93,6 +93,28 @@ async def test_a_user_without_the_right_to_create_the_schema_gets_the_statement(
     server.sql("DROP ROLE poor")
 
 
+async def test_a_user_who_may_not_write_all_rows_gets_the_missing_rights(
+    server: PostgresServer, url: str
+) -> None:
+    await PostgresStore(url).migrate()
+    server.sql(
+        "CREATE ROLE weak LOGIN; SET search_path = jobs; GRANT USAGE ON SCHEMA jobs TO weak;"
+        " GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO weak;"
+        " GRANT USAGE ON ALL SEQUENCES IN SCHEMA jobs TO weak;"
+        " REVOKE INSERT, UPDATE ON inbox FROM weak; REVOKE INSERT ON attempt FROM weak"
+    )
+    weak = url.replace(f"//{USER}@", "//weak@")
+    try:
+        error = await refused(weak, "lacks the rights INSERT on attempt; .*roles.sql")
+        assert isinstance(error, StoreUnsuitable)
+        server.sql("GRANT INSERT ON jobs.attempt TO weak")
+        store = PostgresStore(weak)
+        await store.open()
+        await store.close()
+    finally:
+        server.sql("DROP OWNED BY weak; DROP ROLE weak")
+
+
 async def test_a_wrong_password_is_named_and_never_shown(server: PostgresServer) -> None:
     server.sql("CREATE ROLE locked LOGIN PASSWORD 'right'")
     rules = server.directory / "data" / "pg_hba.conf"

@@ -24,6 +24,29 @@ SELECT current_setting('server_version_num')::int / 10000 AS version,
     (SELECT count(*) FROM pg_stat_replication WHERE coalesce(state, 'streaming') = 'streaming')
         AS standbys,
     current_setting('fsync') = 'on' AS syncs"""
+# What SQL clients insert by a function of the owner, a server only takes.
+_MISSING_RIGHTS = """
+SELECT wanted || ' on ' || relname
+FROM pg_class CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted
+WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+AND NOT (relname = 'inbox' AND wanted IN ('INSERT', 'UPDATE'))
+AND NOT has_table_privilege(pg_class.oid, wanted)
+ORDER BY relname, wanted"""
+_SHOWN_MAX = 5
+
+
+async def check_rights(connection: asyncpg.Connection, shown: str) -> None:
+    """Raise StoreUnsuitable if the user may not read and write the rows of the migrated store.
+
+    Without one that is needed later, an attempt whose result cannot be stored runs again and again.
+    """
+    missing = [text for (text,) in await connection.fetch(_MISSING_RIGHTS)]
+    if missing:
+        more = f" and {len(missing) - _SHOWN_MAX} more" if len(missing) > _SHOWN_MAX else ""
+        raise StoreUnsuitable(
+            f"the user of {shown} lacks the rights {', '.join(missing[:_SHOWN_MAX])}{more}; let an"
+            " administrator run deploy/postgresql/roles.sql, or grant them"
+        )
 
 
 async def check_server(connection: asyncpg.Connection, shown: str) -> None:

@@ -40,7 +40,7 @@ from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.queue_shares import QueueShares
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
-from schedo.store.postgres.self_test import check_server
+from schedo.store.postgres.self_test import check_rights, check_server
 from schedo.store.postgres.session import PLAN_ONCE, Readers, Writer, close, connect
 from schedo.store.postgres.snapshots import OFFSET, clock_names, read_snapshot
 from schedo.store.postgres.tallies import add
@@ -158,6 +158,7 @@ class PostgresStore(ConcurrentReads):
         try:
             await check_server(connection, self._address.shown)
             await migrate(connection, self._address)
+            await check_rights(connection, self._address.shown)
             await connection.execute(PLAN_ONCE)
         except BaseException as error:
             connection.terminate()
