@@ -22,7 +22,7 @@ from schedo.engine import bulk_runner, pacing
 from schedo.engine import failures as engine_failures
 from schedo.engine.pacing import BULK_JOBS_PER_S, BULK_PAUSE_S, BulkPace
 from schedo.errors import NotFound, StoreError, StoreFull
-from tests.engine.world import World, recovered, running, spec
+from tests.engine.world import World, running, spec
 from tests.store.steps import all_jobs
 from tests.stores import needs_sqlite
 
@@ -194,22 +194,6 @@ async def test_an_operation_continues_after_the_store_failed(
         assert (operation.state, operation.done) == (BulkState.DONE, 300)
         assert (operation.failures, operation.error) == (0, None)
         assert failures == []
-
-
-async def test_an_operation_that_is_stored_although_its_commit_failed_is_carried_out(
-    path: Path,
-) -> None:
-    async with running(path) as world:
-        await submit(world, 300, delay_us=HOUR)
-        world.store.fail_after(StoreError("it flickered"))
-        with pytest.raises(StoreError):
-            await begin(world, CANCEL, task="work")
-        await recovered(world)
-
-        [found] = await world.engine.bulk.all()
-        operation = await ended(world, found.id)
-
-        assert (operation.state, operation.done) == (BulkState.DONE, 300)
 
 
 AT_ONCE = (0.001,) * (BULK_FAILURES_MAX - 1)

@@ -1,9 +1,10 @@
-"""An operation on many jobs goes on at the server that gets the shard that it belongs to."""
+"""A server carries out each operation on many jobs that the store has, whoever began it."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from schedo.core.bulk_commands import BeginBulk
 from schedo.core.job_filter import JobFilter
 from schedo.core.limits import HOUR
 from schedo.core.shards import SHARDS
+from schedo.errors import StoreError
+from tests.engine.test_bulk_runner import CANCEL, begin, ended, submit
 from tests.engine.test_cluster_clocks import Server
-from tests.engine.world import T0, spec
+from tests.engine.world import T0, recovered, running, spec
 
 
 async def test_an_operation_goes_on_when_its_server_has_left(
@@ -45,3 +48,19 @@ async def test_an_operation_goes_on_when_its_server_has_left(
                 await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.005)
         [found] = await after.engine.bulk.all()
         assert (found.id, found.state, found.done) == (begun.id, BulkState.DONE, 50)
+
+
+async def test_an_operation_that_is_stored_although_its_commit_failed_is_carried_out(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        await submit(world, 300, delay_us=HOUR)
+        world.store.fail_after(StoreError("it flickered"))
+        with pytest.raises(StoreError):
+            await begin(world, CANCEL, task="work")
+        await recovered(world)
+
+        [found] = await world.engine.bulk.all()
+        operation = await ended(world, found.id)
+
+        assert (operation.state, operation.done) == (BulkState.DONE, 300)
