@@ -1,4 +1,4 @@
-"""A server carries out each operation on many jobs that the store has, whoever began it."""
+"""A server carries out every operation on many jobs that its store has."""
 
 from __future__ import annotations
 
