@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Scope
 
 from schedo.client.messages import HttpResponse
+from schedo.cluster.app_calls import AppCalls
 from schedo.cluster.batches import respond_to_batch
 from schedo.cluster.broadcasting import broadcast, describe_remote_workers, list_remote_workers
 from schedo.cluster.bulk import BulkChanges, change_own_jobs
@@ -72,6 +73,7 @@ class Router:
         """Begin to look after the other servers."""
         self._reachability.start()
         self._context.engine.bulk.others = BulkChanges(self)
+        self._context.engine.others = AppCalls(self)
         self._context.engine.declarations.declare_elsewhere = partial(declare_elsewhere, self)
 
     async def stop(self) -> None:

@@ -29,7 +29,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.action_log import change
 from schedo.engine.bulk_runner import BulkRunner
-from schedo.engine.call_results import Accepted, Health, QueueStatus, copy_triggered
+from schedo.engine.call_results import Accepted, Health, OtherOwners, QueueStatus, copy_triggered
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.command_queue import as_is
 from schedo.engine.declarations import Declarations
@@ -80,13 +80,14 @@ class Engine:
         self.store, self.clock, self._draw = store, clock, draw
         self.cluster: ShardOwner | None = getattr(store, "cluster", None)  # None: one server has it
         self.ownership: Ownership | None = None
+        self.others: OtherOwners | None = None  # None: this server has all jobs
         self._window, self._page_url, self.metrics = window, page_url, Metrics()
         self._scheduler: Scheduler | None = None
         self.monitor = monitor = LoopMonitor(clock, self.metrics)
         self._loop = EngineLoop(store, self._make_scheduler, monitor, on_fatal)
         self._maintenance = Maintenance(self._loop, store, retention or Retention())
         self._payload_bytes, self.was_killed = 0, False  # was_killed: see Snapshot
-        self._invocations = invocations = Invocations(self._loop, self.wait, self.cancel)
+        self._invocations = calls = Invocations(self._loop, self.wait, self.cancel)
         self.sessions, self.settling = Workers(self._loop), partial(Settling, self._loop)
         self.expectations, self.inbox = Expectations(self._loop, store), Inbox(self._loop)
         self.declarations = Declarations(self._loop, store)
@@ -102,9 +103,8 @@ class Engine:
         self.note_leaving, self.bound_replay = store.note_leaving, store.bound_replay
         # Returns when a job was on disk; None if that is long ago, or before the start.
         self.durable_at = monitor.commits.find
-        self.invoke, self.dry_run = invocations.invoke, invocations.dry_run
-        self.reserve, self.release_reservation = invocations.reserve, invocations.release
-        self.commit_reservation = invocations.commit
+        self.invoke, self.dry_run, self.reserve = calls.invoke, calls.dry_run, calls.reserve
+        self.release_reservation, self.commit_reservation = calls.release, calls.commit
 
     def _make_scheduler(self, snapshot: Snapshot) -> Scheduler:
         # The newest job may be pruned, and the clock set back: its id must not be reused.
@@ -228,14 +228,14 @@ class Engine:
 
     async def get(self, job_id: int) -> Job:
         """Return a copy of the job's current record."""
-        known = self._find(job_id)
+        known = self.find(job_id)
         if known is not None and known.payload is not None:
             return known.copy()
         await self.inbox.bring(job_id)
         job = await self.store.get_job(job_id)
-        if known is not None and self._find(job_id) is None:
+        if known is not None and self.find(job_id) is None:
             job = await self.store.get_job(job_id)  # it was committed and evicted meanwhile
-        known = self._find(job_id)
+        known = self.find(job_id)
         if known is not None:
             fresh = known.copy()
             if fresh.payload is None and job is not None:
@@ -243,7 +243,8 @@ class Engine:
             return fresh
         return job or self.dropped.find(job_id)
 
-    def _find(self, job_id: int) -> Job | None:
+    def find(self, job_id: int) -> Job | None:
+        """Return the job's record in memory, which only its owner has, or None."""
         return self._loop.scheduler.find_job(job_id) if self._loop.failure is None else None
 
     async def cancel(self, job_id: int) -> Job:
@@ -396,5 +397,4 @@ class Engine:
         def detached(_: None) -> None:
             dispatcher.workers.pop(worker_id, None)
 
-        command = commands.DetachWorker(worker_id, message, dispatcher.waiting)
-        self._loop.enqueue(command, detached)
+        self._loop.enqueue(commands.DetachWorker(worker_id, message, dispatcher.waiting), detached)

@@ -25,8 +25,8 @@ COMMAND = {"task": "shell", "payload": {"command": "echo hello"}}
 class Pair:
     """Two servers, and the names that each of them owns."""
 
-    def __init__(self, directory: Path, url: str, stack: ExitStack) -> None:
-        options = ("--store", url, "--allow-shell")
+    def __init__(self, directory: Path, url: str, stack: ExitStack, *more: str) -> None:
+        options = ("--store", url, "--allow-shell", *more)
         self.first = stack.enter_context(serving(directory, *options))
         self.second = stack.enter_context(serving(directory, *options))
         eventually(self.shares, "shards for both, and their URLs")
@@ -265,6 +265,53 @@ def test_the_schedules_of_an_application_are_put_when_its_servers_start_together
         for server in servers:
             if server.is_running:
                 server.kill()
+
+
+SUBMITTING_APP = """
+from schedo import Schedo
+
+app = Schedo()
+
+
+@app.task
+async def later():
+    pass
+
+
+@app.task(retries=0)
+async def submit(keys):
+    jobs = [await later.options(unique=key, delay="1h").enqueue() for key in keys]
+    return [[job.id, job.is_conflict] for job in jobs]
+
+
+@app.task(retries=0)
+async def cancel(key):
+    job = await later.options(unique=key, delay="1h").enqueue()
+    return (await job.cancel())["state"]
+"""
+
+
+def run(server: Server, task: str, **payload: object) -> Any:
+    """Return the result of a job."""
+    ended = server.ended(server.submit(task=task, payload=payload)["id"])
+    assert ended["state"] == "completed", ended.get("error")
+    return ended["result"]
+
+
+def test_the_unique_keys_of_tasks_are_exact_over_both_servers(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(SUBMITTING_APP)
+    keys = [f"key{number}" for number in range(12)]
+    with ExitStack() as stack:
+        pair = Pair(tmp_path, postgres.url(schema="tasks"), stack, "shop:app")
+        servers = (pair.first, pair.second)
+        submitted = [run(server, "submit", keys=keys) for server in servers]
+        cancelled = {run(server, "cancel", key=key) for server in servers for key in keys}
+
+    assert submitted[0] == [[ident, False] for ident, _ in submitted[0]]
+    assert submitted[1] == [[ident, True] for ident, _ in submitted[0]]
+    assert cancelled == {"cancelled"}
 
 
 def test_a_missed_expectation_is_shown_by_the_server_that_does_not_own_the_schedule(

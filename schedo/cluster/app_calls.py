@@ -1,0 +1,181 @@
+"""What the code of an application asks of this server, at the owners of the jobs.
+
+A task submits a job, waits for one or cancels one through the server that runs it, which need not
+own that job or the shard of its unique key. Then the owner carries the call out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from schedo.client import operations
+from schedo.client.messages import Operation
+from schedo.client.records import is_final
+from schedo.cluster.client_request import NOT_OWNER
+from schedo.cluster.homes import find_maker
+from schedo.cluster.hops import OwnRequest
+from schedo.cluster.peers import ChangeLost, ReadLost
+from schedo.core.ids import parse_id, render_id
+from schedo.core.model import JobSpec
+from schedo.core.shards import shard_of
+from schedo.engine.call_results import Accepted, OtherOwners, Record, SubmitHere
+from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
+from schedo.protocol.job_specs import spec_fields
+from schedo.protocol.roles import Role
+from schedo.web.permissions import TokenPermission
+
+if TYPE_CHECKING:
+    from schedo.cluster.router import Router
+    from schedo.store.cluster import Member
+
+# How long a call waits while its shard moves, as the request of a client does.
+MOVING_S = 1.0
+_PAUSE_S = 0.02
+_MOVES = "the jobs that this is about move to another server; try again soon"
+_PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
+_T = TypeVar("_T")
+_Result = Accepted[int] | SchedoError
+
+
+class _Part(NamedTuple):
+    """Those jobs of a submit that one server makes."""
+
+    owner: Member | None  # None: this server
+    places: list[int]
+    shards: set[int]  # of their unique keys
+
+
+class AppCalls(OtherOwners):
+    """Carries calls out at the owners of the jobs: the OtherOwners of the engine."""
+
+    def __init__(self, router: Router) -> None:
+        self._router, self._cluster = router, router.cluster
+
+    async def submit(self, specs: Sequence[JobSpec], here: SubmitHere) -> list[_Result]:
+        results: dict[int, _Result] = {}
+        until, error = _now() + MOVING_S, SchedoError(_MOVES)
+        while len(results) < len(specs):
+            left = [place for place in range(len(specs)) if place not in results]
+            parts = self._divide(specs, left)
+            submitting = (self._submit_part(specs, part, here) for part in parts)
+            for part, found in zip(parts, await asyncio.gather(*submitting), strict=True):
+                if isinstance(found, Unavailable | PeerUnreachable) and _now() <= until:
+                    error = found  # nothing has happened
+                elif isinstance(found, SchedoError):
+                    results |= dict.fromkeys(part.places, found)
+                else:
+                    results |= dict(zip(part.places, found, strict=True))
+            if len(results) < len(specs):
+                if _now() > until:
+                    moves = Unavailable(str(error))
+                    return [results.get(place, moves) for place in range(len(specs))]
+                await self._router.wait_for_change(_PAUSE_S)
+        return [results[place] for place in range(len(specs))]
+
+    async def wait(
+        self, job_id: int, timeout_s: float, here: Callable[[float], Awaitable[Record]]
+    ) -> Record:
+        end = _now() + timeout_s
+
+        def left_s() -> float:
+            return max(0.0, end - _now())
+
+        while True:
+            record = await self._at_owner(
+                job_id,
+                lambda: next(operations.wait_job(render_id(job_id), left_s(), _now)),
+                lambda: here(left_s()),
+            )
+            if is_final(record) or not left_s():
+                return record
+
+    async def cancel(self, job_id: int, here: Callable[[], Awaitable[Record]]) -> Record:
+        cancel = operations.cancel_job(render_id(job_id))
+        return await self._at_owner(job_id, lambda: cancel, here)
+
+    def _divide(self, specs: Sequence[JobSpec], places: Sequence[int]) -> list[_Part]:
+        """Return a part for each owner; jobs whose shard has none now are in no part."""
+        maker, parts = find_maker(self._cluster), dict[int, _Part]()
+        for place in places:
+            unique = specs[place].options.unique
+            shard = maker if unique is None else shard_of(unique.key)
+            owner = None
+            if shard is not None and not self._cluster.is_mine(shard):
+                owner = self._cluster.owner(shard)
+                if owner is None or not owner.url:
+                    continue
+            part = parts.setdefault(0 if owner is None else owner.no, _Part(owner, [], set()))
+            part.places.append(place)
+            if shard is not None:
+                part.shards.add(shard)
+        return [*parts.values()]
+
+    async def _submit_part(
+        self, specs: Sequence[JobSpec], part: _Part, here: SubmitHere
+    ) -> Sequence[_Result] | SchedoError:
+        wanted = [specs[place] for place in part.places]
+        try:
+            if part.owner is None:
+                return await here(wanted, part.shards)
+            found: list[_Result] = []
+            for operation in operations.submit_many([*map(spec_fields, wanted)]):
+                items = await self._send(part.owner, operation)
+                found += map(_to_result, items)
+            return found
+        except SchedoError as error:
+            return error
+
+    async def _at_owner(
+        self,
+        job_id: int,
+        ask: Callable[[], Operation[Record]],
+        here: Callable[[], Awaitable[Record]],
+    ) -> Record:
+        """Return what the owner of the job responds; these calls can be repeated."""
+        until, found = _now() + MOVING_S, SchedoError(_MOVES)
+        while True:
+            shard = await self._cluster.shard_of_job(job_id)
+            if shard is None or self._cluster.is_mine(shard):
+                try:
+                    return await here()
+                except (NotFound, Unavailable):
+                    if shard is None or self._cluster.is_mine(shard):
+                        raise
+            try:
+                return await self._ask(shard, ask())
+            except (ReadLost, ChangeLost) as error:
+                found, until = error, _now() + MOVING_S  # it may have been held for long
+            except (PeerUnreachable, Unavailable) as error:
+                found = error
+            if _now() > until:
+                raise found
+            await self._router.wait_for_change(_PAUSE_S)
+
+    async def _ask(self, shard: int, operation: Operation[_T]) -> _T:
+        """Return what the owner of the shard responds to an operation of a client."""
+        owner = self._cluster.owner(shard)
+        if owner is None or not owner.url or self._cluster.is_mine(shard):
+            raise Unavailable(_MOVES)
+        return await self._send(owner, operation)
+
+    async def _send(self, member: Member, operation: Operation[_T]) -> _T:
+        """Return what another server responds to an operation of a client."""
+        asked = OwnRequest(
+            operation.method, operation.target, "application", _PERMISSION, operation.body
+        )
+        response = await self._router.send(member, "forward", asked, operation.held_s)
+        if NOT_OWNER.decode() in response.headers:
+            raise Unavailable(_MOVES)
+        return operation.read(response)
+
+
+def _to_result(item: Record | SchedoError) -> _Result:
+    if isinstance(item, SchedoError):
+        return item
+    return Accepted(parse_id(item["id"]), bool(item.get("conflict")))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

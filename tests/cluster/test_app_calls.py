@@ -1,0 +1,145 @@
+"""What the code of an application asks of a server that does not own the job."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schedo.cluster import app_calls
+from schedo.cluster.app_calls import AppCalls
+from schedo.core.ids import parse_id
+from schedo.core.leases import AttemptResult, Completed
+from schedo.core.model import JobSpec, Options, Unique
+from schedo.core.shards import SHARDS, shard_of
+from schedo.errors import DuplicateKey, NotFound, SchedoError, Unavailable
+from schedo.protocol.jobs import SubmittedJob
+from schedo.worker.engine_backend import EngineBackend
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.cluster.test_forwarding import has_job, text_of
+from tests.passes import one_pass
+from tests.web.world import SECOND
+
+LONG_S = 30.0
+
+
+def backend_of(world: MemberWorld) -> EngineBackend:
+    """Return the backend of the tasks that this server runs."""
+    world.engine.others = AppCalls(world.router)
+    return EngineBackend(world.engine)
+
+
+def make_spec(key: str | None = None) -> JobSpec:
+    unique = None if key is None else Unique(key)
+    return JobSpec("demo", b"{}", delay_us=3_600 * SECOND, options=Options(unique=unique))
+
+
+async def submit(backend: EngineBackend, *specs: JobSpec) -> list[SubmittedJob]:
+    found = await backend.submit_specs(specs)
+    assert not [each for each in found if isinstance(each, SchedoError)], found
+    return [each for each in found if isinstance(each, SubmittedJob)]
+
+
+async def test_a_unique_job_of_a_task_is_made_by_the_owner_of_its_key(cluster: Cluster) -> None:
+    _, first, second = cluster
+    theirs = text_of(first)
+    own = text_of(second)
+
+    jobs = await submit(backend_of(second), make_spec(theirs), make_spec(), make_spec(own))
+
+    assert [await has_job(first, job.id) for job in jobs] == [True, False, False]
+    assert [await has_job(second, job.id) for job in jobs] == [False, True, True]
+
+
+async def test_a_task_learns_which_job_of_another_server_holds_the_key(cluster: Cluster) -> None:
+    _, first, second = cluster
+    holder = await first.submit(unique=text_of(first), delay="1h")
+
+    (found,) = await submit(backend_of(second), make_spec(text_of(first)))
+
+    assert (found.id, found.is_conflict) == (holder["id"], True)
+
+
+async def test_an_error_of_another_server_concerns_only_its_job(cluster: Cluster) -> None:
+    _, first, second = cluster
+    key = text_of(first)
+    await first.submit(unique=key, delay="1h")
+    refused = JobSpec("demo", b"{}", options=Options(unique=Unique(key, on_conflict="reject")))
+
+    error, job = await backend_of(second).submit_specs([refused, make_spec()])
+
+    assert isinstance(error, DuplicateKey)
+    assert isinstance(job, SubmittedJob)
+
+
+async def test_a_task_submits_jobs_at_a_server_that_owns_no_shard(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    everything.give(range(SHARDS), 1)
+
+    jobs = await submit(backend_of(second), make_spec(), make_spec(text_of(first)))
+
+    assert [await has_job(first, job.id) for job in jobs] == [True, True]
+
+
+async def test_a_submit_waits_while_the_shard_of_its_key_moves(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    key = text_of(first)
+    everything.give([shard_of(key)], None)
+    submitting = asyncio.create_task(submit(backend_of(second), make_spec(key), make_spec()))
+    await one_pass()
+
+    everything.give([shard_of(key)], 2)
+
+    jobs = await submitting
+    assert [await has_job(second, job.id) for job in jobs] == [True, True]
+
+
+async def test_a_submit_fails_alone_whose_key_has_no_owner(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    monkeypatch.setattr(app_calls, "MOVING_S", 0.0)
+    key = text_of(first)
+    everything.give([shard_of(key)], None)
+
+    error, job = await backend_of(second).submit_specs([make_spec(key), make_spec()])
+
+    assert isinstance(error, Unavailable)
+    assert isinstance(job, SubmittedJob)
+    assert await has_job(second, job.id)
+
+
+async def test_a_task_waits_for_a_job_of_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    first.attach_worker()
+    job = await first.submit()
+    waiting = asyncio.create_task(backend_of(second).wait(job["id"], LONG_S))
+
+    lease = await first.worker.first()
+    first.engine.report(AttemptResult(lease.key, Completed(b"7")))
+
+    record = await waiting
+    assert (record["state"], record["result"]) == ("completed", 7)
+
+
+async def test_a_task_cancels_a_job_of_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    job = await first.submit(delay="1h")
+
+    record = await backend_of(second).cancel(job["id"])
+
+    assert record["state"] == "cancelled"
+    assert (await first.engine.get(parse_id(job["id"]))).state == "cancelled"
+
+
+async def test_a_task_gets_an_error_for_a_job_that_no_server_has(cluster: Cluster) -> None:
+    _, _, second = cluster
+    job = await second.submit(delay="1h")
+    await second.engine.cancel(parse_id(job["id"]))
+    await second.engine.delete(parse_id(job["id"]))
+
+    with pytest.raises(NotFound, match=job["id"]):
+        await backend_of(second).cancel(job["id"])
+    with pytest.raises(NotFound, match=job["id"]):
+        await backend_of(second).wait(job["id"], LONG_S)
