@@ -19,7 +19,6 @@ from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.hops import OwnRequest
 from schedo.core.commands import DeclareSchedules
-from schedo.core.model import ScheduleSpec
 from schedo.engine.declarations import PAUSE_S, TRIES
 from schedo.errors import SchedoError, StoreError, Unavailable
 from schedo.protocol.declarations import render_entry
@@ -119,8 +118,7 @@ async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str
     """Put all schedules that are not done, each at its owner, however often the owners change."""
     try:
         while True:
-            theirs = [spec for spec in command.specs if not router.owns(spec.name)]
-            done |= await _send(router, command, theirs)
+            done |= await _send(router, command)
             missing = [spec for spec in command.specs if spec.name not in done]
             own = [spec for spec in missing if router.owns(spec.name)]
             if own:  # they have become those of this server
@@ -133,13 +131,14 @@ async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str
         log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 
 
-async def _send(
-    router: Router, command: DeclareSchedules, specs: Sequence[ScheduleSpec]
-) -> set[str]:
-    """Send the schedules to all other servers; return the names of those that have an owner."""
+async def _send(router: Router, command: DeclareSchedules) -> set[str]:
+    """Send all schedules to the other servers; return the names of those that these have put.
+
+    Each puts its own. One that has just come to it must be among them: it removes all others.
+    """
     request = {
         "owner": command.owner,
-        "schedules": [render_entry(spec) for spec in specs],
+        "schedules": [render_entry(spec) for spec in command.specs],
         "keep_edits": command.keeps_edits,
         "prune": bool(command.removed),
     }

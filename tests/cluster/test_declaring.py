@@ -10,7 +10,7 @@ import pytest
 from schedo.cluster import declaring as in_parts
 from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.model import JobSpec, Rule, ScheduleSpec
-from schedo.core.shards import SHARDS
+from schedo.core.shards import SHARDS, shard_of
 from schedo.engine import declarations
 from schedo.engine.action_log import change
 from schedo.errors import Unavailable
@@ -140,6 +140,33 @@ async def test_the_schedules_of_an_application_are_put_by_their_owners(cluster: 
     assert [name for name in await names_of(second) if name != NAMES[0]] == []
     kept = first if first.router.owns(NAMES[0]) else second
     assert (await kept.engine.get_schedule(NAMES[0])).spec.job.payload == b'{"secret":"s"}'
+
+
+async def test_a_schedule_that_moves_while_others_are_removed_stays(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    specs = [
+        ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b"{}")) for name in NAMES
+    ]
+    moving = next(spec for spec in specs if second.router.owns(spec.name))
+    for world in (first, second):  # unlike servers with one database, each has records of its own
+        await declare_schedules(world.engine, "code:shop", specs, is_pruning=False)
+    second.router.start()
+    send = second.router.send
+
+    async def move_first(*arguments: Any) -> Any:
+        everything.give([shard_of(moving.name)], 1)
+        return await send(*arguments)
+
+    monkeypatch.setattr(second.router, "send", move_first)
+
+    removed = next(spec for spec in specs if spec is not moving)
+    kept = [spec for spec in specs if spec is not removed]
+    await declare_schedules(second.engine, "code:shop", kept, is_pruning=True)
+    await asyncio.gather(*second.router.background)
+
+    assert moving.name in await names_of(first)
 
 
 async def test_the_start_of_a_server_does_not_wait_for_owners_that_cannot_be_reached(
