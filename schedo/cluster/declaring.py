@@ -29,6 +29,7 @@ from schedo.web.permissions import TokenPermission
 
 if TYPE_CHECKING:
     from schedo.cluster.router import Router
+    from schedo.store.cluster import Member
 
 log = logging.getLogger("schedo.cluster")
 
@@ -115,24 +116,28 @@ async def declare_elsewhere(router: Router, command: DeclareSchedules) -> Declar
 
 
 async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str]) -> None:
-    """Put all schedules that are not done, each at its owner, however often the owners change."""
+    """Put all schedules that are not done, each at its owner, however often the owners change.
+
+    If some are removed, each other server must have responded: they may be its own.
+    """
     try:
         while True:
-            done |= await _send(router, command)
+            responses = await _send(router, command)
+            done |= {name for response in responses for name in _read_names(response)}
             missing = [spec for spec in command.specs if spec.name not in done]
             own = [spec for spec in missing if router.owns(spec.name)]
             if own:  # they have become those of this server
                 await router.declare(msgspec.structs.replace(command, specs=own, removed=()))
                 done |= {spec.name for spec in own}
-            if len(own) == len(missing):
+            if len(own) == len(missing) and not (command.removed and None in responses):
                 return
             await router.wait_for_change(PAUSE_S)
     except SchedoError as error:
         log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 
 
-async def _send(router: Router, command: DeclareSchedules) -> set[str]:
-    """Send all schedules to the other servers; return the names of those that these have put.
+async def _send(router: Router, command: DeclareSchedules) -> list[HttpResponse | None]:
+    """Send all schedules to the other servers; return their responses. None: there is none.
 
     Each puts its own. One that has just come to it must be among them: it removes all others.
     """
@@ -143,17 +148,19 @@ async def _send(router: Router, command: DeclareSchedules) -> set[str]:
         "prune": bool(command.removed),
     }
     sent = OwnRequest("POST", "/v1/declarations", "code", _PERMISSION, orjson.dumps(request))
-    sending = (router.send(member, "forward", sent) for member in router.others())
-    found = await asyncio.gather(*sending, return_exceptions=True)
-    return {name for response in found for name in _read_names(response)}
+    return await asyncio.gather(*(_ask(router, member, sent) for member in router.others()))
 
 
-def _read_names(response: HttpResponse | BaseException) -> list[str]:
-    if isinstance(response, SchedoError):
-        return []
-    if isinstance(response, BaseException):
-        raise response
-    if response.status >= 500:
+async def _ask(router: Router, member: Member, sent: OwnRequest) -> HttpResponse | None:
+    try:
+        response = await router.send(member, "forward", sent)
+    except SchedoError:
+        return None
+    return None if response.status >= 500 else response
+
+
+def _read_names(response: HttpResponse | None) -> list[str]:
+    if response is None:
         return []
     if response.status >= 400:
         raise SchedoError(f"another server refuses the schedules: {response.body.decode()[:500]}")

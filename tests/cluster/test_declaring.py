@@ -13,7 +13,7 @@ from schedo.core.model import JobSpec, Rule, ScheduleSpec
 from schedo.core.shards import SHARDS, shard_of
 from schedo.engine import declarations
 from schedo.engine.action_log import change
-from schedo.errors import Unavailable
+from schedo.errors import PeerUnreachable, Unavailable
 from schedo.tasks.declarations import declare_schedules
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
@@ -167,6 +167,33 @@ async def test_a_schedule_that_moves_while_others_are_removed_stays(
     await asyncio.gather(*second.router.background)
 
     assert moving.name in await names_of(first)
+
+
+async def test_what_is_removed_at_a_server_that_cannot_be_reached_is_removed_later(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    monkeypatch.setattr(in_parts, "PAUSE_S", 0.0)
+    specs = [
+        ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b"{}")) for name in NAMES
+    ]
+    for world in (first, second):
+        await declare_schedules(world.engine, "code:shop", specs, is_pruning=False)
+    second.router.start()
+    send = second.router.send
+
+    async def fail_first(*arguments: Any) -> Any:
+        monkeypatch.setattr(second.router, "send", send)
+        raise PeerUnreachable("the server cannot be reached")
+
+    monkeypatch.setattr(second.router, "send", fail_first)
+
+    kept = [spec for spec in specs if second.router.owns(spec.name)]
+    await declare_schedules(second.engine, "code:shop", kept, is_pruning=True)
+    await asyncio.gather(*second.router.background)
+
+    removed = [spec.name for spec in specs if spec not in kept]
+    assert {*removed}.isdisjoint(await names_of(first))
 
 
 async def test_the_start_of_a_server_does_not_wait_for_owners_that_cannot_be_reached(
