@@ -10,6 +10,7 @@ from schedo.client.messages import Record
 from schedo.errors import SchedoError
 
 RETRY_S = 2.0  # until the server says how long
+UNKNOWN_ID = "0-0"  # that of no event: a server responds to it with a `reset`
 _LINE_BYTES_MAX = 4_194_304
 
 
@@ -37,7 +38,12 @@ class EventParser:
         self._name, self._data = "", ""
 
     def begin(self) -> None:
-        """Forget what the last connection left unfinished."""
+        """Forget what the last connection left unfinished.
+
+        If it brought no id, nothing says what is missing after it, so a `reset` must.
+        """
+        if self.has_begun and self.last_id is None:
+            self.last_id = UNKNOWN_ID
         self._rest, self._name, self._data, self._id = b"", "", "", self.last_id
 
     def feed(self, data: bytes) -> Iterator[Event]:

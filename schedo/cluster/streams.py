@@ -22,7 +22,7 @@ from schedo.cluster.hops import OwnRequest
 from schedo.cluster.live import MERGED, LiveFigures
 from schedo.engine.summary import RUNS_MAX, WORKERS_MAX
 from schedo.errors import SchedoError
-from schedo.protocol.events import EventsRequest
+from schedo.protocol.events import RETRY, EventsRequest
 from schedo.protocol.roles import Role
 from schedo.protocol.workers import WorkerResponse
 from schedo.store.cluster import Member
@@ -92,6 +92,7 @@ class _Joined:
         ]
         members = _epochs(others)
         try:
+            yield RETRY + b"id: %b" % _UNKNOWN_ID + _END  # also if no event from here follows
             while True:
                 server, text = await self._pieces.get()
                 if text is None or _epochs(self._router.others()) != members:

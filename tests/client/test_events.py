@@ -59,6 +59,18 @@ async def test_a_stream_goes_on_with_asyncio(streaming: FakeServer) -> None:
     check(streaming)
 
 
+def test_a_stream_that_broke_before_its_first_id_wants_a_reset(server: FakeServer) -> None:
+    begin = Reply(200, b"retry: 0\n\n", STREAM, closes=True)
+    server.reply("GET", "/v1/events", begin)
+    server.reply("GET", "/v1/events", Reply(200, FIRST, STREAM, closes=True))
+
+    with Client(server.url) as client, closing(client.events()) as events:
+        assert next(events) == EVENTS[0]
+
+    assert "last-event-id" not in server.requests[0].headers
+    assert server.requests[1].headers["last-event-id"] == "0-0"
+
+
 async def test_a_refusal_is_raised(server: FakeServer) -> None:
     problem = {"code": "bad-request", "status": 400, "detail": "no topic"}
     server.on("GET", "/v1/events", 400, problem)

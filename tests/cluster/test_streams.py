@@ -160,6 +160,21 @@ async def test_a_client_that_comes_back_must_read_everything_again(cluster: Clus
         assert b"event: reset" in await listener.until(b"event: reset")
 
 
+async def test_a_client_that_had_events_of_other_servers_only_must_read_again_too(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    async with listening(second, "?topics=jobs") as listener:
+        await has_streams(first, 1)
+        job = await first.submit(delay="1h")
+        text = await listener.until(job["id"].encode())
+
+    [last_id] = [line for line in text.splitlines() if line.startswith(b"id: ")]
+    header = f"Last-Event-ID: {last_id.removeprefix(b'id: ').decode()}\r\n"
+    async with listening(second, "?topics=jobs", header) as listener:
+        assert b"event: reset" in await listener.until(b"event: reset")
+
+
 async def test_a_stream_about_an_unknown_job_is_refused_as_elsewhere(cluster: Cluster) -> None:
     _, _, second = cluster
 
