@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("schedo.cluster")
 
+_LOOK_S = 1.0  # between two looks whether the servers are the same; a change is seen at once
 PIECES_MAX = 64  # that wait for the client; the streams wait meanwhile
 _LAST_ID = b"last-event-id"
 _UNKNOWN_ID = b"0-0"
@@ -90,12 +91,13 @@ class _Joined:
             asyncio.create_task(self._read_to_end(server, each), name="schedo events")
             for server, each in reading.items()
         ]
-        members = _epochs(others)
+        watching = self._watch(_epochs(others))
+        tasks.append(asyncio.create_task(watching, name="schedo events watch"))
         try:
             yield RETRY + b"id: %b" % _UNKNOWN_ID + _END  # also if no event from here follows
             while True:
                 server, text = await self._pieces.get()
-                if text is None or _epochs(self._router.others()) != members:
+                if text is None:
                     return
                 passed = b"".join(self._pass(server, each) for each in text.split(_END) if each)
                 if passed:
@@ -106,6 +108,12 @@ class _Joined:
             await asyncio.gather(*tasks, return_exceptions=True)
             for stream in (own, *bodies):
                 await stream.aclose()
+
+    async def _watch(self, members: set[int]) -> None:
+        """End the stream when a server joins or leaves, also while nothing happens."""
+        while _epochs(self._router.others()) == members:
+            await self._router.wait_for_change(_LOOK_S)
+        await self._pieces.put(_Piece(self._own, None))
 
     async def _read_to_end(self, server: str, reading: Coroutine[Any, Any, None]) -> None:
         try:

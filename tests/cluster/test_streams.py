@@ -154,6 +154,19 @@ async def test_a_stream_ends_when_another_server_dies(cluster: Cluster) -> None:
         assert await listener.end()
 
 
+async def test_a_quiet_stream_ends_when_a_server_joins(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    async with listening(second, "?topics=schedules") as listener:
+        await has_streams(first, 1)
+        joined = everything.members[0]._replace(no=3, name="host 3", epoch=3)
+        everything.members.append(joined)
+        everything.give((), None)
+
+        assert await listener.end()
+
+    everything.members.remove(joined)
+
+
 async def test_a_client_that_comes_back_must_read_everything_again(cluster: Cluster) -> None:
     _, _, second = cluster
     async with listening(second, header="Last-Event-ID: 1-1\r\n") as listener:
