@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,8 @@ log = logging.getLogger("schedo.cluster")
 
 _LOOK_S = 1.0  # between two looks whether the servers are the same; a change is seen at once
 PIECES_MAX = 64  # that wait for the client; the streams wait meanwhile
+BEGIN_S = 2.0  # in which the streams of the others should begin
+_RESET = b"event: reset\ndata: {}\n\n"
 _LAST_ID = b"last-event-id"
 _UNKNOWN_ID = b"0-0"
 # The events of other servers that say the same wherever they come from.
@@ -77,10 +80,14 @@ class _Joined:
         topics = EventsRequest.read(asked.request.query).topics
         self._lists = [topic for topic in _LISTS if topic in topics]
         self._pieces: asyncio.Queue[_Piece] = asyncio.Queue(PIECES_MAX)
+        self._silent: set[str] = set()  # servers whose streams have not begun
+        self._all_begun = asyncio.Event()
+        self._has_begun = False
 
     async def join(self, own: Pieces) -> AsyncGenerator[bytes, None]:
         """Yield the pieces of all streams until one of them ends, or the members change."""
         others = self._router.others()
+        self._silent.update(member.name for member in others)
         bodies = [self._asked.stream(member) for member in others]
         reading = {self._own: self._read_own(own)}
         reading |= {
@@ -136,19 +143,39 @@ class _Joined:
             sessions = self._asked.context.engine.sessions
             seen = map(WorkerResponse.of, sessions.list(WORKERS_MAX + 1, RUNS_MAX))
             self._live.workers.note(self._own, [msgspec.to_builtins(each) for each in seen])
+        await self._wait_for_others()
         async for piece in stream:
             await self._pieces.put(_Piece(self._own, bytes(piece)))
+
+    async def _wait_for_others(self) -> None:
+        """Return when all streams have begun, so that the client reads nothing too early.
+
+        A server that takes long is not waited for: when its stream begins, it gets a `reset`.
+        """
+        if self._silent:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEGIN_S):
+                    await self._all_begun.wait()
+        self._has_begun = True
 
     async def _read_other(self, member: Member, body: AsyncGenerator[bytes, None]) -> None:
         """Read whole events; the first part of the body shows that the stream has begun."""
         rest, has_begun = b"", False
         async for part in body:
             if not has_begun:
-                await self._note_lists(member)
+                await self._begin(member)
             has_begun = True
             whole, end, rest = (rest + part).rpartition(_END)
             if end:
                 await self._pieces.put(_Piece(member.name, whole + end))
+
+    async def _begin(self, member: Member) -> None:
+        await self._note_lists(member)
+        self._silent.discard(member.name)
+        if not self._silent:
+            self._all_begun.set()
+        if self._has_begun:
+            await self._pieces.put(_Piece(member.name, _RESET))
 
     async def _note_lists(self, member: Member) -> None:
         """Read the queues and the workers of another server."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
+import pytest
 
+from schedo.cluster import streams
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_gathering import register
@@ -165,6 +167,49 @@ async def test_a_quiet_stream_ends_when_a_server_joins(cluster: Cluster) -> None
         assert await listener.end()
 
     everything.members.remove(joined)
+
+
+def hold_streams(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let the streams of the other servers begin only when the event is set."""
+    goes_on, stream = asyncio.Event(), world.router._peers.stream
+
+    async def begin_late(*arguments: Any) -> AsyncGenerator[bytes, None]:
+        await goes_on.wait()
+        async for part in stream(*arguments):
+            yield part
+
+    monkeypatch.setattr(world.router._peers, "stream", begin_late)
+    return goes_on
+
+
+async def test_a_client_reads_again_when_the_stream_of_a_slow_server_begins(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, second = cluster
+    monkeypatch.setattr(streams, "BEGIN_S", 0.0)
+    goes_on = hold_streams(second, monkeypatch)
+    async with listening(second, "?topics=jobs") as listener:
+        job = await second.submit(delay="1h")
+        assert b"event: reset" not in await listener.until(job["id"].encode())
+
+        goes_on.set()
+
+        await listener.until(b"event: reset")
+
+
+async def test_a_client_reads_nothing_again_before_all_streams_have_begun(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, second = cluster
+    goes_on = hold_streams(second, monkeypatch)
+    async with listening(second, "?topics=jobs", "Last-Event-ID: 1-1\r\n") as listener:
+        reading = asyncio.create_task(listener.until(b"event: reset"))
+        await asyncio.wait([reading], timeout=0.05)
+        assert not reading.done()
+
+        goes_on.set()
+
+        assert (await reading).count(b"event: reset") == 1
 
 
 async def test_a_client_that_comes_back_must_read_everything_again(cluster: Cluster) -> None:
