@@ -198,21 +198,24 @@ class AsyncTransport:
         self.address = self.address.with_token(token)
 
     async def close(self) -> None:
-        """Close the connections; the next request opens a new one."""
-        while self._idle:
-            connection = self._idle.pop()
+        """Close the connections, and those of open requests after them.
+
+        The next request opens a new one.
+        """
+        idle, self._idle = self._idle, []
+        for connection in idle:
             connection.close()
 
     async def _ask(self, operation: Operation[Any]) -> HttpResponse:
-        request = self._render(operation)
+        request, idle = self._render(operation), self._idle
         connection = self._take_idle()
         if connection is not None:
             try:
-                return await self._exchange(connection, request)
+                return await self._exchange(connection, request, idle)
             except _Dropped:
                 if not operation.is_repeatable:
                     raise
-        return await self._exchange(await self._connect(), request)
+        return await self._exchange(await self._connect(), request, idle)
 
     def _take_idle(self) -> _Connection | None:
         while self._idle:
@@ -235,14 +238,17 @@ class AsyncTransport:
             return await asyncio.open_unix_connection(address.socket_path)
         return await open_streams(address.host, address.port, self._tls)
 
-    async def _exchange(self, connection: _Connection, request: bytes) -> HttpResponse:
+    async def _exchange(
+        self, connection: _Connection, request: bytes, idle: list[_Connection]
+    ) -> HttpResponse:
+        """Return the response, and keep the connection, unless `idle` is from before a close."""
         try:
             result, can_continue = await connection.exchange(request)
         except BaseException:
             connection.close()
             raise
-        if can_continue and len(self._idle) < IDLE_CONNECTIONS_MAX:
-            self._idle.append(connection)
+        if can_continue and idle is self._idle and len(idle) < IDLE_CONNECTIONS_MAX:
+            idle.append(connection)
         else:
             connection.close()
         return result

@@ -50,15 +50,15 @@ class Transport:
 
     def send(self, operation: Operation[T]) -> T:
         """Send the operation and return its result; raise the server's error, or Unreachable."""
-        connection = self._take_idle()
+        idle, connection = self._idle, self._take_idle()
         if connection is not None:
             try:
-                return operation.read(self._exchange(connection, operation))
+                return operation.read(self._exchange(connection, operation, idle))
             except _DROPPED as error:
                 if not operation.is_repeatable:
                     raise self._broken(error) from error
         try:
-            return operation.read(self._exchange(self._connect(), operation))
+            return operation.read(self._exchange(self._connect(), operation, idle))
         except (OSError, HTTPException) as error:
             raise self._broken(error) from error
 
@@ -107,9 +107,13 @@ class Transport:
         return piece
 
     def close(self) -> None:
-        """Close the connections; the next request opens a new one."""
-        while self._idle:
-            self._idle.pop().close()
+        """Close the connections, and those of open requests after them.
+
+        The next request opens a new one.
+        """
+        idle, self._idle = self._idle, []
+        while idle:
+            idle.pop().close()
 
     def __enter__(self) -> Transport:
         return self
@@ -148,14 +152,18 @@ class Transport:
             )
         return HTTPConnection(address.host, address.port, timeout=self._timeout_s)
 
-    def _exchange(self, connection: HTTPConnection, operation: Operation[Any]) -> HttpResponse:
+    def _exchange(
+        self, connection: HTTPConnection, operation: Operation[Any], idle: list[HTTPConnection]
+    ) -> HttpResponse:
+        """Return the response, and keep the connection, unless `idle` is from before a close."""
         try:
             response = _read(self._request(connection, operation))
         except BaseException:
             connection.close()
             raise
-        if connection.sock is not None and len(self._idle) < IDLE_CONNECTIONS_MAX:
-            self._idle.append(connection)
+        is_kept = idle is self._idle and len(idle) < IDLE_CONNECTIONS_MAX
+        if connection.sock is not None and is_kept:
+            idle.append(connection)
         else:
             connection.close()
         return response
