@@ -138,9 +138,9 @@ class Engine:
 
             self.ownership = Ownership(self._loop, self.store, self.cluster)
         await self._loop.start()
-        self._maintenance.start()
-        self.bulk.start()
-        self.inbox.start()
+        for part in (self.ownership, self._maintenance, self.bulk, self.inbox):
+            if part is not None:
+                part.start()
 
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""

@@ -32,12 +32,16 @@ class Ownership:
         self._task: asyncio.Task[None] | None = None
         self._doubts_since_s: float | None = None
         self._limits = LimitSharing(loop, cluster)
-        self._limits.start()
         self._waits = MovedWaits(store, cluster, loop.waiters)
         loop.is_sure = cluster.is_sure
         loop.find_refusal = self._find_refusal
         loop.on_recovered.append(self._on_recovered)
         cluster.on_due = self._on_due
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to look, and to share limits: the store is open."""
+        self._limits.start()
         self._look()
 
     def _look(self) -> None:
@@ -123,7 +127,8 @@ class Ownership:
 
     async def stop(self) -> None:
         """Follow no more changes."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         await self._limits.stop()
         self._waits.stop()
         self._cluster.on_due = _nothing

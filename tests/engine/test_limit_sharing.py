@@ -66,6 +66,7 @@ async def sharing(path: Path, *, is_home: bool) -> AsyncIterator[tuple[World, Li
         shards.limits = limits  # type: ignore[attr-defined]
         loop = world.engine._loop
         world.engine.ownership = Ownership(loop, world.engine.store, shards)  # type: ignore[arg-type]
+        world.engine.ownership.start()
         loop.scheduler.limits.begin()
         await world.engine.change_queue("few", concurrency=2)
         yield world, limits

@@ -18,13 +18,16 @@ from schedo.core.model import Job, LeaseKey, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
+from schedo.engine.engine import Engine
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
 from schedo.errors import StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
+from schedo.testing.clock import VirtualClock
 from tests.core.remote_site import make_poll
 from tests.engine.world import World, running
 from tests.passes import one_pass
+from tests.stores import make_store
 
 DOUBT = "this server does not know whether it still owns its jobs"
 
@@ -84,6 +87,7 @@ async def sharing(path: Path) -> AsyncIterator[tuple[World, Shards]]:
         shards = Shards()
         loop, store = world.engine._loop, world.engine.store
         world.engine.ownership = Ownership(loop, store, shards)  # type: ignore[arg-type]
+        world.engine.ownership.start()
         yield world, shards
 
 
@@ -101,6 +105,23 @@ async def test_a_server_in_doubt_starts_nothing_and_goes_on_when_it_is_sure(path
 
         assert [lease.key.job_id for lease in world.worker.leases] == [job.id]
         assert DOUBT not in world.engine.health().reasons
+
+
+async def test_a_start_that_fails_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_store()
+    engine = Engine(store, VirtualClock(0))
+    engine.cluster = Shards()  # type: ignore[assignment]
+
+    async def fail() -> Snapshot:
+        raise StoreError("the database is away")
+
+    monkeypatch.setattr(store, "open", fail)
+    before = asyncio.all_tasks()
+
+    with pytest.raises(StoreError, match="the database is away"):
+        await engine.start()
+
+    assert asyncio.all_tasks() == before
 
 
 async def test_requests_wait_for_a_server_in_doubt_for_a_second_at_most(
