@@ -29,28 +29,37 @@ class MovedWaits:
     def follow(self) -> None:
         """Look which of the awaited jobs have moved, and follow them: shards have changed."""
         self.stop()
-        if self._waiters.awaited:
-            self._task = asyncio.create_task(self._follow(), name="schedo waits")
+        awaited = {*self._waiters.awaited}
+        if awaited:
+            self._task = asyncio.create_task(self._follow(awaited), name="schedo waits")
 
     def stop(self) -> None:
         """Follow no job any more."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _follow(self) -> None:
+    async def _follow(self, awaited: set[int]) -> None:
         moved: set[int] | None = None
         while moved is None or moved & self._waiters.awaited:
             try:
+                if moved is None:
+                    moved = await self._find_moved(awaited)
                 moved = await self._look(moved)
             except SchedoError as error:  # the recovery says why
                 log.debug("the ends of jobs that have moved are not known now: %s", error)
             await asyncio.sleep(LOOK_S)
 
-    async def _look(self, moved: set[int] | None) -> set[int]:
-        """Complete the waits for those that have ended; return the others. None: not known yet."""
-        if moved is None:
-            shards = await self._cluster.shards_of_jobs([*self._waiters.awaited])
-            moved = {job for job, shard in shards.items() if not self._cluster.is_mine(shard)}
+    async def _find_moved(self, awaited: set[int]) -> set[int]:
+        """Return the jobs of other servers, and those that are gone: one of them has ended these.
+
+        All that were awaited when the shards changed were in the store then.
+        """
+        shards = await self._cluster.shards_of_jobs([*awaited])
+        own = {job for job, shard in shards.items() if self._cluster.is_mine(shard)}
+        return awaited - own
+
+    async def _look(self, moved: set[int]) -> set[int]:
+        """Complete the waits for those that have ended; return the others."""
         ended = await self._cluster.find_ended([*(moved & self._waiters.awaited)])
         for job_id in ended:
             job = await self._store.get_job(job_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,8 @@ from schedo.errors import NotFound, StoreError
 from tests.engine.test_ownership import Shards, sharing
 from tests.engine.world import World
 from tests.passes import one_pass
+
+LONG_S = 10.0
 
 
 class Moved(NamedTuple):
@@ -66,6 +68,37 @@ async def test_a_wait_ends_when_another_server_has_ended_the_job(
 
         assert (await moved.waits[0]).state is State.COMPLETED
         assert not moved.waits[1].done()
+
+
+async def test_a_wait_ends_for_a_job_that_is_gone_before_the_first_look(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit(delay_us=MINUTE)
+        wait = asyncio.create_task(world.engine.wait(job.id, 3_600.0))
+        await one_pass()
+
+        async def find_no_job(*_: object) -> None:
+            return None
+
+        monkeypatch.setattr(shards, "shards_of_jobs", find_no_shard)
+        monkeypatch.setattr(world.engine.store, "get_job", find_no_job)
+        monkeypatch.setattr(world.engine, "find", find_nothing)
+        shards.ended = [job.id]
+
+        await world.engine._loop.restart(shards.change_shards)
+
+        with pytest.raises(NotFound):
+            async with asyncio.timeout(LONG_S):
+                await wait
+
+
+async def find_no_shard(job_ids: Sequence[int]) -> dict[int, int]:
+    return {}
+
+
+def find_nothing(job_id: int) -> None:
+    """Find no record in memory."""
 
 
 async def test_a_wait_for_a_job_that_another_server_has_ended_and_not_kept_finds_nothing(
