@@ -77,8 +77,8 @@ class ScheduleDecorator(Protocol):
 class Schedo:
     """The tasks and schedules of one application.
 
-    store: an SQLite file, for `async with app`, which runs the scheduler and the worker in this
-        event loop.
+    store: an SQLite file or the URL of a PostgreSQL database, for `async with app`, which runs the
+        scheduler and the worker in this event loop. No other program has the store meanwhile.
     url, token: the server to submit jobs to, for programs that only enqueue. Without a store and a
         url, the application is for `schedo serve`, or uses SCHEDO_URL and SCHEDO_TOKEN.
     concurrency: how many attempts `async with app` runs at once.

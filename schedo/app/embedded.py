@@ -1,6 +1,7 @@
 """A complete server inside a program: a store, an engine and a worker for the application's tasks.
 
-It runs only the application's own tasks; the built-in tasks need `schedo serve`.
+It runs only the application's own tasks; the built-in tasks need `schedo serve`. Other servers
+could send it no requests about its jobs, so it has its store alone, also one in PostgreSQL.
 
 A handler can crash this whole process, and then every attempt that ran is a poison suspect. If only
 one ran, the loss is counted on its job. If several ran, it is counted on none, and each job runs
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from schedo.clock import Clock
 from schedo.core.model import LeaseKey
+from schedo.core.shards import SHARDS
 from schedo.core.worker_status import EMBEDDED, EMBEDDED_ALONE
 from schedo.engine.clocks import make_clock
 from schedo.engine.engine import Engine
@@ -35,8 +37,14 @@ from schedo.worker.in_process import LocalWorker
 
 if TYPE_CHECKING:
     from schedo.core.model import JobSpec
+    from schedo.store.cluster import Member, ShardOwner
     from schedo.store.inbox import SqlInbox
 
+_ONLY_ONE = (
+    "only one process can have a store open: for several, run `schedo serve` and give their"
+    " applications its url instead of a store"
+)
+ALONE_S = 2.0  # in which the other servers of its store should be gone
 OWNER = "code:embedded"  # of the schedules that the application declares
 
 
@@ -100,6 +108,8 @@ class EmbeddedServer:
             undo.callback(self._threads.shutdown, wait=False)
             await self._open_store()
             undo.push_async_callback(self.engine.stop)
+            if self.engine.cluster is not None:
+                await self._take_all(self.engine.cluster)
             await self._lifespan.enter_async_context(running_lifespan(self._registry.hooks))
             undo.push_async_callback(self._lifespan.aclose)
             self._worker.attach(durable_starts=self.engine.was_killed)
@@ -123,13 +133,35 @@ class EmbeddedServer:
         self._worker.attach(durable_starts=self.engine.was_killed)
 
     async def _open_store(self) -> None:
+        cluster = self.engine.cluster
+        if cluster is not None:
+            cluster.keeps_all = True
+            cluster.join()
         try:
             await self.engine.start()
         except StoreLocked as error:
-            raise StoreLocked(
-                f"{error}; only one process can have a store open: for several, run `schedo serve`"
-                " and give their applications its url instead of a store"
-            ) from error
+            raise StoreLocked(f"{error}; {_ONLY_ONE}") from error
+
+    async def _take_all(self, cluster: ShardOwner) -> None:
+        """Return when this server owns all shards; raise StoreLocked if another one has some.
+
+        Until then the others do not know this server. It takes over what dead ones have left.
+        """
+        changed = asyncio.Event()
+        cluster.on_change.append(changed.set)
+        try:
+            async with asyncio.timeout(ALONE_S):
+                while _find_other(cluster) is not None:
+                    await _take(changed)
+                await cluster.announce("")
+                while not all(map(cluster.is_mine, range(SHARDS))):
+                    await _take(changed)
+        except TimeoutError:
+            other = _find_other(cluster)
+            who = "another server" if other is None else f"the server {other.name}"
+            raise StoreLocked(f"{who} has jobs of this store; {_ONLY_ONE}") from None
+        finally:
+            cluster.on_change.remove(changed.set)
 
     async def stop(self, grace_s: float) -> None:
         """Let running attempts finish within the grace time; release the rest."""
@@ -140,6 +172,18 @@ class EmbeddedServer:
             await self._lifespan.aclose()
             await self.engine.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _take(changed: asyncio.Event) -> None:
+    """Wait for the next change of the servers or of their shards."""
+    await changed.wait()
+    changed.clear()
+
+
+def _find_other(cluster: ShardOwner) -> Member | None:
+    """Return another server that lives and owns a shard."""
+    owners = map(cluster.owner, range(SHARDS))
+    return next((each for each in owners if each is not None and each != cluster.me), None)
 
 
 def _accept_all(spec: JobSpec) -> None:

@@ -14,7 +14,7 @@ from schedo.client import operations
 from schedo.client.messages import Operation
 from schedo.client.records import is_final
 from schedo.cluster.client_request import NOT_OWNER
-from schedo.cluster.homes import find_maker
+from schedo.cluster.homes import MOVES, explain_owner, find_maker
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.peers import ChangeLost, ReadLost
 from schedo.core.ids import parse_id, render_id
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # How long a call waits while its shard moves, as the request of a client does.
 MOVING_S = 1.0
 _PAUSE_S = 0.02
-_MOVES = "the jobs that this is about move to another server; try again soon"
 _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
 _T = TypeVar("_T")
 _Result = Accepted[int] | SchedoError
@@ -55,7 +54,7 @@ class AppCalls(OtherOwners):
 
     async def submit(self, specs: Sequence[JobSpec], here: SubmitHere) -> list[_Result]:
         results: dict[int, _Result] = {}
-        until, error = _now() + MOVING_S, SchedoError(_MOVES)
+        until, error = _now() + MOVING_S, SchedoError(MOVES)
         while len(results) < len(specs):
             left = [place for place in range(len(specs)) if place not in results]
             parts = self._divide(specs, left)
@@ -134,7 +133,7 @@ class AppCalls(OtherOwners):
         here: Callable[[], Awaitable[Record]],
     ) -> Record:
         """Return what the owner of the job responds; these calls can be repeated."""
-        until, found = _now() + MOVING_S, SchedoError(_MOVES)
+        until, found = _now() + MOVING_S, SchedoError(MOVES)
         while True:
             shard = await self._cluster.shard_of_job(job_id)
             if shard is None or self._cluster.is_mine(shard):
@@ -157,7 +156,7 @@ class AppCalls(OtherOwners):
         """Return what the owner of the shard responds to an operation of a client."""
         owner = self._cluster.owner(shard)
         if owner is None or not owner.url or self._cluster.is_mine(shard):
-            raise Unavailable(_MOVES)
+            raise explain_owner(self._cluster, shard)
         return await self._send(owner, operation)
 
     async def _send(self, member: Member, operation: Operation[_T]) -> _T:
@@ -167,7 +166,7 @@ class AppCalls(OtherOwners):
         )
         response = await self._router.send(member, "forward", asked, operation.held_s)
         if NOT_OWNER.decode() in response.headers:
-            raise Unavailable(_MOVES)
+            raise Unavailable(MOVES)
         return operation.read(response)
 
 

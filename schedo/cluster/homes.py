@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from schedo.core.shards import SHARDS
+from schedo.errors import PeerUnreachable, SchedoError, Unavailable
 from schedo.store.cluster import Cluster, MemberState
 
 # Its owner decides the order of the changes that concern no name, such as a pause of all servers.
 NAMELESS_SHARD = 0
+MOVES = "the jobs that this is about move to another server; try again soon"
 
 
 class Home(StrEnum):
@@ -91,6 +93,17 @@ def find_maker(cluster: Cluster) -> int | None:
     owners = ((shard, cluster.owner(shard)) for shard in range(SHARDS))
     found = (shard for shard, owner in owners if owner is not None and owner.no in staying)
     return next(found, None if owns_any else NAMELESS_SHARD)
+
+
+def explain_owner(cluster: Cluster, shard: int) -> SchedoError:
+    """Return why no request about the shard can be sent to its owner now."""
+    owner = cluster.owner(shard)
+    if owner is None or owner.url or owner.no == cluster.me.no:
+        return Unavailable(MOVES)
+    return PeerUnreachable(
+        f"the server {owner.name} has what this is about and accepts no requests: it starts, or it"
+        " is an application that embeds the scheduler"
+    )
 
 
 def owns_all(cluster: Cluster) -> bool:

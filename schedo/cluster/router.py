@@ -25,7 +25,7 @@ from schedo.cluster.description import describe
 from schedo.cluster.finding import find
 from schedo.cluster.gateway import Gateway
 from schedo.cluster.gathering import gather, see_worker
-from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home, find_maker
+from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home, explain_owner, find_maker
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 # not the owner any more, or that has just died. A move and a take-over take some 20 ms.
 MOVING_S = 1.0
 _PAUSE_S = 0.02
-_MOVES = "the jobs that this is about move to another server; try again soon"
 Act = Callable[[ClientRequest], Awaitable[Response]]
 
 
@@ -348,7 +347,7 @@ class Router:
         owner = self.cluster.owner(shard)
         if owner is not None and owner.url and owner.no != self.cluster.me.no:
             return await self._ask_other(asked, shard, owner)
-        return Unavailable(_MOVES)
+        return explain_owner(self.cluster, shard)
 
     async def _ask_other(
         self, asked: ClientRequest, shard: int, owner: Member
@@ -362,7 +361,8 @@ class Router:
             if asked.is_repeatable and self.cluster.has_lost(owner):
                 return error
             raise
-        return Unavailable(_MOVES) if (NOT_OWNER, b"1") in response.headers else response
+        is_owner = (NOT_OWNER, b"1") not in response.headers
+        return response if is_owner else explain_owner(self.cluster, shard)
 
     def _note_change(self) -> None:
         """Wake the requests that wait for the owner of a shard, or for its response."""

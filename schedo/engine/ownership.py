@@ -88,17 +88,21 @@ class Ownership:
         self._waits.follow()
 
     def _is_elsewhere(self, command: object) -> bool:
-        if self._find_refusal(command) is not None:
-            return True
-        return not all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
+        return self._find_refusal(command) is not None or not self._owns_texts(command)
+
+    def _owns_texts(self, command: object) -> bool:
+        return all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
 
     def _find_refusal(self, command: object) -> SchedoError | None:
         """Return why this server cannot make jobs now.
 
         It does not own the shards that the request names, or, if that names none, any shard.
         """
-        if isinstance(command, Submit) and command.home_shards:
-            return None if all(map(self._cluster.is_mine, command.home_shards)) else _MOVED
+        if isinstance(command, Submit):
+            if command.home_shards:
+                return None if all(map(self._cluster.is_mine, command.home_shards)) else _MOVED
+            if not self._owns_texts(command):
+                return _MOVED  # the database would refuse a key that a job elsewhere holds
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
         return _MOVED if makes_jobs(command) and not owns_any else None
 

@@ -110,6 +110,7 @@ class ShardOwner(Cluster, Protocol):
     """A cluster as the engine of one of its servers uses it."""
 
     limits: QueueLimits
+    keeps_all: bool  # whether it gives no shard away: it accepts no requests of other servers
 
     # Called with each reading of the clock of the database: how far it is ahead of the time since
     # the boot of this machine, and how long the reading was on its way, in microseconds.

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from schedo import JobCancelled, JobFailed, JobHandle, NewJob, Schedo, current_job
 from schedo.engine.workers import Workers
-from schedo.errors import DuplicateKey, Invalid, StoreLocked, Unsatisfiable
+from schedo.errors import DuplicateKey, Invalid, StoreError, StoreLocked, Unsatisfiable
 from schedo.store import open_store
 from tests.app.example import LONG_S, Example, Sum, add
+
+if TYPE_CHECKING:
+    from schedo.store.postgres.store import PostgresStore
 
 
 async def test_a_result_has_the_annotated_type(example: Example) -> None:
@@ -231,6 +236,49 @@ async def test_a_store_that_one_program_has_open_is_refused_to_another(tmp_path:
             await first.app.__aenter__()
     async with second.app, asyncio.timeout(LONG_S):
         assert await (await second.double.enqueue(1)).result() == 2
+
+
+async def test_a_store_in_postgres_belongs_to_one_program_too(
+    postgres_store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedo.app.embedded.ALONE_S", 0.2)
+    first, second = Schedo(postgres_store_url), Schedo(postgres_store_url)
+
+    @first.every("1h")
+    @first.task
+    async def tidy() -> str:
+        return "tidy"
+
+    async with first, asyncio.timeout(LONG_S):
+        jobs = [await tidy.options(unique=f"key {n}", delay="1h").enqueue() for n in range(8)]
+        with pytest.raises(StoreLocked, match="run `schedo serve` and give their applications"):
+            await second.__aenter__()
+        assert await (await tidy.enqueue()).result() == "tidy"
+        assert [(await job.cancel())["state"] for job in jobs] == ["cancelled"] * 8
+    async with second:
+        assert second.is_running
+
+
+async def test_a_program_takes_over_a_store_in_postgres_whose_program_was_killed(
+    postgres_store_url: str,
+) -> None:
+    left = cast("PostgresStore", open_store(postgres_store_url))
+    await left.open()
+    app = Schedo(postgres_store_url)
+
+    @app.every("1h", name="hourly")
+    @app.task
+    async def one() -> int:
+        return 1
+
+    assert left._writer is not None
+    left._writer.connection.terminate()
+    await left._control.close()
+
+    async with app, asyncio.timeout(LONG_S):
+        assert await (await one.options(unique="key").enqueue()).result() == 1
+    with suppress(StoreError):
+        await left.close()
 
 
 async def test_a_memory_store_needs_no_file() -> None:

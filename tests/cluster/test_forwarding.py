@@ -57,6 +57,20 @@ async def test_a_server_that_owns_nothing_yet_lets_another_one_make_the_job(
     assert [await has_job(first, each["id"]) for each in made] == [True] * 4
 
 
+async def test_a_request_fails_whose_owner_accepts_no_requests(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    monkeypatch.setattr(router, "MOVING_S", 0.0)
+    job = await first.submit()
+    everything.members[0] = everything.members[0]._replace(url="")
+
+    reply = await second.post(f"/v1/jobs/{job['id']}:cancel")
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+    assert "host 1 has what this is about and accepts no requests" in reply.json()["detail"]
+
+
 async def test_a_server_that_leaves_lets_one_that_stays_make_the_job(cluster: Cluster) -> None:
     everything, first, second = cluster
     everything.leave(2)

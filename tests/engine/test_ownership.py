@@ -124,6 +124,16 @@ async def test_a_start_that_fails_leaves_no_task(monkeypatch: pytest.MonkeyPatch
     assert asyncio.all_tasks() == before
 
 
+async def test_a_unique_job_whose_key_is_elsewhere_is_refused(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        shards.mine = {*range(SHARDS)} - {shard_of("key")}
+
+        with pytest.raises(Unavailable, match="has just moved"):
+            await world.submit(unique=Unique("key"))
+
+        assert (await world.submit(unique=Unique("other"))).id
+
+
 async def test_requests_wait_for_a_server_in_doubt_for_a_second_at_most(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

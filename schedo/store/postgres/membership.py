@@ -94,6 +94,7 @@ class Membership:
         self.is_joining = False  # the other servers do not know this one yet
         self.signed_epoch: int | None = None  # of the row that this server has written
         self.has_inherited = False  # shards of a server that has died
+        self.keeps_all = False  # no shard is given away: the others could not reach this server
         self.keeps_runs = True  # a shard with running jobs stays here, and one even if it leaves
         self._settings = 0  # the version of the queues, pauses and cordons that the engine has
         self._sure_until_s = 0.0
@@ -351,7 +352,8 @@ class Membership:
     def _moves(self) -> dict[int, int]:
         """Return the shards that this server should give away now, each with its new owner."""
         view, mine = self._view, self._owned.shards
-        if any(view.is_gone(no) for no in {*view.owners.values()}) or not self.is_sure():
+        has_dead = any(view.is_gone(no) for no in {*view.owners.values()})
+        if has_dead or self.keeps_all or not self.is_sure():
             return {}  # first the shards of the dead
         now = since_boot_s()
         if not self.is_leaving and now < self._moved_s + MOVE_PAUSE_S:
