@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from http import HTTPStatus
 
 import orjson
 
 from schedo.client.messages import HttpResponse
-from schedo.cluster.client_request import ClientRequest, read_whole
+from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.merging import MERGERS
 from schedo.cluster.worker_lists import Record, join_workers
-from schedo.errors import NotFound
+from schedo.errors import BadRequest, NotFound
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
@@ -24,31 +25,49 @@ _IF_NONE_MATCH, _ETAG = b"if-none-match", b"etag"
 async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:
     """Return the response of this server with those of the others in it.
 
-    The header `schedo-unreachable` has the names of the servers that did not respond.
+    The header `schedo-unreachable` has the names of the servers that did not respond. A server that
+    finds the request wrong has nothing; if all do, it is.
     """
     if not others:
         return await asked.here()
     asked = asked.without_header(_IF_NONE_MATCH)  # it is about the whole response
     asking = [asyncio.ensure_future(_ask(asked, member)) for member in others]
     try:
-        own = await read_whole(await asked.here())
+        own = await _carry_out(asked)
         found = await asyncio.gather(*asking, return_exceptions=True)
     finally:
         for each in asking:
             each.cancel()
-    parts, missing = {own_name: orjson.loads(own.body)}, []
+    responses = {} if isinstance(own, BadRequest) else {own_name: own}
+    missing = []
     for member, response in zip(others, found, strict=True):
-        if isinstance(response, BaseException) or response.status != 200:
+        status = 0 if isinstance(response, BaseException) else response.status
+        if isinstance(response, HttpResponse) and status == HTTPStatus.OK:
+            responses[member.name] = to_response(response)
+        elif status != BadRequest.status:
             missing.append(member.name)
-        else:
-            parts[member.name] = orjson.loads(response.body)
+    if isinstance(own, BadRequest) and not responses:
+        raise own
+    parts = {server: orjson.loads(response.body) for server, response in responses.items()}
     merged = MERGERS[asked.operation.name](parts, missing)
-    headers = tuple((name, value) for name, value in own.headers if name != _ETAG)
-    whole = Response(own.status, orjson.dumps(merged), headers, own.content_type)
+    first = next(iter(responses.values()))
+    headers = tuple((name, value) for name, value in first.headers if name != _ETAG)
+    whole = first._replace(body=orjson.dumps(merged), headers=headers)
     if not missing:
         return whole
     names = ", ".join(missing).encode("ascii", "replace")
     return whole.with_headers((UNREACHABLE, names))
+
+
+async def _carry_out(asked: ClientRequest) -> Response | BadRequest:
+    """Return the response of this server, or what it finds wrong.
+
+    That may be the name of a queue that only other servers measure.
+    """
+    try:
+        return await read_whole(await asked.here())
+    except BadRequest as error:
+        return error
 
 
 async def see_worker(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:

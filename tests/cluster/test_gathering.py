@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,9 +11,11 @@ from schedo.client.messages import HttpResponse
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import PeerUnreachable
+from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.test_forwarding import text_of
+from tests.web.handlers.test_timeseries import pass_second
 from tests.web.world import Reply
 
 
@@ -200,6 +202,27 @@ async def test_figures_over_time_are_those_of_all_servers(cluster: Cluster) -> N
 
     assert list(found["figures"]) == ["submitted", "loop_lag_us"]
     assert [len(values) for values in found["figures"].values()] == [3, 3]
+
+
+async def test_figures_of_a_queue_come_from_the_servers_that_measure_it(cluster: Cluster) -> None:
+    _, first, second = cluster
+    for world in (first, second):
+        await world.engine.series.load()
+    first.attach_worker()
+    await first.submit(queue="mail")
+    await first.worker.first()
+    for world in (first, second):
+        world.clock = cast(VirtualClock, world.engine.clock)
+        pass_second(world)
+        pass_second(world, 60)
+
+    for world in (first, second):
+        found = await world.get("/v1/timeseries?window=24h&queue=mail")
+
+        assert found.status == 200, found
+        assert [n for n in found.json()["figures"]["submitted"] if n is not None] == [1]
+        assert "schedo-unreachable" not in found.headers
+    assert (await second.get("/v1/timeseries?window=24h&queue=nosuch")).code == "bad-request"
 
 
 async def test_failures_of_all_servers_are_one_list(cluster: Cluster) -> None:
