@@ -62,8 +62,12 @@ def _merge_names(parts: Parts, missing: Sequence[str]) -> Record:
 
 
 def _merge_expectations(parts: Parts, missing: Sequence[str]) -> Record:
-    found = [each for part in parts.values() for each in part["items"]]
-    return {"items": sorted(found, key=itemgetter("name"))}
+    # While a shard moves, both servers may respond with what is in it; the later record counts.
+    found: dict[str, Record] = {}
+    for each in (each for part in parts.values() for each in part["items"]):
+        known = found.get(each["name"], each)
+        found[each["name"]] = max(known, each, key=itemgetter("updated_at"))
+    return {"items": [found[name] for name in sorted(found)]}
 
 
 def _merge_operations(parts: Parts, missing: Sequence[str]) -> Record:

@@ -9,6 +9,7 @@ import pytest
 
 from schedo.client.messages import HttpResponse
 from schedo.core.leases import AttemptResult, Completed
+from schedo.core.shards import shard_of
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import PeerUnreachable
 from schedo.testing.clock import VirtualClock
@@ -243,6 +244,19 @@ async def test_expectations_of_all_servers_are_one_list(cluster: Cluster) -> Non
     found = (await second.get("/v1/expectations")).json()["items"]
 
     assert [each["name"] for each in found] == names
+
+
+async def test_an_expectation_whose_shard_moves_is_listed_once(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    name = text_of(first)
+    await first.put(f"/v1/expectations/{name}", {"every": "1h", "within": "5m"})
+    everything.give([shard_of(name)], 2)
+    await second.put(f"/v1/expectations/{name}", {"every": "2h", "within": "5m"})
+
+    for world in (first, second):
+        found = (await world.get("/v1/expectations")).json()["items"]
+
+        assert [(each["name"], each["every"]) for each in found] == [(name, "2h")]
 
 
 async def test_an_invocation_runs_on_a_worker_of_another_server(cluster: Cluster) -> None:
