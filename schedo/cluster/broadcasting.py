@@ -51,10 +51,12 @@ async def broadcast(router: Router, asked: ClientRequest) -> Response:
         return own
     parts = await asyncio.gather(*(_submit_part(asked, member) for member in others))
     items = [item for part in (own, *parts) if part is not None for item in _read_items(part)]
+    missing = [member.name for member, part in zip(others, parts, strict=True) if part is None]
     if nothing is not None and not items:
+        if missing:
+            raise PeerUnreachable(f"these servers did not respond: {', '.join(missing)}; {nothing}")
         raise nothing
     whole = Response(207, msgspec.json.encode(_Items(items)), own.headers)
-    missing = [member.name for member, part in zip(others, parts, strict=True) if part is None]
     if not missing:
         return whole
     return whole.with_headers((UNREACHABLE, ", ".join(missing).encode("ascii", "replace")))

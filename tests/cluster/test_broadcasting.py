@@ -134,3 +134,16 @@ async def test_a_broadcast_with_a_key_carries_the_shard_of_the_key(
         assert reply.status == 207
 
     assert [len(home_shards) for each in found for home_shards in each] == [1] * 4
+
+
+async def test_a_broadcast_without_workers_says_which_servers_it_has_not_asked(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    await attach_process(first)
+    await first.http.stop(grace_s=0.05)
+
+    reply = await second.post("/v1/jobs", BODY)
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+    assert "these servers did not respond: host 1" in reply.json()["detail"]
