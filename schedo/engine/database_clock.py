@@ -71,9 +71,10 @@ class DatabaseClock(SystemClock):
         """Take a reading of the clock of the database.
 
         base_us: this clock minus the time since the machine's boot. delay_us: how long the reading
-        was on its way; the error is at most half of it. One that took long could look like a step.
+        was on its way; the error is at most half of it. One that took long could look like a step,
+        and so could one during which the clock of the database was set: its delay seems negative.
         """
-        if delay_us >= STEP_MIN_US:
+        if not 0 <= delay_us < STEP_MIN_US:
             return
         is_first = not self._readings
         self._readings.append((delay_us, base_us))

@@ -67,6 +67,15 @@ def test_a_reading_that_took_long_does_not_count() -> None:
     assert clock.step_us() == 0
 
 
+def test_a_reading_during_which_the_database_was_set_does_not_count() -> None:
+    """The database was set by 10 s between the request and its response, so half of it shows."""
+    clock = at_database(0)
+
+    clock.note_reading(clock.base_us + 5 * SECOND, 100 - 10 * SECOND)
+
+    assert clock.step_us() == 0
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_small_difference_is_followed_gradually(sign: int) -> None:
     clock = at_database(0)
