@@ -329,7 +329,8 @@ class WorkerSessions:
             else:
                 why = f"it sent no request for {wait}"
             held = len(session.held)
-            self._warnings.append(f"worker {session.name} is lost with {held} attempts: {why}")
+            if held or not session.spec.is_relayed:  # else it polls the server that is its gateway
+                self._warnings.append(f"worker {session.name} is lost with {held} attempts: {why}")
             self._disconnect(session, f"worker {session.name} is lost: {why}", now)
 
     def next_at(self) -> int | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schedo.core.commands import HoldLease, PollBroken
 from schedo.core.states import State
 from tests.core.builders import HOUR, SECOND, T0, make_spec
-from tests.core.remote_site import MILLISECOND, Site, done, keys
+from tests.core.remote_site import MILLISECOND, Site, done, keys, make_poll
 
 TIMEOUT = 5 * SECOND
 LISTENED = TIMEOUT + 100 * MILLISECOND  # the sockets were read again
@@ -31,6 +33,16 @@ def test_a_silent_worker_is_lost_after_its_timeout_and_not_before() -> None:
     assert site.warnings == ["worker a is lost with 1 attempts: it sent no request for 5 s"]
     [result] = site.results
     assert site.job(result.key.job_id).losses == 1
+
+
+def test_a_worker_that_polls_another_server_and_runs_nothing_here_is_forgotten_in_silence() -> None:
+    site = Site()
+    spec = replace(make_poll().spec, is_relayed=True)
+    site.report_in(session_timeout_s=5.0, spec=spec)
+
+    site.run_until(LISTENED)
+
+    assert (site.status(), site.warnings) == ("disconnected", [])
 
 
 def test_a_worker_whose_poll_broke_has_five_seconds_to_reconnect() -> None:
