@@ -130,7 +130,7 @@ def test_a_server_that_was_stopped_starts_nothing_of_what_another_one_has_taken(
     cluster: Cluster,
 ) -> None:
     first, second = cluster.join(), cluster.join()
-    jobs = [first.submit(**COUNTED, delay="200ms") for _ in range(20)]
+    jobs = [first.submit(**COUNTED, delay="2s") for _ in range(20)]  # due after the take-over
 
     os.kill(first.pid, signal.SIGSTOP)
     eventually(lambda: cluster.owned()[1] == SHARDS, "take-over")
