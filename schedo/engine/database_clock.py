@@ -7,21 +7,24 @@ clock of the machine itself does not count.
 
 A reading is made as in the Network Time Protocol (RFC 5905, sections 8 and 10): from the instants
 at which the request was sent and received, and the response too. Of the last eight readings, the
-one with the shortest delay counts. So a busy server or a slow network makes no difference. A small
-difference is followed gradually; a large one means that the clock of the database was set, and is a
-step, as for the clock of a machine.
+one with the shortest delay counts. The clock of the database is within half of its delay, before or
+after it; a clock that is there already stays. The first reading is taken at its earliest, because a
+job may start late, but not early. A small difference is followed gradually; a large one means that
+the clock of the database was set, and is a step, as for the clock of a machine.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 
 from schedo.clock import DRIFT_US, STEP_MIN_US, SystemClock, since_boot_ns, wall_us
 
 READINGS = 8
-# From one reading to the next, a tenth of a second later: at most 5 ms in a second.
-SLEW_MAX_US = 500
+# From one reading to the next, a tenth of a second later: at most 50 ms in a second.
+SLEW_MAX_US = 5_000
+FIRST = 3  # readings that come before the first job can
 
 
 class DatabaseClock(SystemClock):
@@ -76,16 +79,20 @@ class DatabaseClock(SystemClock):
         """
         if not 0 <= delay_us < STEP_MIN_US:
             return
-        is_first = not self._readings
         self._readings.append((delay_us, base_us))
-        _, self._measured_us = min(self._readings, key=_by_delay)
+        delay_us, base_us = min(self._readings, key=itemgetter(0))
+        earliest_us, latest_us = base_us - delay_us // 2, base_us + delay_us // 2
+        is_first = len(self._readings) <= FIRST
+        self._measured_us = (
+            earliest_us if is_first else _limit(self.base_us, earliest_us, latest_us)
+        )
         difference_us = self._measured_us - self.base_us
         if abs(difference_us) >= STEP_MIN_US:
             self._stepped()
         elif is_first:
             self.base_us = self._measured_us
         else:
-            self.base_us += max(-SLEW_MAX_US, min(SLEW_MAX_US, difference_us))
+            self.base_us += _limit(difference_us, -SLEW_MAX_US, SLEW_MAX_US)
         if abs(self.base_us - self._reported_us) >= DRIFT_US:
             self._reported_us = self.base_us
             self._stepped()
@@ -97,5 +104,5 @@ class DatabaseClock(SystemClock):
             self.arm(self._alarm_at)  # it is set by the clock of the machine
 
 
-def _by_delay(reading: tuple[int, int]) -> int:
-    return reading[0]
+def _limit(value: int, least: int, most: int) -> int:
+    return max(least, min(most, value))

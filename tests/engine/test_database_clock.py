@@ -30,7 +30,8 @@ def at_database(ahead_us: int) -> DatabaseClock:
     """Return the clock of a database that is ahead of this machine, after the first readings."""
     clock = DatabaseClock()
     base_us = clock.base_us + ahead_us
-    clock.note_reading(base_us, 100)
+    for _ in range(READINGS):
+        clock.note_reading(base_us, 0)
     clock.follow(clock.step_us())
     return clock
 
@@ -58,6 +59,29 @@ def test_the_reading_with_the_shortest_delay_counts() -> None:
     assert clock.base_us == base_us
 
 
+def test_a_clock_begins_at_the_earliest_that_its_first_readings_allow() -> None:
+    """A job may start late, but not early."""
+    clock = DatabaseClock()
+    base_us = clock.base_us
+
+    clock.note_reading(base_us + 40_000, 90_000)
+    assert clock.base_us == base_us + 40_000 - 45_000
+    clock.note_reading(base_us + 10_000, 30_000)
+
+    assert clock.base_us == base_us + 10_000 - 15_000
+
+
+@pytest.mark.parametrize("apart_us", [-50, 50])
+def test_a_clock_within_the_error_of_the_best_reading_stays(apart_us: int) -> None:
+    clock = at_database(0)
+    base_us = clock.base_us
+
+    for _ in range(2 * READINGS):
+        clock.note_reading(base_us + apart_us, 100)
+
+    assert clock.base_us == base_us
+
+
 def test_a_reading_that_took_long_does_not_count() -> None:
     clock = at_database(0)
 
@@ -81,13 +105,11 @@ def test_a_small_difference_is_followed_gradually(sign: int) -> None:
     clock = at_database(0)
     base_us = clock.base_us
     for _ in range(READINGS):
-        clock.note_reading(base_us + sign * 3 * SLEW_MAX_US, 100)
-    before_us = clock.base_us
+        clock.note_reading(base_us + sign * 30 * SLEW_MAX_US, 100)
 
-    clock.note_reading(base_us + sign * 9 * SLEW_MAX_US, 50)
-
-    assert abs(before_us - base_us) <= READINGS * SLEW_MAX_US
-    assert clock.base_us == before_us + sign * SLEW_MAX_US
+    assert clock.base_us == base_us + sign * SLEW_MAX_US  # the last reading has begun to count
+    clock.note_reading(base_us + sign * 30 * SLEW_MAX_US, 100)
+    assert clock.base_us == base_us + sign * 2 * SLEW_MAX_US
     assert clock.step_us() == 0
 
 
@@ -99,7 +121,7 @@ def test_a_set_clock_of_the_database_is_a_step_that_waits_until_it_is_followed(
     told, base_us = Told(clock), clock.base_us
 
     for _ in range(READINGS):
-        clock.note_reading(base_us + step_us, 100)
+        clock.note_reading(base_us + step_us, 0)
 
     assert (told.count, clock.step_us(), clock.base_us) == (1, step_us, base_us)
     clock.follow(clock.step_us())
@@ -112,9 +134,9 @@ def test_a_drift_is_reported_before_it_could_look_like_a_step() -> None:
 
     drifted_us = 0
     while drifted_us < 3 * DRIFT_US:
-        drifted_us += SLEW_MAX_US
+        drifted_us += SLEW_MAX_US // 5
         for _ in range(READINGS):
-            clock.note_reading(base_us + drifted_us, 100)
+            clock.note_reading(base_us + drifted_us, 0)
 
     assert told.count == 3
     assert clock.step_us() == 0
