@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +13,7 @@ from schedo.store.postgres import hosts
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.session import close, connect
 from schedo.store.postgres.store import PostgresStore
-from tests.postgres import USER, PostgresServer, refused, running_server
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def standby(primary: PostgresServer) -> Iterator[PostgresServer]:
-    with running_server(primary) as server:
-        yield server
+from tests.postgres import USER, PostgresServer, refused
 
 
 @pytest.fixture(autouse=True)

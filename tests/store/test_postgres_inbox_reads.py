@@ -31,14 +31,19 @@ async def plan_of_read(store: PostgresStore) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a read return three rows at most."""
+    monkeypatch.setattr(inbox, "_READ", inbox._READ.replace(f"LIMIT {inbox.ROWS_MAX}", "LIMIT 3"))
+    monkeypatch.setattr(inbox, "ROWS_MAX", 3)
+
+
+@pytest.mark.usefixtures("small_parts")
 async def test_many_rows_come_in_parts_also_behind_an_open_transaction(
     store: PostgresStore,
     client: asyncpg.Connection,
     postgres_store_url: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox, "_READ", inbox._READ.replace(f"LIMIT {inbox.ROWS_MAX}", "LIMIT 3"))
-    monkeypatch.setattr(inbox, "ROWS_MAX", 3)
     async with connected(postgres_store_url) as slow:
         transaction = slow.transaction()
         await transaction.start()
@@ -129,14 +134,12 @@ async def test_a_read_does_not_look_again_at_the_deleted_rows_of_a_transaction_w
     assert await take(store) == []
 
 
-async def test_a_transaction_that_ends_while_an_other_one_is_read_in_parts_is_read_too(
+@pytest.mark.usefixtures("small_parts")
+async def test_a_transaction_that_ends_while_another_one_is_read_in_parts_is_read_too(
     store: PostgresStore,
     client: asyncpg.Connection,
     postgres_store_url: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox, "_READ", inbox._READ.replace(f"LIMIT {inbox.ROWS_MAX}", "LIMIT 3"))
-    monkeypatch.setattr(inbox, "ROWS_MAX", 3)
     async with connected(postgres_store_url) as first, connected(postgres_store_url) as second:
         transactions = [each.transaction() for each in (first, second)]
         for number, session in enumerate((first, second)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -14,22 +13,10 @@ from schedo.store.postgres import replica
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import PostgresServer
 from tests.store.steps import put
 
 ANY = JobFilter()
-
-
-@pytest.fixture(scope="module")
-def primary() -> Iterator[PostgresServer]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def standby(primary: PostgresServer) -> Iterator[PostgresServer]:
-    with running_server(primary) as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)
