@@ -134,9 +134,10 @@ class CommandQueue:
         return [item for item in items if isinstance(item, AttemptResult)]
 
     def _put_back(self, results: Iterable[AttemptResult]) -> None:
-        """Let the next turn apply what came during a recovery, the results first.
+        """Let the next turn apply the results and commands that came during a recovery.
 
-        One of the commands may say that a worker has left: what it has reported before counts.
+        The results come first: after the command that detaches a worker, the scheduler would refuse
+        the results of that worker as stale.
         """
         commands, self._held_back = self._held_back, []
         self._inbox.put_back([*results, *commands])

@@ -56,10 +56,8 @@ def open_store(
             "/store",
             f"{scheme}:// is not supported; give the path of a SQLite file, or postgresql://…",
         )
-    if not separator and url.partition(":")[0] in (
-        *_POSTGRES,
-        "sqlite",
-    ):  # its text may have a password
+    # A mistyped URL is no path. The error does not show it, because it may have a password.
+    if not separator and url.partition(":")[0] in {*_POSTGRES, "sqlite"}:
         raise Invalid.field(
             "/store", "a URL has two slashes after the colon: postgresql://…, sqlite:///…"
         )

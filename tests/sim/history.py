@@ -220,7 +220,10 @@ class History:
         return self._offsets[bisect_right(self._marked, position)]
 
     def was_set_between(self, first: int, last: int) -> bool:
-        """Return whether the offset changed between two positions, perhaps back to what it was."""
+        """Return whether the clock was set between two positions of the trace.
+
+        If it was set twice, the offset may be the same at both positions.
+        """
         since, until = (bisect_right(self._marked, position) for position in (first, last))
         return len({*self._offsets[since : until + 1]}) > 1
 

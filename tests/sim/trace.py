@@ -59,7 +59,7 @@ class Died(Event):
 
 @dataclass(frozen=True, slots=True)
 class Freezes(Event):
-    """A server begins to freeze: it takes no turn until what it has is durable."""
+    """A server begins to freeze. It takes no turn before all its changes are durable."""
 
     server: int
 
