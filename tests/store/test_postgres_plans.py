@@ -48,7 +48,9 @@ async def multiply(store: PostgresStore, postgres_store_url: str, job: Job) -> N
             f"INSERT INTO job ({', '.join(columns)}) SELECT {values}"
             f" FROM job, generate_series(2, {JOBS}) AS n"
         )
-        await client.execute("VACUUM ANALYZE job")
+        # No VACUUM: whether it helps depends on the snapshots of others. So each entry costs a page
+        # of the table, as for jobs that were just written.
+        await client.execute("ANALYZE job")
 
 
 async def pages_of(store: PostgresStore, which: JobFilter) -> list[int]:
@@ -87,4 +89,5 @@ async def test_scheduled_jobs_are_found_beside_many_that_wait_for_a_retry(
 ) -> None:
     await multiply(store, postgres_store_url, make_job(id=64, state=State.RETRYING))
 
-    assert max(await pages_of(store, JobFilter(state=State.SCHEDULED))) < PAGES_MAX
+    pages_max = job_search.LOOKED_AT_FIRST + PAGES_MAX  # one of the table for each entry
+    assert max(await pages_of(store, JobFilter(state=State.SCHEDULED))) < pages_max
