@@ -38,6 +38,15 @@ class Heartbeats:
             session.deadline_at = now + session.wait_us
         self._file(session)
 
+    def note_request(self, worker: str) -> None:
+        """Expect no request of a worker whose request waits for loads, however slow the store is.
+
+        When it is applied, or its connection breaks, the next one is expected.
+        """
+        session = self._table.by_name.get(worker)
+        if session is not None and not session.polls:
+            session.deadline_at = None
+
     def resume(self, session: Session, now: int) -> None:
         """Expect the next request after a recovery of the server.
 

@@ -93,6 +93,7 @@ class WorkerSessions:
         request = command.request
         needs = self._adoption.needs(request, now, loaded)
         if needs is not None:
+            self._heartbeats.note_request(request.worker)
             return needs
         self._heartbeats.note_stall(now)
         try:

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from schedo.core.commands import HoldLease, PollBroken
+from schedo.core.commands import HoldLease, Poll, PollBroken
+from schedo.core.model import LeaseKey
 from schedo.core.states import State
 from tests.core.builders import HOUR, SECOND, T0, make_spec
 from tests.core.remote_site import MILLISECOND, Site, done, keys, make_poll
+from tests.core.succession import JOB_ID, NEXT, crashed
 
 TIMEOUT = 5 * SECOND
 LISTENED = TIMEOUT + 100 * MILLISECOND  # the sockets were read again
@@ -233,3 +235,42 @@ def test_a_lease_on_its_way_is_not_released_when_the_clock_is_set() -> None:
 
     assert site.state(lease.key.job_id) is State.RUNNING
     assert site.state(unsent.key.job_id) is State.RUNNING
+
+
+def send_what_needs_a_load(site: Site) -> None:
+    """Send a request of worker a that lists a job of the previous server; load nothing yet."""
+    listed = frozenset({LeaseKey(JOB_ID - 1, 1, 1)})
+    request = make_poll(running=listed, session_timeout_s=5.0)
+    site.send(Poll(99, request), NEXT, lambda _: None)
+    assert site.unloaded
+
+
+def tick_for_20_s(site: Site) -> None:
+    """Take turns, but let the store answer nothing."""
+    for number in range(1, 400):
+        site.tick(NEXT + number * 50 * MILLISECOND)
+
+
+def test_a_worker_is_not_lost_while_its_request_waits_for_the_store() -> None:
+    site, _ = crashed()
+    site.report_in("a", now=NEXT, session_timeout_s=5.0)
+    send_what_needs_a_load(site)
+
+    tick_for_20_s(site)
+    assert (site.status(), site.warnings) == ("active", [])
+    site.turn(NEXT + 20 * SECOND)
+    assert len(site.response(99).revoked) == 1
+
+    site.run_until(NEXT + 20 * SECOND + LISTENED)
+    assert site.status() == "disconnected"
+
+
+def test_a_worker_is_lost_if_it_hangs_up_while_its_request_waits_for_the_store() -> None:
+    site, _ = crashed()
+    site.report_in("a", now=NEXT, session_timeout_s=5.0)
+    send_what_needs_a_load(site)
+
+    site.apply(PollBroken(99, "a"), NEXT)
+    tick_for_20_s(site)
+
+    assert site.status() == "disconnected"
