@@ -53,8 +53,7 @@ class Standstill(CommandQueue):
         The store then says that `worker` has the attempts that this server's workers run. What
         arrives from now on waits for `reopen`, or for `take_late`.
         """
-        await self._end_polls()
-        await self._committer.pause.acquire()
+        await self._hold_rounds()
         self.is_frozen = True
         try:
             await self._settle(TransferAttempts(worker, self.dispatcher.waiting))
@@ -89,20 +88,20 @@ class Standstill(CommandQueue):
         change: runs at the standstill. If it fails, or the recovery, the engine recovers as after a
         failed commit.
         """
-        await self._end_polls()
-        async with self._committer.pause:
-            timer = self.loop.call_later(RESTART_S, self._refuse_waiting)
-            try:
-                last_poll = await self._settle(Flush())
-                moving = Unavailable("the server takes over jobs of another one")
-                self._fail_waiting(moving, last_poll)
-                self.dispatcher.waiting |= self.scheduler.unsent
-                await change()
-                await self._recover(await self._store.snapshot())
-            except Exception as error:
-                self.fail_and_recover(error)
-            finally:
-                timer.cancel()
+        await self._hold_rounds()
+        timer = self.loop.call_later(RESTART_S, self._refuse_waiting)
+        try:
+            last_poll = await self._settle(Flush())
+            moving = Unavailable("the server takes over jobs of another one")
+            self._fail_waiting(moving, last_poll)
+            self.dispatcher.waiting |= self.scheduler.unsent
+            await change()
+            await self._recover(await self._store.snapshot())
+        except Exception as error:
+            self.fail_and_recover(error)
+        finally:
+            timer.cancel()
+            self._committer.pause.release()
 
     def _refuse_waiting(self) -> None:
         self.failure = Unavailable("the server still takes over jobs of another one")
@@ -125,9 +124,17 @@ class Standstill(CommandQueue):
 
     # The standstill.
 
-    async def _end_polls(self) -> None:
+    async def _hold_rounds(self) -> None:
+        """End the polls, and let the committer begin no round until its pause is released.
+
+        If a round fails meanwhile, the engine recovers: this raises the error and holds nothing.
+        """
         self.enqueue(CompletePolls())
         await self.flush()  # turns go on meanwhile, so that little is left to the last commit
+        await self._committer.pause.acquire()
+        if not self._is_open:
+            self._committer.pause.release()
+            raise self.failure or Unavailable("the server has stopped")
 
     async def _settle(self, last: Command[None]) -> int:
         """Apply what has come, and then the last command; take no more turns, and commit it all.

@@ -229,6 +229,30 @@ async def test_a_freeze_whose_last_commit_fails_leaves_the_engine_open(path: Pat
         assert (ended.state, ended.worker) == (State.COMPLETED, "process-1")
 
 
+async def test_a_freeze_during_a_round_that_fails_leaves_the_engine_open(path: Path) -> None:
+    async with running(path) as world:
+        running_job = await world.submit()
+        world.store.hold()
+        submitting: Submitting = asyncio.ensure_future(world.engine.submit([spec(delay_us=MINUTE)]))
+        await world.store.wait_held()
+        freezing = asyncio.ensure_future(world.engine.freezing.freeze(OLD))
+        await let_run(freezing)
+        # The next round makes the freeze's flush durable, and then fails with this job's load.
+        world.store.fail_loads(StoreError("it flickered"))
+        cancelling = asyncio.ensure_future(world.engine.cancel(running_job.id + 1))
+        await let_run(cancelling)
+        world.store.release()
+
+        with pytest.raises(StoreError, match="flickered"):
+            await freezing
+        await asyncio.gather(submitting, cancelling, return_exceptions=True)
+        await recovered(world)
+
+        world.worker.end()
+        ended = await world.engine.wait(running_job.id, 5)
+        assert (ended.state, ended.worker) == (State.COMPLETED, "process-1")
+
+
 @needs_sqlite
 async def test_a_reopen_that_fails_ends_the_process(path: Path) -> None:
     async with running(path) as world:
