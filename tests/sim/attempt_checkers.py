@@ -225,6 +225,9 @@ def _requested_starts(history: History) -> dict[int, list[int]]:
     for position, event in history.of(Reported):
         if event.is_live and isinstance(event.outcome, Snoozed | Released | Failed):
             requests[event.key.job_id].append(position)
+        elif isinstance(event.outcome, Failed) and history.is_running(event.key, position):
+            # The worker has outlived the server that froze, and the next one awaits its result.
+            requests[event.key.job_id].append(position)
     for position, stopped in history.of(StopSent):
         if stopped.stop.reason is StopReason.TIMEOUT:
             requests[stopped.stop.key.job_id].append(position)

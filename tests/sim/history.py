@@ -12,6 +12,7 @@ from schedo.core.bulk import BulkAction, BulkOperation
 from schedo.core.job_filter import JobFilter
 from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job, JobSpec, LeaseKey, Schedule
+from schedo.core.states import State
 from tests.sim.trace import (
     Answered,
     Attached,
@@ -177,6 +178,11 @@ class History:
     @cached_property
     def _calmed(self) -> int:
         return next((position for position, _ in self.of(Calmed)), len(self.trace))
+
+    def is_running(self, key: LeaseKey, position: int) -> bool:
+        """Return whether the attempt runs according to the disk at the position."""
+        before = [job for at, job in self.rows.get(key.job_id, ()) if at < position]
+        return bool(before) and before[-1].state is State.RUNNING and before[-1].key == key
 
     def was_deleted(self, schedule_id: int, position: int) -> bool:
         """Return whether a commit before the position has deleted the schedule."""
