@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -11,22 +12,25 @@ import orjson
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
-from schedo.cluster.merging import MERGERS
+from schedo.cluster.merging import MERGERS, Merge
 from schedo.cluster.worker_lists import Record, join_workers
 from schedo.errors import BadRequest, NotFound
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
+log = logging.getLogger("schedo.cluster")
+
 GATHER_S = 2.0  # until the response is made without a server that has not responded
 UNREACHABLE = b"schedo-unreachable"
 _IF_NONE_MATCH, _ETAG = b"if-none-match", b"etag"
+_MISFITS = (LookupError, TypeError, ValueError)
 
 
 async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:
     """Return the response of this server with those of the others in it.
 
-    The header `schedo-unreachable` has the names of the servers that did not respond. A server that
-    finds the request wrong has nothing; if all do, it is.
+    The header `schedo-unreachable` has the names of the servers that did not respond, or whose
+    response has another form. A server that finds the request wrong has nothing; if all do, it is.
     """
     if not others:
         return await asked.here()
@@ -48,8 +52,8 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
             missing.append(member.name)
     if isinstance(own, BadRequest) and not responses:
         raise own
-    parts = {server: orjson.loads(response.body) for server, response in responses.items()}
-    merged = MERGERS[asked.operation.name](parts, missing)
+    bodies = {server: response.body for server, response in responses.items()}
+    merged = _merge(MERGERS[asked.operation.name], bodies, missing)
     first = next(iter(responses.values()))
     headers = tuple((name, value) for name, value in first.headers if name != _ETAG)
     whole = first._replace(body=orjson.dumps(merged), headers=headers)
@@ -57,6 +61,29 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
         return whole
     names = ", ".join(missing).encode("ascii", "replace")
     return whole.with_headers((UNREACHABLE, names))
+
+
+def _merge(merge: Merge, bodies: Mapping[str, bytes], missing: list[str]) -> Record:
+    """Return one response; a server whose body does not fit is added to the missing ones.
+
+    A server of another version may respond without a field that this version needs.
+    """
+    try:
+        return merge(_parse(bodies), missing)
+    except _MISFITS:
+        first, *others = bodies
+        for server in others:
+            try:
+                merge(_parse({name: bodies[name] for name in (first, server)}), [])
+            except _MISFITS as error:
+                log.warning("the response of the server %s does not fit: %r", server, error)
+                missing.append(server)
+        fitting = {name: body for name, body in bodies.items() if name not in missing}
+        return merge(_parse(fitting), missing)
+
+
+def _parse(bodies: Mapping[str, bytes]) -> dict[str, Record]:
+    return {server: orjson.loads(body) for server, body in bodies.items()}
 
 
 async def _carry_out(asked: ClientRequest) -> Response | BadRequest:

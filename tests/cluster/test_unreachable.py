@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 
 from schedo.cluster import gathering, peers, router
@@ -263,6 +264,29 @@ async def test_a_gathered_list_says_which_server_is_missing(
     verdict = summary.json()["verdict"]
     assert verdict["level"] != "ok"
     assert "the server host 1 does not respond" in [verdict["text"], *verdict["others"]]
+
+
+async def omit_slots(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Respond with workers as a version has them that does not know their slots."""
+    worker = {"name": "w", "kind": "remote", "state": "active"}
+    body = orjson.dumps({"items": [worker, worker]})
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    writer.write(head.encode() + b"\r\n\r\n" + body)
+    await reader.read()
+
+
+async def test_a_server_of_another_version_whose_response_does_not_fit_is_missing(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    everything, _, second = cluster
+    second.attach_worker()
+    await second.engine.flush()
+    async with standing_in(everything, 1, omit_slots):
+        reply = await second.get("/v1/workers")
+
+    assert (reply.status, reply.headers["schedo-unreachable"]) == (200, "host 1")
+    assert [each["name"] for each in reply.json()["items"]] == ["hands"]
+    assert "the response of the server host 1 does not fit: KeyError('running')" in caplog.text
 
 
 async def test_a_pause_that_a_server_does_not_confirm_says_so(cluster: Cluster) -> None:
