@@ -373,6 +373,7 @@ class EngineLoop(TurnEnd):
         self.notes.take(scheduler, self.clock.now())
         await self._committer.round()
         await self._store.recovered()
+        await self.waiters.recovered(self._store.get_job)
         self.dispatcher.recovered()
         self.notes.progress.keep_only(scheduler.runs)
         scheduler.recovered(self.clock.now())

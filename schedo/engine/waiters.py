@@ -19,6 +19,7 @@ class EndWaiters:
 
     def __init__(self) -> None:
         self._waiters: dict[int, list[asyncio.Future[Job]]] = {}
+        self._unsure: set[int] = set()  # jobs whose ends a commit has on its way, or had
         self.dropped = DroppedJobs()
 
     @contextmanager
@@ -47,17 +48,32 @@ class EndWaiters:
         """Return copies of the jobs that have ended and that a caller waits for, or may ask for."""
         waiters, jobs = self._waiters, changes.jobs.values() if self._waiters else ()
         ended = [job.copy() for job in jobs if job.id in waiters and job.is_final]
+        self._unsure.update([job.id for job in ended])
         return ended + [job.copy() for job in changes.dropped if job.id not in waiters]
 
     def release(self, jobs: Sequence[Job], outputs: Sequence[Output]) -> None:
         """Complete the futures of the ended jobs, whose records are durable now, or dropped."""
         for job in jobs:
+            self._unsure.discard(job.id)
             for waiter in self._waiters.pop(job.id, ()):
                 if not waiter.done():
                     waiter.set_result(job)
         dropped = [job for job in jobs if job.kept_until == NOT_KEPT]
         if dropped:
             self.dropped.add(dropped, outputs, asyncio.get_running_loop().time())
+
+    async def recovered(self, get: Callable[[int], Awaitable[Job | None]]) -> None:
+        """Complete the waits for jobs whose ends a commit that failed has made durable after all.
+
+        No later commit has these ends. get: reads a job of the store.
+        """
+        for job_id in self._unsure & self._waiters.keys():
+            job = await get(job_id)
+            if job is None:  # it is not kept
+                self.end(job_id)
+            elif job.is_final:
+                self.release([job], ())
+        self._unsure.clear()
 
     @property
     def awaited(self) -> Set[int]:

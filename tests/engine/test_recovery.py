@@ -1,6 +1,7 @@
 """After a failed commit, a restart or a lost worker, nothing acknowledged is missing."""
 
 import asyncio
+import contextlib
 import os
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -11,12 +12,20 @@ import pytest
 
 from schedo.clock import SystemClock
 from schedo.core.commands import Flush, Reschedule
+from schedo.core.keep import KeepTimes
 from schedo.core.limits import MINUTE, SECOND
 from schedo.core.loads import Load, LoadJob
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.engine.engine import Engine
-from schedo.errors import SchedoError, StoreBroken, StoreError, StoreFull, StoreLocked
+from schedo.errors import (
+    NotFound,
+    SchedoError,
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+)
 from schedo.store.sqlite.store import SqliteStore
 from tests.engine.world import T0, World, leased, recovered, running
 from tests.store.steps import all_jobs
@@ -72,6 +81,38 @@ async def test_a_result_survives_its_failed_commit(path: Path) -> None:
         ended = await world.engine.wait(job.id, 5)
 
         assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "not kept"])
+async def test_a_wait_ends_if_the_commit_of_the_end_is_durable_though_it_fails(
+    path: Path, is_kept: bool
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(**({} if is_kept else {"keep": KeepTimes(completed_us=0)}))
+        waiting = asyncio.ensure_future(world.engine.wait(job.id, 3_600.0))
+        await world.engine.flush()
+        world.store.fail_after(StoreError("it flickered"))
+        world.worker.end()
+        await recovered(world)
+
+        with contextlib.nullcontext() if is_kept else pytest.raises(NotFound, match="deleted"):
+            assert (await asyncio.wait_for(waiting, 5)).state is State.COMPLETED
+
+
+async def test_a_wait_goes_on_if_the_commit_of_a_cancel_fails(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        waiting = asyncio.ensure_future(world.engine.wait(job.id, 3_600.0))
+        await world.engine.flush()
+        world.store.fail_next(StoreError("it flickered"))
+        with pytest.raises(StoreError, match="flickered"):
+            await world.engine.cancel(job.id)
+        await recovered(world)
+        assert not waiting.done()
+
+        await world.engine.cancel(job.id)
+
+        assert (await asyncio.wait_for(waiting, 5)).state is State.CANCELLED
 
 
 async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_again(
