@@ -143,8 +143,11 @@ class Standstill(CommandQueue):
         """
         last_poll = self.polls.last_id
         now, items = self.clock.now(), self._inbox.drain()
-        while items:
-            self._apply_items(items, now)
+        try:
+            while items:
+                self._apply_items(items, now)
+        finally:
+            self._inbox.put_back(items)  # after a bug, they run with the new scheduler
         self.scheduler.apply(last, now)
         self.notes.take(self.scheduler, now)
         self.notes.log_failed()

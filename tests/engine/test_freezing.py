@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from schedo.core.commands import Flush
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.limits import MINUTE
 from schedo.core.model import LeaseKey
@@ -251,6 +252,35 @@ async def test_a_freeze_during_a_round_that_fails_leaves_the_engine_open(path: P
         world.worker.end()
         ended = await world.engine.wait(running_job.id, 5)
         assert (ended.state, ended.worker) == (State.COMPLETED, "process-1")
+
+
+async def test_a_result_survives_a_command_that_breaks_a_freeze(path: Path) -> None:
+    def fail(reply: None) -> None:
+        raise ZeroDivisionError
+
+    async with running(path) as world:
+        running_job = await world.submit()
+        world.store.hold()
+        submitting: Submitting = asyncio.ensure_future(world.engine.submit([spec(delay_us=MINUTE)]))
+        await world.store.wait_held()
+
+        async def break_after_submit() -> None:
+            await world.engine.submit([spec(delay_us=MINUTE)])
+            world.engine._loop.enqueue(Flush(), fail)
+            world.worker.end()
+
+        breaking = asyncio.ensure_future(break_after_submit())
+        await let_run(breaking)
+        freezing = asyncio.ensure_future(world.engine.freezing.freeze(OLD))
+        await let_run(freezing)
+        world.store.release()  # the commit of the second submit has the flush of the freeze, too
+        with pytest.raises(ZeroDivisionError):
+            await freezing
+        await asyncio.gather(submitting, breaking)
+
+        ended = await world.engine.wait(running_job.id, 5)
+
+        assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
 
 
 @needs_sqlite
