@@ -43,6 +43,7 @@ class AttachedWorker(NamedTuple):
     spec: WorkerSpec
     transport: Transport
     room: asyncio.Event | None  # set: its connection takes a large payload; None: it always does
+    is_open: bool = True  # False: it finishes its attempts and gets no more
 
 
 class Dispatcher:
@@ -69,6 +70,18 @@ class Dispatcher:
         self._loading: set[asyncio.Task[None]] = set()
         self._loads = asyncio.Semaphore(LOADS_MAX)
         self.workers: dict[str, AttachedWorker] = {}
+
+    # The end of a worker; `_` is the scheduler's reply.
+
+    def close_worker(self, worker_id: str, _: None) -> None:
+        """Give the worker no more attempts after a recovery either."""
+        attached = self.workers.get(worker_id)
+        if attached is not None:
+            self.workers[worker_id] = attached._replace(is_open=False)
+
+    def remove_worker(self, worker_id: str, _: None) -> None:
+        """Forget the worker."""
+        self.workers.pop(worker_id, None)
 
     # Dispatch.
 

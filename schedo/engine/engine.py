@@ -388,13 +388,11 @@ class Engine:
 
     def close_worker(self, worker_id: str) -> None:
         """Dispatch no more attempts to the worker; its running ones continue."""
-        self._loop.enqueue(commands.CloseWorker(worker_id))
+        closed = partial(self._loop.dispatcher.close_worker, worker_id)
+        self._loop.enqueue(commands.CloseWorker(worker_id), closed)
 
     def detach(self, worker_id: str, message: str) -> None:
         """Remove the worker; the attempts that it still holds are lost."""
         dispatcher = self._loop.dispatcher
-
-        def detached(_: None) -> None:
-            dispatcher.workers.pop(worker_id, None)
-
+        detached = partial(dispatcher.remove_worker, worker_id)
         self._loop.enqueue(commands.DetachWorker(worker_id, message, dispatcher.waiting), detached)

@@ -6,7 +6,7 @@ exception: an attempt that ran in the server's own process may have killed it.
 
 from __future__ import annotations
 
-from schedo.core.commands import AttachWorker
+from schedo.core.commands import AttachWorker, CloseWorker
 from schedo.core.leases import Blame, Lease, Lost, Released
 from schedo.core.loads import LoadJob
 from schedo.core.model import Job
@@ -30,6 +30,8 @@ def restore(scheduler: Scheduler, snapshot: Snapshot, dispatcher: Dispatcher, no
     )
     for worker in dispatcher.workers.values():
         scheduler.apply(AttachWorker(worker.spec), now)
+        if not worker.is_open:
+            scheduler.apply(CloseWorker(worker.spec.id), now)
     dispatcher.recover(scheduler)
 
 

@@ -159,6 +159,21 @@ async def test_a_worker_that_detaches_loses_its_attempts(path: Path) -> None:
         assert (again.state, again.losses) == (State.QUEUED, 1)
 
 
+async def test_a_worker_that_is_closed_gets_no_attempt_after_a_failed_commit(path: Path) -> None:
+    async with running(path) as world:
+        world.engine.close_worker("process-1")
+        world.store.fail_next(StoreError("it flickered"))
+        with pytest.raises(StoreError, match="flickered"):
+            await world.submit()
+        await recovered(world)
+
+        await world.submit()
+        assert not world.worker.leases
+
+        world.worker.attach()
+        await asyncio.wait_for(leased(world), 5)
+
+
 async def test_a_stale_result_changes_nothing(path: Path) -> None:
     async with running(path) as world:
         job = await world.submit()
