@@ -266,8 +266,8 @@ class Session:
         self.burst_ends_at += delta_us
         if self.deadline_at is not None:
             self.deadline_at += delta_us
-        if self.waiting is not None:
-            self.waiting.until += delta_us
+        for poll in self.polls.values():
+            poll.until += delta_us
         for held in self.held.values():
             if held.sent_at is not None:
                 held.sent_at += delta_us

@@ -21,7 +21,7 @@ from schedo.core.model import LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.states import State
 from schedo.core.worker_messages import Progress
-from tests.core.builders import SECOND, T0, make_spec
+from tests.core.builders import HOUR, SECOND, T0, make_spec
 from tests.core.remote_site import Site, done, keys, make_poll
 
 # Responses.
@@ -48,6 +48,24 @@ def test_a_poll_gets_an_empty_response_when_its_wait_has_passed() -> None:
     site.run_until(10 * SECOND)
 
     assert site.response(poll).leases == []
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "not durable"])
+def test_a_poll_waits_as_long_when_the_clock_is_set(step: int, is_durable: bool) -> None:
+    site = Site()
+    lease = site.leased()
+    site.apply(Poll(99, make_poll(reports=[done(lease)], max_leases=None, wait_s=10.0)), T0)
+    if is_durable:
+        site.turn(T0)
+
+    site.follow_clock(step)
+    site.turn(step)
+
+    site.run_until(step + 10 * SECOND - 1)
+    assert 99 not in site.replies
+    site.run_until(step + 10 * SECOND)
+    assert site.response(99).leases == []
 
 
 def test_a_report_gets_its_response_at_once_and_leaves_the_poll_open() -> None:
