@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import os
 import signal
 import time
@@ -69,6 +70,7 @@ class _Held(msgspec.Struct, eq=False):
     number: int  # the position in the order of all leases sent to the child, from 1
     is_once: bool  # its job has the delivery at_most_once
     payload_bytes: int  # of a large payload
+    start_by: float = math.inf  # as the child has it; until then the lease is not sent
     stop_timer: SilenceTimer | None = None
 
 
@@ -159,7 +161,12 @@ class ChildSupervisor:
         sent_before = self._leases_sent - len(leases)
         if self._slots.grow(sent_before, self._memory.starts.count) and self._is_open:
             self._attach_workers()
-        self._connection.send(frames.Leases(leases, time.monotonic() + self._timeouts.start_s))
+        start_by = time.monotonic() + self._timeouts.start_s
+        for lease in leases:
+            held = self._held.get(lease.key)
+            if held is not None:
+                held.start_by = start_by
+        self._connection.send(frames.Leases(leases, start_by))
 
     # The child's side.
 
@@ -262,9 +269,11 @@ class ChildSupervisor:
             )
 
     def _on_stalled(self) -> None:
-        begun = self._memory.starts.count
-        for key in [key for key, held in self._held.items() if held.number > begun]:
-            self._end_attempt(AttemptResult(key, Released()))
+        begun, before = self._memory.starts.count, time.monotonic() - self._timeouts.pulse_s
+        for key, held in list(self._held.items()):
+            # A lease that waited for its payload may be young: the child can still start it.
+            if held.number > begun and held.start_by < before:
+                self._end_attempt(AttemptResult(key, Released()))
         if not self.retired.is_set():
             log.warning(
                 "%s has not answered for %g s: a handler blocks its event loop "
