@@ -12,6 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from schedo.errors import SchedoError
 from schedo.handover.command import Command
 from schedo.handover.messages import (
     Activated,
@@ -52,8 +53,10 @@ async def upgrade(server: Server, command: Command, timeout_s: float) -> Activat
     except TimeoutError:
         await _give_up(server, successor)
         raise UpgradeFailed(f"the new process was not ready within {timeout_s:g} s") from None
-    except BaseException:
+    except BaseException as error:
         await _give_up(server, successor)
+        if isinstance(error, SchedoError) and not isinstance(error, UpgradeFailed):
+            raise UpgradeFailed(f"the store is not ready for a new process: {error}") from error
         raise
     note_step(server, Step.SENT, successor.pid)
     passing = asyncio.ensure_future(_pass_store(server, successor))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,16 @@ import pytest
 from schedo.config import Config
 from schedo.core.limits import HOUR
 from schedo.core.model import JobSpec
-from schedo.errors import StoreUnsuitable
+from schedo.errors import StoreFull, StoreUnsuitable
 from schedo.handover.client import read_status
 from schedo.handover.command import Command
-from schedo.handover.messages import UpgradeFailed
+from schedo.handover.messages import Hello, Message, Ready, UpgradeFailed
 from schedo.handover.successor import Successor
 from schedo.server import to_standby
 from schedo.server.passing import pass_store
 from schedo.server.server import Server
 from schedo.server.start import PLAIN_START, Start
+from schedo.server.upgrade import upgrade
 from schedo.systemd import Inherited, Notifier
 from schedo.tasks.shell.orphans import Orphans
 
@@ -163,6 +164,44 @@ async def test_an_unexpected_error_of_an_upgrade_by_signal_is_logged(
             await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
 
     await server.leave()
+
+
+class ReadyProcess:
+    """A new process that is ready for the store."""
+
+    pid = 123_456_789
+    was_killed = False
+
+    def __init__(self, server: Server) -> None:
+        store = server.store.path or ""
+        self._hello = Hello(role="successor", version="1", schema=1, pid=self.pid, store=store)
+
+    async def expect(self, kind: type[Message]) -> Message:
+        return self._hello if kind is Hello else Ready()
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Do nothing."""
+
+    async def kill(self) -> None:
+        self.was_killed = True
+
+
+async def test_a_log_that_cannot_be_copied_is_the_reason_and_the_server_serves_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = ReadyProcess(server)
+
+    async def fail() -> None:
+        raise StoreFull("no room on the disk")
+
+    monkeypatch.setattr(Successor, "start", lambda _: process)
+    monkeypatch.setattr(server.store, "shorten_log", fail)
+
+    with pytest.raises(UpgradeFailed, match="no room on the disk"):
+        await upgrade(server, Command([], {}, "/"), 5.0)
+
+    assert process.was_killed
+    await check_served(server)
 
 
 async def test_a_new_process_is_ended_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
