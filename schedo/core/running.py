@@ -199,7 +199,6 @@ class RunningAttempts:
 
     def send(self, lease: Lease) -> None:
         """Send a lease that had to wait, and the stop request that it has got meanwhile."""
-        self.unsent.discard(lease.key)
         self._leases.append(lease)
         reason = self.stop_reason(lease.key.job_id)
         if reason is not None:
@@ -208,6 +207,8 @@ class RunningAttempts:
     def take_leases(self) -> list[Lease]:
         """Return the leases to send now."""
         leases, self._leases = self._leases, []
+        if self.unsent:
+            self.unsent.difference_update([lease.key for lease in leases])
         return leases
 
     # Results.

@@ -9,12 +9,14 @@ from schedo.core.commands import (
     Cancel,
     ConfigureQueue,
     DetachWorker,
+    Poll,
+    TransferAttempts,
 )
 from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from schedo.errors import NoCapacity, Unsatisfiable
 from tests.core.builders import HOUR, SECOND, T0, worker_spec
-from tests.core.remote_site import MILLISECOND, Site
+from tests.core.remote_site import MILLISECOND, Site, make_poll
 from tests.core.test_offers import ACCEPT, offered, states
 
 # Gangs.
@@ -79,6 +81,20 @@ def test_local_workers_of_a_gang_begin_when_the_remote_one_accepts() -> None:
     site.turn()
 
     assert len(site.begun) == 1
+
+
+def test_a_lease_of_a_gang_that_has_begun_is_released_until_the_worker_has_it() -> None:
+    site = Site(local_slots=1)
+    poll = site.poll()
+    jobs = site.invoke(2)
+    [lease] = site.response(poll).leases
+    [local] = [job.id for job in jobs if job.id != lease.key.job_id]
+    site.apply(Poll(99, make_poll(accept=[lease.key])), T0)
+
+    site.apply(TransferAttempts("handover-7"), T0)
+
+    assert site.job(lease.key.job_id).state is State.RUNNING
+    assert (site.begun, site.job(local).state) == ([], State.FAILED)
 
 
 def test_a_local_worker_that_dies_ends_the_gang() -> None:
