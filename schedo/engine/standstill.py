@@ -63,8 +63,12 @@ class Standstill(CommandQueue):
             self.fail_and_recover(error)
             raise
         self._fail_waiting(Unavailable("the server passes its store to a new process"))
-        await self.monitor.ends.save(self._store, self.clock.now())
-        await self._store.close(keep_log=True)
+        try:
+            await self.monitor.ends.save(self._store, self.clock.now())
+            await self._store.close(keep_log=True)
+        except Exception:
+            await self.reopen()
+            raise
 
     async def reopen(self) -> None:
         """Open the store again and recover, because the other process has died or given up."""

@@ -19,6 +19,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.command_queue import QueuedCommand
 from schedo.errors import StoreError
 from schedo.store.base import Store
+from schedo.store.sqlite.lock import FileLock
 from tests.engine.world import THRICE, Answers, World, recovered, running, spec
 from tests.stores import needs_sqlite
 
@@ -280,6 +281,25 @@ async def test_a_result_survives_a_command_that_breaks_a_freeze(path: Path) -> N
 
         ended = await world.engine.wait(running_job.id, 5)
 
+        assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
+
+
+@needs_sqlite
+async def test_a_freeze_whose_store_cannot_be_closed_leaves_the_engine_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: FileLock) -> None:
+        raise OSError("the lock file cannot be cleared")
+
+    async with running(path) as world:
+        running_job = await world.submit()
+        with monkeypatch.context() as patched:
+            patched.setattr(FileLock, "leave", fail)
+            with pytest.raises(OSError, match="cannot be cleared"):
+                await world.engine.freezing.freeze(OLD)
+
+        world.worker.end()
+        ended = await asyncio.wait_for(world.engine.wait(running_job.id, 5), 10)
         assert (ended.state, ended.attempt) == (State.COMPLETED, 1)
 
 
