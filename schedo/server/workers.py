@@ -15,6 +15,7 @@ from schedo.server.settings import read_webhook_secrets
 from schedo.server.start import Start
 from schedo.tasks.built_in import RunnerSettings, make_runners
 from schedo.tasks.shell.orphans import Orphans
+from schedo.tasks.threads import call_in_some_thread
 from schedo.worker.in_process import LocalWorker
 
 if TYPE_CHECKING:
@@ -62,11 +63,10 @@ class ServerWorkers:
 
         No command starts beside one that an earlier server left. This server holds the store, so
         another server that wrote the list of commands is dead, and what it left running has no
-        owner. A thread kills it, because that reads all of /proc.
+        owner. A thread kills it, if there is one for it, because that reads all of /proc.
         """
         if self._orphans is not None:
-            loop = asyncio.get_running_loop()
-            self._reaping = loop.run_in_executor(None, self._orphans.reap)
+            self._reaping = call_in_some_thread(self._orphans.reap)
             _log_killed(await asyncio.shield(self._reaping))
         self._local.attach()
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +124,22 @@ async def test_requests_are_answered_while_the_commands_of_the_dead_server_are_l
     assert await listening == port
     ended = await server.engine.wait(job_id, HELD_S)
     assert ended.state is State.COMPLETED
+
+
+async def test_without_a_thread_for_it_the_commands_are_looked_for_at_once(
+    server: Server, reaper: Reaper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object, call: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    await server.open()
+    await server.bind(Inherited())
+    await server.attach()
+    port = server._bound[0].getsockname()[1]
+    reaper.may_end.set()
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+        await server.listen(Notifier({}))
+
+    assert reaper.has_begun.is_set()
+    assert await ready(port) == b"HTTP/1.1 200 OK\r\n"
