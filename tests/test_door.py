@@ -20,7 +20,7 @@ EFFECTS = {
 }
 QUERIES = {
     "find_job", "find_schedule", "queue", "queue_names", "explain",
-    "explain_workers", "find_waiting", "dry_run",
+    "explain_workers", "explain_remote", "find_waiting", "dry_run",
     "worker_status",
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "slots", "waiting", "pauses", "unserved", "bulk_operations",

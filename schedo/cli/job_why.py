@@ -29,8 +29,9 @@ def _print_workers(record: Record) -> None:
     workers = record.get("workers", [])
     if workers:
         click.echo()
-        rows = [(worker["worker"], *_describe(worker)) for worker in workers]
-        print_table(("WORKER", "TAKES IT", "DETAIL"), rows)
+        names = ("worker", "server") if "server" in workers[0] else ("worker",)
+        rows = [(*(each[name] for name in names), *_describe(each)) for each in workers]
+        print_table((*map(str.upper, names), "TAKES IT", "DETAIL"), rows)
     if record.get("has_more_workers"):
         click.echo("schedo: there are more workers; see schedo workers ls", err=True)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
-from schedo.cluster.gathering import GATHER_S, UNREACHABLE
+from schedo.cluster.gathering import GATHER_S
 from schedo.cluster.hops import OwnRequest
 from schedo.core.worker_messages import WorkerStatus
 from schedo.errors import PeerUnreachable, SchedoError, Unsatisfiable
@@ -24,6 +24,7 @@ from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
 from schedo.web.context import AppContext
+from schedo.web.elsewhere import name_missing
 from schedo.web.http import Response, problem_response
 from schedo.web.idempotency import HEADER, read_key
 from schedo.web.permissions import TokenPermission
@@ -56,10 +57,7 @@ async def broadcast(router: Router, asked: ClientRequest) -> Response:
         if missing:
             raise PeerUnreachable(f"these servers did not respond: {', '.join(missing)}; {nothing}")
         raise nothing
-    whole = Response(207, msgspec.json.encode(_Items(items)), own.headers)
-    if not missing:
-        return whole
-    return whole.with_headers((UNREACHABLE, ", ".join(missing).encode("ascii", "replace")))
+    return name_missing(Response(207, msgspec.json.encode(_Items(items)), own.headers), missing)
 
 
 def _read_items(part: Response) -> list[msgspec.Raw]:

@@ -33,6 +33,7 @@ from schedo.cluster.work_parts import (
     read_response,
 )
 from schedo.cluster.worker_call import PollingWorker, Refusal, Unanswered, WorkerCall
+from schedo.cluster.worker_reasons import explain_own_workers
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.model import ReadyKey
 from schedo.core.worker_messages import PollRequest
@@ -76,6 +77,8 @@ class Gateway:
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose == "surplus":
             return await self._own_surplus.respond(asked)
+        if asked.hop is not None and asked.hop.purpose == "why":
+            return explain_own_workers(asked)
         try:
             request = WorkerRequest(asked.request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -16,12 +16,12 @@ from schedo.cluster.merging import MERGERS, Merge
 from schedo.cluster.worker_lists import Record, join_workers
 from schedo.errors import BadRequest, NotFound
 from schedo.store.cluster import Member
+from schedo.web.elsewhere import name_missing
 from schedo.web.http import Response
 
 log = logging.getLogger("schedo.cluster")
 
 GATHER_S = 2.0  # until the response is made without a server that has not responded
-UNREACHABLE = b"schedo-unreachable"
 _IF_NONE_MATCH, _ETAG = b"if-none-match", b"etag"
 _MISFITS = (LookupError, TypeError, ValueError)
 
@@ -57,10 +57,7 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
     first = next(iter(responses.values()))
     headers = tuple((name, value) for name, value in first.headers if name != _ETAG)
     whole = first._replace(body=orjson.dumps(merged), headers=headers)
-    if not missing:
-        return whole
-    names = ", ".join(missing).encode("ascii", "replace")
-    return whole.with_headers((UNREACHABLE, names))
+    return name_missing(whole, missing)
 
 
 def _merge(merge: Merge, bodies: Mapping[str, bytes], missing: list[str]) -> Record:

@@ -27,7 +27,8 @@ from schedo.web.permissions import ANYONE, TokenPermission
 # confirm: another server has carried out a change that concerns all, and the receiver follows.
 # work: a part of the request of a worker, which polls the first server (see gateway.py).
 # surplus: a question for jobs that no worker of the receiver has room for (see surplus.py).
-Purpose = Literal["forward", "confirm", "work", "surplus"]
+# why: a question for what keeps a job from the workers that poll the receiver (worker_reasons.py).
+Purpose = Literal["forward", "confirm", "work", "surplus", "why"]
 _KEY_PURPOSE = b"what one server of a cluster sends to another one"
 _AGE_US_MAX = MINUTE  # by the clocks of two servers
 

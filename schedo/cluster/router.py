@@ -31,6 +31,7 @@ from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
+from schedo.cluster.worker_reasons import explain_workers
 from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
 from schedo.core.shards import shard_of
@@ -42,7 +43,6 @@ from schedo.web.context import AppContext, Handler
 from schedo.web.http import Request, Response
 
 if TYPE_CHECKING:
-    from schedo.core.worker_messages import WorkerStatus
     from schedo.protocol.cluster import ClusterResponse
 
 # How long a request waits while its shard moves, or its owner is believed to be a server that is
@@ -67,6 +67,8 @@ class Router:
         self.background: set[asyncio.Task[None]] = set()
         self._gateway = Gateway(self, context.engine.sessions)
         self._turn = asyncio.Lock()  # of the changes that all servers confirm
+        self.list_remote_workers = partial(list_remote_workers, self)
+        self.explain_workers = partial(explain_workers, self)
 
     def start(self) -> None:
         """Begin to look after the other servers."""
@@ -110,9 +112,6 @@ class Router:
 
     def notes(self) -> Sequence[str]:
         return self._reachability.notes()
-
-    async def list_remote_workers(self) -> Sequence[WorkerStatus]:
-        return await list_remote_workers(self)
 
     def describe(self) -> ClusterResponse:
         return describe(self.cluster, self._reachability, self._context.engine.clock)

@@ -132,11 +132,11 @@ class Scheduler:
         )
         workers = WorkerCommands(self._workers, attempts, table, self._sessions, cordons, results)
         self.apply_result, self.recover_lost = results.apply, results.recover_lost
-        self.worker_status, self.held_by = workers.status, workers.held_by
-        self.worker_statuses = workers.statuses
+        self.worker_status, self.worker_statuses = workers.status, workers.statuses
         explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
         # All that a job waits for, or how it ended; and what each worker says about a ready key.
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
+        self.held_by, self.explain_remote = workers.held_by, explainer.explain_remote
         self.find_waiting = partial(figures.find_waiting, self._jobs, explainer)
         self.dry_run = DryRuns(self._pauses, self._placement, self._workers, explainer).find
         self.find_surplus = partial(figures.find_surplus, self._jobs, self._pauses)

@@ -49,6 +49,10 @@ _REJECTIONS: Mapping[Obstacle | None, str] = {
     Obstacle.SLOTS: "no_slots",
     Obstacle.RESOURCES: "resources",
 }
+# How far a worker with this obstacle is from taking a job; the first of them are the farthest.
+_DISTANCES: Mapping[Obstacle | None, int] = {
+    obstacle: distance for distance, obstacle in enumerate((None, *reversed(Obstacle)))
+}
 _TOO_FEW = "too_few"  # it has free slots, but not for all the jobs
 
 
@@ -58,11 +62,17 @@ class WorkerReason(NamedTuple):
     worker: str
     obstacle: Obstacle | None  # None: it could
     text: str
+    server: str = ""  # of a cluster, which says this
 
     @property
     def is_permanent(self) -> bool:
         """Whether time alone does not remove the obstacle."""
         return self.obstacle in LASTING
+
+
+def distance(reason: WorkerReason) -> int:
+    """Return how far the worker is from taking a job: the larger the farther, 0 if it could."""
+    return _DISTANCES[reason.obstacle]
 
 
 def find_lasting(spec: WorkerSpec, ready_key: ReadyKey) -> Obstacle | None:
@@ -94,7 +104,7 @@ def first_obstacle(
 
 
 def _find_closed(worker: Worker, session: Session | None) -> Obstacle | None:
-    if session is not None and _is_silent(session):
+    if session is not None and is_silent(session):
         return Obstacle.DISCONNECTED
     if not worker.is_open or (session is not None and session.drain_requested):
         return Obstacle.DRAINING
@@ -123,7 +133,8 @@ def count_rejections(workers: Iterable[Worker], ready_key: ReadyKey) -> dict[str
     return dict(Counter(_REJECTIONS.get(each, _TOO_FEW) for each in found))
 
 
-def _is_silent(session: Session) -> bool:
+def is_silent(session: Session) -> bool:
+    """Whether the worker is shut down or lost, or its connection has broken."""
     return not session.is_connected or session.state is SessionState.BROKEN
 
 

@@ -14,7 +14,6 @@ from schedo.clock import Clock, elapsed_us
 from schedo.core import commands
 from schedo.core.bulk_commands import DeleteJob
 from schedo.core.changes import IdempotencyRecord
-from schedo.core.explain import Explanation
 from schedo.core.limits import (
     READY_ENTRIES_MAX,
     UNCOMMITTED_JOBS_MAX,
@@ -89,6 +88,7 @@ class Engine:
         self._payload_bytes, self.was_killed = 0, False  # was_killed: see Snapshot
         self._invocations = calls = Invocations(self._loop, self.wait, self.cancel)
         self.sessions, self.settling = Workers(self._loop), partial(Settling, self._loop)
+        self.why = self.sessions.why
         self.expectations, self.inbox = Expectations(self._loop, store), Inbox(self._loop)
         self.declarations = Declarations(self._loop, store)
         self.tasks, self.read_tallies = self._loop.notes.tasks, partial(monitor.ends.read, store)
@@ -365,10 +365,6 @@ class Engine:
     async def get_queue_status(self, name: str) -> QueueStatus:
         """Return the queue's status, also of one that has neither limits nor jobs."""
         return await read_queue_status(self._loop, self.store, name)
-
-    def why(self, job: Job) -> Explanation:
-        """Explain what the job waits for, permanent obstacles first, and what each worker says."""
-        return self._loop.scheduler.explain(job)
 
     # Workers.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Sequence
 
 from schedo.core.commands import CompletePolls, Cordon, DetachWorker, Drain
+from schedo.core.explain import Explanation
 from schedo.core.leases import Lease
-from schedo.core.model import ReadyKey
+from schedo.core.model import Job, ReadyKey
+from schedo.core.remote_reasons import ALONE, Others, RemoteReasons
 from schedo.core.worker_commands import RUNS_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
 from schedo.core.worker_pool import WorkerSpec
@@ -62,6 +64,17 @@ class Workers:
         limit: how many at most; None: all. runs_max: how many of their running jobs at most.
         """
         return self._loop.scheduler.worker_statuses(self._loop.clock.now(), limit, runs_max)
+
+    def why(self, job: Job, others: Others = ALONE) -> Explanation:
+        """Explain what the job waits for, permanent obstacles first, and what each worker says.
+
+        others: what the other servers of a cluster say about its ready key.
+        """
+        return self._loop.scheduler.explain(job, others=others)
+
+    def explain_remote(self, ready_key: ReadyKey) -> RemoteReasons:
+        """Return what the remote workers that poll this server say about a job of another one."""
+        return self._loop.scheduler.explain_remote(ready_key)
 
     def has_suspects_for(self, spec: WorkerSpec) -> bool:
         """Whether poison suspects wait that a worker of this spec could run."""

@@ -66,6 +66,7 @@ WORK_TEXTS = {
     "CheckResponse.text": "The condition and its state, as a sentence.",
     "WorkerReasonResponse.worker": "The name of the worker.",
     "WorkerReasonResponse.text": "What the worker says, as a sentence.",
+    "WorkerReasonResponse.server": "The server of a cluster to which it is connected.",
     "obstacle": "The first obstacle, for programs; unset if there is none.",
     # Changing jobs, one or many.
     "RetryJobRequest.run_at": "When the job is due again; without it, now.",

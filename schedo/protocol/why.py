@@ -31,12 +31,17 @@ class WorkerReasonResponse(Struct, forbid_unknown_fields=True):
     permanent: bool
     text: str
     obstacle: Obstacle | UnsetType = UNSET
+    server: str | UnsetType = UNSET  # of a cluster, which the worker polls
 
     @classmethod
     def of(cls, reason: WorkerReason) -> Self:
-        obstacle = or_unset(reason.obstacle)
         return cls(
-            reason.worker, reason.obstacle is None, reason.is_permanent, reason.text, obstacle
+            reason.worker,
+            reason.obstacle is None,
+            reason.is_permanent,
+            reason.text,
+            or_unset(reason.obstacle),
+            reason.server or UNSET,
         )
 
 

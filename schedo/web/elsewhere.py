@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from starlette.types import Scope
 
 if TYPE_CHECKING:
+    from schedo.core.model import ReadyKey
+    from schedo.core.remote_reasons import Others
     from schedo.core.worker_messages import WorkerStatus
     from schedo.protocol.cluster import ClusterResponse
     from schedo.protocol.operation import Operation
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from schedo.web.http import Request, Response
 
 HOP, CLIENT = b"schedo-hop", b"schedo-client"  # headers of a request from another server
+_UNREACHABLE = b"schedo-unreachable"
 
 
 class Elsewhere(Protocol):
@@ -37,5 +40,15 @@ class Elsewhere(Protocol):
     async def list_remote_workers(self) -> Sequence[WorkerStatus]:
         """Return the remote workers that the other servers know."""
 
+    async def explain_workers(self, ready_key: ReadyKey) -> Others:
+        """Return what the other servers say about their remote workers and a job of this one."""
+
     def describe(self) -> ClusterResponse:
         """Return the members and their shards."""
+
+
+def name_missing(response: Response, missing: Sequence[str]) -> Response:
+    """Return a response that was put together, with the names of the servers that are missing."""
+    if not missing:
+        return response
+    return response.with_headers((_UNREACHABLE, ", ".join(missing).encode("ascii", "replace")))

@@ -242,6 +242,24 @@ def test_why_lists_the_checks_and_what_the_workers_say(server: FakeServer, sched
     assert result.stderr == "schedo: there are more workers; see schedo workers ls\n"
 
 
+def test_why_names_the_servers_of_the_workers_in_a_cluster(
+    server: FakeServer, schedo: Call
+) -> None:
+    said = {"ok": False, "permanent": False, "text": "all 1 slots are taken"}
+    workers = [{"worker": "a", "server": "db1", **said}, {"worker": "b", "server": "db2", **said}]
+    server.on("GET", f"{JOB}/why", 200, {"why": "no", "workers": workers})
+
+    result = schedo("jobs", "why", JOB_ID)
+
+    assert [line.split()[:4] for line in result.stdout.splitlines()] == [
+        ["no"],
+        [],
+        ["WORKER", "SERVER", "TAKES", "IT"],
+        ["a", "db1", "not", "now"],
+        ["b", "db2", "not", "now"],
+    ]
+
+
 def test_history_lists_the_steps_of_a_job_and_their_distance(
     server: FakeServer, schedo: Call
 ) -> None:

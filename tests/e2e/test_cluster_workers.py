@@ -74,6 +74,20 @@ def shows_completed(server: Server, jobs: list[str]) -> bool:
     return all((job["state"], job["attempt"]) == ("completed", 1) for job in found)
 
 
+def test_a_job_waits_for_the_slots_of_a_worker_of_another_server(servers: list[Server]) -> None:
+    first, second, _ = servers
+    take_jobs(Worker(), second, SLOTS)
+    job = first.submit(task="remote")["id"]
+
+    for asked in servers:
+        status, found = asked.ask("GET", f"/v1/jobs/{job}/why")
+
+        assert (status, found["why"]) == (200, f"all {SLOTS} slots for task remote are taken")
+        (said,) = [each for each in found["workers"] if each["worker"] == "hand"]
+        _, known = asked.ask("GET", "/v1/workers/hand")
+        assert (said["server"], said["obstacle"]) == (known["server"], "slots")
+
+
 def test_attempts_outlive_the_server_that_has_started_them(servers: list[Server]) -> None:
     first, second, _ = servers
     worker = Worker()

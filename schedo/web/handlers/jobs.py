@@ -16,6 +16,8 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import STREAMS
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Job
+from schedo.core.remote_reasons import ALONE
+from schedo.core.states import WAITING
 from schedo.errors import NotFound
 from schedo.protocol.invocations import ShortResponse
 from schedo.protocol.job_filters import read_filter, read_order
@@ -46,6 +48,7 @@ from schedo.protocol.query import (
 from schedo.protocol.why import WhyResponse
 from schedo.store.base import Reader
 from schedo.web.context import AppContext
+from schedo.web.elsewhere import name_missing
 from schedo.web.handlers.outputs import OutputSource, read_output, render_outputs
 from schedo.web.holding import Found
 from schedo.web.http import JSON_TYPE, PIECE_BYTES, Request, Response
@@ -195,9 +198,13 @@ def _respond_moved(found: Sequence[Found]) -> Response:
 
 
 async def explain_job(context: AppContext, request: Request) -> Response:
-    job = await _load_job(context, request)
-    response = WhyResponse.of(job, context.engine.why(job), context.engine.tasks.suggest(job.task))
-    return Response(200, msgspec.json.encode(response))
+    job, others = await _load_job(context, request), ALONE
+    if context.cluster is not None and job.state in WAITING:
+        others = await context.cluster.explain_workers(job.ready_key)
+        job = await context.engine.get(job.id)  # it may have started meanwhile
+    hint = "" if others.offer_task else context.engine.tasks.suggest(job.task)
+    response = WhyResponse.of(job, context.engine.why(job, others), hint)
+    return name_missing(Response(200, msgspec.json.encode(response)), others.missing)
 
 
 async def list_attempts(context: AppContext, request: Request) -> Response:

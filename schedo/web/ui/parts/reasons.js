@@ -8,6 +8,6 @@ import { Time } from './basics.js';
 const INSTANT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 export const Sentence = ({ text }) => legible(text).split(INSTANT).map((part, index) => (index % 2 ? html`<${Time} at=${part}/>` : part));
 
-// reasons: [{worker, ok, text}] of the API.
-export const Reasons = ({ reasons }) => html`<dl class="reasons">${reasons.map(({ worker, ok, text }) => html`
-  <dt><a href=${link(`/workers/${encodeURIComponent(worker)}`)}>${worker}</a></dt><dd class=${ok ? 'ok' : ''}>${ok ? 'could take it' : html`<${Sentence} text=${text}/>`}</dd>`)}</dl>`;
+// reasons: [{worker, server, ok, text}] of the API; the server only in a cluster.
+export const Reasons = ({ reasons }) => html`<dl class="reasons">${reasons.map(({ worker, server, ok, text }) => html`
+  <dt><a href=${link(`/workers/${encodeURIComponent(worker)}`)}>${worker}</a>${server && html` <span class="muted">on ${server}</span>`}</dt><dd class=${ok ? 'ok' : ''}>${ok ? 'could take it' : html`<${Sentence} text=${text}/>`}</dd>`)}</dl>`;
