@@ -70,6 +70,7 @@ class Gateway:
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
         self._own_surplus = OwnSurplus(sessions)
         self._surplus_of_others = SurplusOfOthers(router, self._wake)
+        sessions.watch_offers(self._surplus_of_others.note_offer)
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a worker, or to its gateway."""

@@ -7,12 +7,16 @@ and the worker's own poll has ended before, so no slot is.
 
 Jobs that no worker here runs would fill each response and hide the others. So a request names the
 ready keys that are known and that no waiting worker serves, and the response leaves them out.
+
+A request also names the tasks that workers have begun to offer to the asking server. So the other
+one accepts a job for them without the warning that no worker has its task.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Set
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,9 +47,15 @@ _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
 
 
 class Question(msgspec.Struct, omit_defaults=True):
-    """A request for the surplus; skip: the ready keys that are known and that no worker takes."""
+    """A request for the surplus.
+
+    skip: the ready keys that are known and that no worker takes. tasks: those that workers offer
+    and that no earlier request has named. offers_all: a worker offers every task.
+    """
 
     skip: list[ReadyKey] = []
+    tasks: list[str] = []
+    offers_all: bool = False
 
 
 class Found(msgspec.Struct):
@@ -70,7 +80,10 @@ class OwnSurplus:
         waits for open requests, and must not wait for this one.
         """
         context = asked.context
-        skip = frozenset(msgspec.json.decode(asked.request.body, type=Question).skip)
+        question = msgspec.json.decode(asked.request.body, type=Question)
+        skip = frozenset(question.skip)
+        if question.tasks or question.offers_all:
+            context.engine.tasks.note(None if question.offers_all else question.tasks)
         asking: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._questions[asking] = skip
         self._look()
@@ -109,6 +122,7 @@ class _Known:
         self.is_taken: dict[ReadyKey, bool] = {}
         self.pause_s = TAKING_S
         self.asking: asyncio.Task[Found] | None = None
+        self.told = 0  # how many of the tasks that workers here offer
 
     @property
     def skipped(self) -> list[ReadyKey]:
@@ -146,6 +160,8 @@ class SurplusOfOthers:
         self._known: dict[int, _Known] = {}  # by the number of the server
         self._serving: dict[str, tuple[WorkerSpec, list[int]]] = {}  # what `serving` has found
         self._questions: set[int] = set()  # the epochs of the servers that are asked
+        self._offered: dict[str, None] = {}  # the tasks of workers that have polled here
+        self._offers_all = False  # one of them has offered every task
         self._wanted_s = 0.0
 
     def want(self) -> None:
@@ -173,6 +189,18 @@ class SurplusOfOthers:
             known = self._serving[spec.id] = spec, numbers
         return known[1]
 
+    def note_offer(self, spec: WorkerSpec) -> None:
+        """Tell the other servers soon which tasks a worker offers that polls this one."""
+        if self._offers_all or not spec.polls or spec.is_relayed:
+            return
+        if spec.tasks is not None and spec.tasks <= self._offered.keys():
+            return
+        self._offers_all = spec.tasks is None
+        self._offered.update(dict.fromkeys(spec.tasks or ()))
+        for known in self._known.values():
+            if known.asking is not None:
+                known.asking.cancel()  # the next request names them
+
     def note_outcome(self, no: int, spec: WorkerSpec, *, is_any: bool) -> None:
         """Note whether a server has given a worker any job."""
         known = self._known.get(no)
@@ -188,7 +216,7 @@ class SurplusOfOthers:
         known = self._known[member.no] = _Known()
         try:
             while self._is_wanted() and self._lives(member):
-                known.asking = asyncio.create_task(self._ask(member, known.skipped))
+                known.asking = asyncio.create_task(self._ask(member, known))
                 await asyncio.wait((known.asking,))
                 if known.asking.cancelled():
                     continue
@@ -208,14 +236,17 @@ class SurplusOfOthers:
             self._serving.clear()
             self._questions.discard(member.epoch)
 
-    async def _ask(self, member: Member, skip: list[ReadyKey]) -> Found:
-        body = msgspec.json.encode(Question(skip))
+    async def _ask(self, member: Member, known: _Known) -> Found:
+        tasks = [*islice(self._offered, known.told, None)]
+        question = Question(known.skipped, tasks, self._offers_all)
+        body = msgspec.json.encode(question)
         own = OwnRequest("POST", "/v1/work", "surplus", _PERMISSION, body)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             response = await self._router.send(member, "surplus", own, HELD_S)
             if response.status == 200:
+                known.told += len(tasks)
                 found = msgspec.json.decode(response.body, type=Found)
                 if found.ready or loop.time() - began > EARLY_S:
                     return found

@@ -118,4 +118,4 @@ class Notes(NamedTuple):
     warnings: list[str]  # about remote workers, for the log
     failed: list[FailedAttempt]
     adopted: list[Lease]  # of the previous server, which its workers continue
-    offered: Sequence[frozenset[str] | None]  # the tasks of each new worker; None: all tasks
+    offered: Sequence[WorkerSpec]  # of each new worker

@@ -213,7 +213,7 @@ class WorkerPool:
         self._defaults: dict[str, Options | None] = {}
         self.plain_options: dict[str, Options] = {}  # a cache of JobMaker, cleared in the same way
         self.groups = WorkerGroups()
-        self._offered: list[frozenset[str] | None] = []  # the tasks of new specs
+        self._offered: list[WorkerSpec] = []  # that were added
 
     def __contains__(self, worker_id: str) -> bool:
         return worker_id in self._workers
@@ -243,12 +243,12 @@ class WorkerPool:
     def _set_spec(self, worker: Worker, spec: WorkerSpec) -> None:
         self._forget_defaults()
         self.groups.remove_worker(worker)
-        self._offered.append(spec.tasks)
+        self._offered.append(spec)
         worker.spec = spec
         self.groups.admit(worker)
 
-    def take_offered(self) -> Sequence[frozenset[str] | None]:
-        """Return the tasks of the specs that were added since the last call; None: all tasks."""
+    def take_offered(self) -> Sequence[WorkerSpec]:
+        """Return the specs that were added since the last call."""
         if not self._offered:  # as after nearly every turn
             return ()
         offered, self._offered = self._offered, []

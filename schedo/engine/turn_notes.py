@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from schedo.core.failure_groups import FailureGroups
 from schedo.core.outcomes import FailedAttempt
 from schedo.core.scheduler import Scheduler
+from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failure_log import FailureLog
 from schedo.engine.known_tasks import KnownTasks
@@ -28,6 +29,7 @@ class TurnNotes:
         self.failures = FailureGroups()
         self.decisions = Decisions()
         self.tasks = KnownTasks()
+        self.on_offer: Callable[[WorkerSpec], None] = _ignore  # called with the spec of each worker
         self._unlogged: list[tuple[Sequence[FailedAttempt], int]] = []
 
     def take(self, scheduler: Scheduler, now: int) -> None:
@@ -39,8 +41,9 @@ class TurnNotes:
         if not any(notes):
             return
         results, decided, progress, warnings, failed, adopted, offered = notes
-        for tasks in offered:
-            self.tasks.note(tasks)
+        for spec in offered:
+            self.tasks.note(spec.tasks)
+            self.on_offer(spec)
         for lease in adopted:  # before their results
             self._dispatcher.expect(lease)
             log.info("worker %s goes on with %s of the previous server", lease.worker, lease.key)
@@ -66,3 +69,7 @@ class TurnNotes:
         unlogged, self._unlogged = self._unlogged, []
         for failed, at in unlogged:
             self.failure_log.note(failed, at)
+
+
+def _ignore(spec: WorkerSpec) -> None:
+    pass

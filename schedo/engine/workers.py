@@ -84,6 +84,10 @@ class Workers:
         """Call `look` after each turn in which a server of a cluster has decided what starts."""
         self._loop.on_decided = look
 
+    def watch_offers(self, note: Callable[[WorkerSpec], None]) -> None:
+        """Call `note` with the spec of each worker that attaches, and with each later one."""
+        self._loop.notes.on_offer = note
+
     def find_surplus(self, most: int, skip: Container[ReadyKey] = ()) -> dict[ReadyKey, int]:
         """Return up to `most` ready keys with jobs that wait only for a worker, and how many.
 

@@ -23,6 +23,7 @@ from schedo.web.server import STOP_GRACE_S
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker, holds, lease_of, result
+from tests.passes import one_pass
 
 STOPS_WITHIN_S = STOP_GRACE_S / 2
 ENDS_WITHIN_S = 2.0
@@ -63,6 +64,33 @@ async def test_a_job_whose_start_must_be_durable_runs_on_a_worker_of_another_ser
     await first.submit(task="demo", delivery="at_most_once")
 
     assert lease_of(await polling)
+
+
+async def learns(world: MemberWorld, task: str) -> None:
+    """Return once the server knows the task."""
+    async with asyncio.timeout(ENDS_WITHIN_S):
+        while task not in world.engine.tasks:
+            await one_pass()
+
+
+async def test_a_server_knows_the_tasks_that_workers_of_other_servers_offer(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    first.engine.tasks._is_any = False
+    workers = [HandWorker(name, tasks=[name]) for name in ("early", "late")]
+    for worker in workers:
+        unknown = await first.submit(task=worker.name, delay="1h")
+        polling = worker.begin_poll(second)
+        await learns(first, worker.name)
+        known = await first.submit(task=worker.name, delay="1h")
+
+        assert "no worker has a task" in unknown["warnings"][0]
+        assert "warnings" not in known
+        polling.cancel()
+
+    polling = HandWorker("any").begin_poll(second)
+    await learns(first, "whatever")
 
 
 async def test_a_worker_gets_no_more_leases_of_all_servers_than_it_has_slots(

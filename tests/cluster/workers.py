@@ -15,8 +15,9 @@ Message = dict[str, Any]
 class HandWorker:
     """A worker whose requests a test sends, each to the server that it names."""
 
-    def __init__(self, name: str = "w", slots: int = 2) -> None:
-        self.description: Message = {"worker": name, "session": "s1", "slots": slots}
+    def __init__(self, name: str = "w", slots: int = 2, **fields: Any) -> None:
+        self.name = name
+        self.description: Message = {"worker": name, "session": "s1", "slots": slots, **fields}
 
     async def ask(self, world: MemberWorld, **fields: Any) -> Message:
         """Send a request and return the response."""
