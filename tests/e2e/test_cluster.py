@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import accumulate, count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,16 +110,16 @@ def test_the_jobs_of_a_killed_server_run_at_the_other_one(cluster: Cluster) -> N
     first, second = cluster.join(), cluster.join()
     name = cluster.name_at(1)
     assert first.ask("PUT", f"/v1/schedules/{name}", {"every": "1s", **COUNTED})[0] == 201
-    jobs = [first.submit(**COUNTED, delay="300ms") for _ in range(20)]
     long = first.submit(task="shell", payload={"command": "test -e second || sleep 60"})
     eventually(lambda: first.ask("GET", f"/v1/jobs/{long['id']}")[1]["state"] == "running", "start")
+    jobs = submit_later(first, COUNTED, 20)
 
     first.kill()
     (cluster.directory / "second").touch()
 
-    ended = [second.ended(job["id"]) for job in (*jobs, long)]
+    ended = [second.ended(job_id) for job_id in (*jobs, long["id"])]
     assert {job["state"] for job in ended} == {"completed"}
-    assert [cluster.runs(job["id"]) for job in jobs] == [1] * len(jobs)
+    assert [cluster.runs(job_id) for job_id in jobs] == [1] * len(jobs)
     fired = count_fired(second, name)
     eventually(lambda: count_fired(second, name) > fired, "run")
     decisions = second.ask("GET", f"/v1/schedules/{name}/decisions")[1]["items"]
@@ -130,11 +131,11 @@ def test_a_server_that_was_stopped_starts_nothing_of_what_another_one_has_taken(
     cluster: Cluster,
 ) -> None:
     first, second = cluster.join(), cluster.join()
-    jobs = [first.submit(**COUNTED, delay="2s") for _ in range(20)]  # due after the take-over
+    jobs = submit_later(first, COUNTED, 20)
 
     os.kill(first.pid, signal.SIGSTOP)
     eventually(lambda: cluster.owned()[1] == SHARDS, "take-over")
-    ended = [second.ended(job["id"]) for job in jobs]
+    ended = [second.ended(job_id) for job_id in jobs]
     os.kill(first.pid, signal.SIGCONT)
 
     assert {job["state"] for job in ended} == {"completed"}
@@ -142,7 +143,7 @@ def test_a_server_that_was_stopped_starts_nothing_of_what_another_one_has_taken(
     eventually(lambda: first.ask("GET", "/readyz")[0] == 200, "recovery")
     again = first.submit(**COUNTED)
     assert first.ended(again["id"])["state"] == "completed"
-    assert [cluster.runs(job["id"]) for job in jobs] == [1] * len(jobs)
+    assert [cluster.runs(job_id) for job_id in jobs] == [1] * len(jobs)
 
 
 def test_requests_for_a_stopped_server_are_answered_by_the_one_that_takes_over(
@@ -192,13 +193,13 @@ def test_a_first_limit_holds_for_jobs_that_wait_at_all_servers_and_for_runs_of_s
     marked = {"command": "echo + >> marks; sleep 0.02; echo - >> marks"}
     queue = cluster.name_at(1)
     job = {"task": "shell", "payload": marked, "queue": queue}
-    waiting = [each.submit(**job, delay="1s") for each in (first, second) for _ in range(10)]
+    waiting = [job_id for each in (first, second) for job_id in submit_later(each, job, 10)]
 
     limited, _ = second.ask("PATCH", f"/v1/queues/{queue}", {"concurrency": 1})
     schedules = [cluster.name_at(no) for no in (1, 2)]
     for name in schedules:
         assert first.ask("PUT", f"/v1/schedules/{name}", {"every": "1s", **job})[0] == 201
-    ended = [second.ended(each["id"]) for each in waiting]
+    ended = [second.ended(job_id) for job_id in waiting]
     eventually(lambda: all(count_fired(second, name) for name in schedules), "runs")
 
     assert limited == 200
@@ -236,6 +237,13 @@ def test_a_server_that_is_told_to_end_answers_until_the_others_have_its_jobs(
     ended = [second.ended(job_id) for _, job_id in answers]
     assert {job["state"] for job in ended} == {"completed"}
     assert {cluster.runs(job_id) for _, job_id in answers} == {1}
+
+
+def submit_later(server: Server, job: dict[str, Any], count: int) -> list[str]:
+    """Submit jobs that are due after what the test does next, with one request for all of them."""
+    status, answer = server.ask("POST", "/v1/jobs:batch", [{**job, "delay": "2s"}] * count)
+    assert status == 200, answer
+    return [each["job"]["id"] for each in answer["items"]]
 
 
 def count_fired(server: Server, name: str) -> int:
