@@ -44,8 +44,16 @@ async def put(store: Store, *jobs: Job) -> None:
 async def listed(
     store: Store, before: int | None = None, limit: int = 100, **which: Any
 ) -> list[int]:
-    """Return the ids of the jobs that the filter lists."""
-    return ids((await store.list_jobs(JobFilter(**which), before, limit)).jobs)
+    """Return the ids of the jobs that the filter lists, up to the limit.
+
+    A page may end before it, because a search gives way to others after some milliseconds.
+    """
+    found: list[int] = []
+    while True:
+        page, before, _ = await store.list_jobs(JobFilter(**which), before, limit - len(found))
+        found += ids(page)
+        if before is None or len(found) == limit:
+            return found
 
 
 async def counted(store: Store) -> Waiting:

@@ -41,6 +41,7 @@ CHOICES: dict[str, list[Any]] = {
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_connection, "SEARCH_S", 60.0)  # so a page ends with its parts
     monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 3)
     monkeypatch.setattr(job_search, "LOOKED_AT_ALONE", 9)
     monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 6)
@@ -124,6 +125,7 @@ async def test_a_step_begins_with_a_small_part_and_goes_on_only_if_that_was_fast
 async def test_a_search_from_the_oldest_job_goes_on_where_a_part_ended(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(read_connection, "SEARCH_S", 60.0)
     monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 3)
     monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 6)
     store = SqliteStore(path)
