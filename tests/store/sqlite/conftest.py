@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schedo.store.sqlite import store as store_module
 from schedo.store.sqlite.store import SqliteStore
 
 
@@ -16,3 +17,9 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.open()
     yield store
     await store.close()
+
+
+@pytest.fixture
+def no_timed_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no timer flush the write buffer in the middle of the test."""
+    monkeypatch.setattr(store_module, "FLUSH_PERIOD_S", 3_600.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from schedo.core.states import State
 from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.buffer_bounds import ALONE, BESIDE_STANDBY, FEW_PERIODS
@@ -11,6 +13,8 @@ from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import in_table, raw
 from tests.store.steps import ended, put
+
+pytestmark = pytest.mark.usefixtures("no_timed_flush")
 
 
 async def test_the_number_of_buffered_jobs_is_bounded(store: SqliteStore) -> None:

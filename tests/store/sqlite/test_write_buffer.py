@@ -17,13 +17,14 @@ from schedo.core.model import Failure, Options, Queue
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Retention
-from schedo.store.sqlite import store as store_module
 from schedo.store.sqlite import write_buffer
 from schedo.store.sqlite.buffer_bounds import ALONE
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_buffer, in_table, raw
 from tests.store.steps import LARGE, ended, listed, of_jobs, put
+
+pytestmark = pytest.mark.usefixtures("no_timed_flush")
 
 
 async def flush_old_entries(store: SqliteStore) -> None:
@@ -173,9 +174,8 @@ async def test_other_commits_flush_the_buffer_and_go_to_the_tables_at_once(
 
 
 async def test_the_oldest_jobs_are_flushed_first_with_their_later_updates(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, path: Path
 ) -> None:
-    monkeypatch.setattr(store_module, "FLUSH_PERIOD_S", 3_600.0)
     first = make_job(id=1)
     bulk = [make_job(id=n, state=State.SCHEDULED) for n in range(2, 752)]
     await put(store, first)
