@@ -111,7 +111,8 @@ async def wait_for_end(
 ) -> Job:
     """Return the job when it has ended, or its current record after the timeout.
 
-    A job that is not kept is gone after the commit of its end, and only the waiter has it then.
+    An end is durable before it is returned, also if it comes when the time is up. A job that is not
+    kept is gone after the commit of its end, and only the waiter has it then.
     """
     try:
         if not _has_job(waiter):
@@ -121,7 +122,12 @@ async def wait_for_end(
                 return job
             del job  # its payload may be large, and the wait long
             await asyncio.wait((waiter,), timeout=timeout_s)
-        return waiter.result() if _has_job(waiter) else await get()
+        if _has_job(waiter):
+            return waiter.result()
+        job = await get()
+        if job.is_final and not waiter.cancelled():  # by a freeze, after which nothing is flushed
+            await flush()
+        return job
     except NotFound:
         await flush()
         if _has_job(waiter):

@@ -14,6 +14,7 @@ from schedo.core.states import State
 from schedo.engine.call_results import Accepted
 from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError
 from tests.engine.world import T0, THRICE, Answers, leased, recovered, running, spec
+from tests.passes import one_pass
 
 
 async def test_submit_returns_only_after_its_commit(path: Path) -> None:
@@ -297,6 +298,24 @@ async def test_waiting_for_a_job_ends_when_the_time_is_up(path: Path) -> None:
         job = await world.submit(delay_us=MINUTE)
 
         assert (await world.engine.wait(job.id, 0.01)).state is State.SCHEDULED
+
+
+async def test_a_wait_whose_time_is_up_returns_no_end_that_is_not_durable(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        waiting = asyncio.create_task(world.engine.wait(job.id, 0.02))
+        await one_pass()
+        world.store.hold()
+        world.worker.end()
+        await world.store.wait_held()
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+
+        world.store.fail_next(StoreError("it flickered"))
+        world.store.release()
+
+        with pytest.raises(StoreError):
+            await waiting
 
 
 async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
