@@ -65,14 +65,15 @@ async def test_a_silent_server_that_was_asked_for_jobs_does_not_hold_those_of_th
 async def test_a_result_for_a_silent_owner_is_not_confirmed_but_those_of_the_gateway_count(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOVING_S", 0.1)
     everything, first, second = cluster
     worker = HandWorker()
     theirs, mine = await take_two(worker, first, second)
     ended, url = [result(theirs), result(mine)], first.cluster.me.url
 
-    async with standing_in(everything, 1, stay_silent), asyncio.timeout(IN_TIME_S):
-        reply = await worker.send(second, running=[], results=ended, wait=0)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(gateway, "MOVING_S", 0.1)
+        async with standing_in(everything, 1, stay_silent), asyncio.timeout(IN_TIME_S):
+            reply = await worker.send(second, running=[], results=ended, wait=0)
 
     assert (reply.status, reply.code) == (503, "unavailable")
     assert await state_of(second, mine) is State.COMPLETED
