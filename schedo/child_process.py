@@ -20,12 +20,18 @@ class ChildHandle:
     """A running child process, which leads its own session and process group."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        """Kill the process and raise RuntimeError if it needs a thread, and none can be started."""
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self._pidfd: int | None = None
         self._is_abandoned = False
         self.ended: asyncio.Future[None] = self._loop.create_future()  # the leader has exited
-        self._watch()
+        try:
+            self._watch()
+        except RuntimeError:
+            popen.kill()
+            popen.wait()
+            raise
 
     @property
     def pid(self) -> int:

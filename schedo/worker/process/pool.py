@@ -200,7 +200,7 @@ class ProcessPool:
                 if self._is_code_new:
                     await self._declare_new(child)
                 await child.retired.wait()
-            except (CannotServe, OSError) as error:
+            except (CannotServe, OSError, RuntimeError) as error:  # such as no more threads
                 log.error("cannot start a child process: %s", error)
                 if self._settings.is_reloading:  # the next change ends the pause
                     delay_s = RESPAWN_AFTER_S_MAX
@@ -221,7 +221,7 @@ class ProcessPool:
                 await self._reloaded.wait()
 
     async def _spawn_child(self, place: int, *, isolated: bool = False) -> ChildSupervisor:
-        """Return a new child that has attached; raise CannotServe or OSError."""
+        """Return a new child that has attached; raise CannotServe, OSError or RuntimeError."""
         child = await self._spawn(place, isolated)
         try:
             async with asyncio.timeout(self._settings.timeouts.import_s):
@@ -259,7 +259,7 @@ class ProcessPool:
                 process = ChildHandle(
                     self._start_process(theirs, descriptor, environment, slots, at_start)
                 )
-            except OSError:
+            except BaseException:
                 ours.close()
                 raise
         spec = WorkerSpec(
