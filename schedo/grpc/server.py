@@ -154,6 +154,7 @@ class GrpcServer:
         self._shared = Shared(app, find_app)
         self.sockets: Sequence[socket.socket] = ()  # on which this server listens
         self._is_accepting = False
+        self._pausing: asyncio.TimerHandle | None = None  # ends a pause without descriptors
         self._opening: set[asyncio.Task[object]] = set()
         self._watch: asyncio.Task[None] | None = None
 
@@ -181,6 +182,9 @@ class GrpcServer:
     def _accept_no_more(self) -> None:
         """Leave new connections in the queue of the listener, where another process finds them."""
         self._is_accepting = False
+        if self._pausing is not None:
+            self._pausing.cancel()
+            self._pausing = None
         for sock in self.sockets:
             self._shared.loop.remove_reader(sock.fileno())
 
@@ -193,7 +197,7 @@ class GrpcServer:
             except OSError as error:  # such as too many open files
                 log.error("gRPC: a connection cannot be accepted: %s", error.strerror)
                 self._accept_no_more()
-                self._shared.loop.call_later(_CHECK_S, self._accept)
+                self._pausing = self._shared.loop.call_later(_CHECK_S, self._accept)
                 return
             if len(self._opening) >= CONNECTIONS_MAX:
                 accepted.close()

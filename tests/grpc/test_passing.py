@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import pytest
 
 from schedo.grpc import schedo_pb2 as pb
+from schedo.grpc import server as server_module
 from schedo.web.server import HttpServer
 from tests.grpc.calling import Served, serving
 from tests.web.connecting import forwarder, turn
 from tests.web.world import World
+
+_TURNS = 20  # many more than the way from a listener to a connection takes
+
+
+def nothing() -> None:
+    """End no waits."""
 
 
 class Passing:
@@ -21,9 +31,6 @@ class Passing:
         self.http, self.grpc = http, grpc
 
     async def hold(self) -> None:
-        def nothing() -> None:
-            pass
-
         await asyncio.gather(self.http.hold(nothing), self.grpc.server.hold(nothing))
 
 
@@ -55,6 +62,33 @@ async def test_calls_wait_and_are_answered_when_the_server_goes_on(passing: Pass
 
     job = await calling
     assert (await passing.grpc.world.get(f"/v1/jobs/{job.id}")).status == 200
+
+
+class FullSocket(socket.socket):
+    """A listener of a process that has no descriptor left."""
+
+    def accept(self) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+async def test_a_pause_without_descriptors_ends_after_the_passing(
+    passing: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = passing.grpc.server
+    monkeypatch.setattr(server_module, "_CHECK_S", 0.0)
+    with FullSocket() as full:
+        server._accept_waiting(full)
+    await server.hold(nothing)
+
+    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    for _ in range(_TURNS):
+        await turn()
+    assert not server.connections
+
+    server.resume()
+    while not server.connections:
+        await turn()
+    writer.close()
 
 
 async def test_calls_that_wait_are_forwarded_to_the_next_process(passing: Passing) -> None:
