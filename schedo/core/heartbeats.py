@@ -47,6 +47,12 @@ class Heartbeats:
         if session is not None and not session.polls:
             session.deadline_at = None
 
+    def note_refusal(self, worker: str, now: int) -> None:
+        """Expect the next request of a worker after one that was refused, perhaps after a load."""
+        session = self._table.by_name.get(worker)
+        if session is not None and session.deadline_at is None:
+            self.expect(session, now)
+
     def resume(self, session: Session, now: int) -> None:
         """Expect the next request after a recovery of the server.
 

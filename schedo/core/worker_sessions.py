@@ -100,6 +100,7 @@ class WorkerSessions:
             session = self._register(request, now)
         except SchedoError as error:
             self._replies.append(PollReply(command.id, request.worker, error))
+            self._heartbeats.note_refusal(request.worker, now)
             return None
         poll = OpenPoll(command.id, request, now + round(request.wait_s * SECOND))
         session.polls[poll.id] = poll
@@ -114,8 +115,9 @@ class WorkerSessions:
         if request.is_draining:
             self._stop_polling(session, now)
             self._leases.release(session, session.unsent(), now)
-        is_sure = poll.wants_leases or request.is_draining
-        poll.revoked = self._leases.reconcile(session, request, now, is_sure=is_sure)
+        poll.revoked = self._leases.reconcile(
+            session, request, now, is_sure=poll.wants_leases or request.is_draining
+        )
         if poll.is_durable:
             self._open(session, poll, now)
         if request.is_draining and not session.held:

@@ -9,6 +9,7 @@ import pytest
 from schedo.core.commands import HoldLease, Poll, PollBroken
 from schedo.core.model import LeaseKey
 from schedo.core.states import State
+from schedo.errors import WorkerReplaced
 from tests.core.builders import HOUR, SECOND, T0, make_spec
 from tests.core.remote_site import MILLISECOND, Site, done, keys, make_poll
 from tests.core.succession import JOB_ID, NEXT, crashed
@@ -237,10 +238,10 @@ def test_a_lease_on_its_way_is_not_released_when_the_clock_is_set() -> None:
     assert site.state(unsent.key.job_id) is State.RUNNING
 
 
-def send_what_needs_a_load(site: Site) -> None:
+def send_what_needs_a_load(site: Site, session: str = "s1") -> None:
     """Send a request of worker a that lists a job of the previous server; load nothing yet."""
     listed = frozenset({LeaseKey(JOB_ID - 1, 1, 1)})
-    request = make_poll(running=listed, session_timeout_s=5.0)
+    request = make_poll(session=session, running=listed, session_timeout_s=5.0)
     site.send(Poll(99, request), NEXT, lambda _: None)
     assert site.unloaded
 
@@ -272,5 +273,18 @@ def test_a_worker_is_lost_if_it_hangs_up_while_its_request_waits_for_the_store()
 
     site.apply(PollBroken(99, "a"), NEXT)
     tick_for_20_s(site)
+
+    assert site.status() == "disconnected"
+
+
+def test_a_worker_is_lost_though_an_older_process_of_its_name_sent_what_needed_a_load() -> None:
+    site, _ = crashed()
+    for session in ("s1", "s2"):
+        site.report_in("a", now=NEXT, session=session, session_timeout_s=5.0)
+    send_what_needs_a_load(site, "s1")
+    site.turn(NEXT)
+    assert isinstance(site.replies[99], WorkerReplaced)
+
+    site.run_until(NEXT + LISTENED)
 
     assert site.status() == "disconnected"
