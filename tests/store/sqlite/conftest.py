@@ -20,6 +20,8 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-def no_timed_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no timer flush the write buffer in the middle of the test."""
-    monkeypatch.setattr(store_module, "FLUSH_PERIOD_S", 3_600.0)
+def no_timed_flush(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let no timer flush the write buffer in the middle of the test; return their period."""
+    period_s = 3_600.0
+    monkeypatch.setattr(store_module, "FLUSH_PERIOD_S", period_s)
+    return period_s

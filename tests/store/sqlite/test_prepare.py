@@ -17,7 +17,6 @@ from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.errors import StoreDamaged, StoreLocked, StoreUnsuitable
 from schedo.store.sqlite import connection as connections
-from schedo.store.sqlite import store as store_module
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.files import Crashed, in_table
@@ -176,7 +175,6 @@ async def test_a_damaged_file_cannot_be_prepared(path: Path) -> None:
         await SqliteStore(path).prepare()
 
 
-@pytest.mark.usefixtures("no_timed_flush")
 @pytest.mark.parametrize("commits", [0, 1])
 @pytest.mark.parametrize("is_long", [False, True])
 async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
@@ -185,6 +183,7 @@ async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
     monkeypatch: pytest.MonkeyPatch,
     is_long: bool,
     commits: int,
+    no_timed_flush: float,
 ) -> None:
     await put(store, make_job(id=1, payload=b"x" * 10_000))  # pages that no later commit writes
     crashed = killed(path)
@@ -200,7 +199,7 @@ async def test_after_a_kill_the_log_is_copied_soon_after_the_first_turn(
     assert crashed.path.read_bytes() == before
     timer = following._flush_timer
     assert timer is not None
-    assert timer.when() - asyncio.get_running_loop().time() <= store_module.FLUSH_PERIOD_S
+    assert timer.when() - asyncio.get_running_loop().time() <= no_timed_flush
     timer.cancel()
     following._flush_old()
     await following.check()  # by the thread that copies the log
