@@ -234,7 +234,12 @@ def test_a_stop_sends_what_waits(collector: Collector, tmp_path: Path) -> None:
 def test_a_collector_that_hangs_delays_no_job_and_no_stop(
     collector: Collector, tmp_path: Path
 ) -> None:
-    small = environment(collector, OTEL_BSP_MAX_QUEUE_SIZE="4", OTEL_METRICS_EXPORTER="none")
+    small = environment(
+        collector,
+        OTEL_BSP_MAX_QUEUE_SIZE="4",
+        OTEL_METRICS_EXPORTER="none",
+        OTEL_EXPORTER_OTLP_TIMEOUT="60",  # so that the first request hangs until the stop
+    )
     collector.is_free.clear()
     with serving(tmp_path, "--allow-shell", "--otel", **small) as server:
         first = submit(server, None, task="shell", payload={"command": "true"})
