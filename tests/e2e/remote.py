@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.e2e import ports
 from tests.e2e.server import DEADLINE_S, Server, eventually
 
 
@@ -65,9 +66,8 @@ def worker(server: Server, name: str, *arguments: str, url: str = "") -> Iterato
 
 
 def find_port() -> str:
-    """Return a free port, for a server that restarts at the same address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
+    """Return a free port, for a server that restarts at the same address, as an option."""
+    return str(ports.find_port())
 
 
 class Wire:

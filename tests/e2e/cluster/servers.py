@@ -19,8 +19,9 @@ from pathlib import Path
 from schedo.core.ids import render_id
 from tests.e2e.cluster import skewed
 from tests.e2e.cluster.link import Link, Streams
+from tests.e2e.ports import find_port
 from tests.e2e.takeover.evidence import Kill, Row
-from tests.e2e.takeover.processes import APPLICATION, DEADLINE_S, find_port, start_worker
+from tests.e2e.takeover.processes import APPLICATION, DEADLINE_S, start_worker
 from tests.postgres import USER, PostgresServer
 from tests.sources import ROOT
 

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from schedo.handover.client import read_status
 from schedo.handover.link import LinkLost
 from schedo.handover.messages import BadMessage, StandbyStatus
+from tests.e2e.ports import find_port
 from tests.e2e.supervisor import Supervisor
 from tests.e2e.takeover.evidence import Kill
 from tests.sources import ROOT
@@ -220,19 +220,6 @@ class Servers:
     def log(self) -> str:
         """Return the log of all processes."""
         return self._supervisor.log()
-
-
-def find_port() -> int:
-    """Return a free port that the kernel gives no client.
-
-    While no server listens, clients connect again and again. If the kernel may give them the port
-    as their own, one of them connects to itself at last, and the port is in use.
-    """
-    clients_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(10_000, clients_from), 100):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise RuntimeError("there is no free port")
 
 
 def start_worker(
