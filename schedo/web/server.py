@@ -177,8 +177,12 @@ class HttpServer:
             await asyncio.sleep(_PROGRESS_CHECK_S)
 
     def _has_active(self, waited_s: float) -> bool:
-        """Whether a request is in progress; a client that reads slowly counts for a moment only."""
-        active = [connection.active for connection in self._state.all]
+        """Whether a request is in progress; a client that reads slowly counts for a moment only.
+
+        Those that an older process forwards count as well, and those of its attempts.
+        """
+        states = self._state, *self._local.values()
+        active = [connection.active for state in states for connection in state.all]
         return any(each and (waited_s < SENDING_S or not each.has_begun) for each in active)
 
     async def resume(self) -> None:

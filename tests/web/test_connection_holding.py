@@ -205,6 +205,36 @@ async def test_a_stream_of_events_ends_and_begins_anew_with_the_next_server(
     writer.close()
 
 
+async def test_the_store_passes_when_a_request_that_an_older_process_forwards_has_ended(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, http, _ = served
+    submit, may_submit = world.engine.submit, asyncio.Event()
+
+    async def submit_late(*args: Any, **options: Any) -> Any:
+        await may_submit.wait()
+        return await submit(*args, **options)
+
+    monkeypatch.setattr(server, "PROGRESS_S", 60.0)
+    monkeypatch.setattr(world.engine, "submit", submit_late)
+    ours, theirs = socket.socketpair()
+    await http.serve(theirs, world.app)
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    writer.write(post(SUBMIT))
+    await turn()
+    holding_on = asyncio.ensure_future(http.hold(lambda: None))
+    for _ in range(20):
+        await turn()
+    assert not holding_on.done()
+
+    may_submit.set()
+
+    await holding_on
+    assert (await respond(reader))[0] == 201
+    await http.resume()
+    writer.close()
+
+
 async def test_connections_that_send_nothing_more_are_closed(
     held: HeldServer, next_served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
