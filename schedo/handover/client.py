@@ -55,12 +55,13 @@ async def connected(path: str) -> AsyncIterator[Link]:
         link.close()
 
 
-async def introduce(link: Link, role: ClientRole, schema: int) -> Welcome:
+async def introduce(link: Link, role: ClientRole, schema: int, worker: str = "") -> Welcome:
     """Introduce this process; return the active server's introduction.
 
-    schema: the newest one of the store that this process can open.
+    schema: the newest one of the store that this process can open. worker: as in Hello.
     """
-    link.send(Hello(role=role, version=__version__, schema=schema, pid=os.getpid()))
+    pid = os.getpid()
+    link.send(Hello(role=role, version=__version__, schema=schema, pid=pid, worker=worker))
     return await link.expect(Welcome)
 
 

@@ -58,10 +58,10 @@ class Active(Protocol):
     def note_standbys(self, count: int) -> None:
         """Note how many standbys are connected now."""
 
-    def note_predecessor(self, seen_pid: int, own_pid: int) -> None:
+    def note_predecessor(self, seen_pid: int, hello: Hello) -> None:
         """Note that an old process is connected.
 
-        seen_pid: its number in this container, or 0; own_pid: that in its own container.
+        seen_pid: its number in this container, or 0; its Hello has that in its own container.
         """
 
     def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
@@ -111,7 +111,7 @@ class Control:
                 await self._serve_operator(link)
                 return
             if hello.role == "predecessor":
-                self._active.note_predecessor(link.peer.pid, hello.pid)
+                self._active.note_predecessor(link.peer.pid, hello)
                 await self._serve_predecessor(link)
                 return
             while True:

@@ -22,9 +22,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class HttpWay:
     """Opens connections to the server that listens on the control socket of a store."""
 
-    def __init__(self, store_path: str, schema: int) -> None:
+    def __init__(self, store_path: str, schema: int, worker: str) -> None:
+        """worker: the name by which this process ends its attempts."""
         self._path = store_path + socket_file.SUFFIX
-        self._schema = schema
+        self._schema, self._worker = schema, worker
         self._link: Link | None = None
         self._connecting = asyncio.Lock()
 
@@ -48,7 +49,7 @@ class HttpWay:
                 self.close()
             self._link = link = Link(socket_file.connect(self._path))
             try:
-                await introduce(link, "predecessor", self._schema)
+                await introduce(link, "predecessor", self._schema, self._worker)
             except SchedoError as error:
                 raise ConnectionRefusedError(str(error)) from error
             link.send(message, [descriptor])

@@ -41,7 +41,8 @@ class Hello(_Message, frozen=True, kw_only=True):
     """A client introduces itself; schema: the newest schema of the store that it can open.
 
     store: the path of the database that the settings of a successor name. takes_grpc: a successor
-    can tell the listeners of gRPC from the others; older versions get only the others.
+    can tell the listeners of gRPC from the others; older versions get only the others. worker: the
+    name by which a predecessor ends its attempts; older versions have that of their pid.
     """
 
     protocol: int = PROTOCOL
@@ -51,6 +52,7 @@ class Hello(_Message, frozen=True, kw_only=True):
     pid: int
     store: str = ""
     takes_grpc: bool = False
+    worker: str = ""
 
 
 class Welcome(_Message, frozen=True, kw_only=True):
@@ -179,9 +181,10 @@ class Locks(_Message, frozen=True):
 
 
 class Frozen(_Message, frozen=True):
-    """The old server has made its last commit and closed the store."""
+    """The old server has made its last commit and closed the store; worker: as in Hello."""
 
     held_at: float  # time.monotonic() since when no server accepts requests
+    worker: str = ""
 
 
 class Activated(_Message, frozen=True, kw_only=True):

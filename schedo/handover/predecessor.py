@@ -40,6 +40,7 @@ class Predecessor:
         self._socket = sock
         self._stderr: int | None = stderr
         self._link: Link | None = None
+        self.worker = ""  # its name as a worker, once it is frozen
 
     @property
     def link(self) -> Link:
@@ -98,9 +99,11 @@ class Predecessor:
     async def wait_frozen(self) -> Frozen | None:
         """Wait until the server has closed the store; return None if it has died instead."""
         try:
-            return await self.link.expect(Frozen)
+            frozen = await self.link.expect(Frozen)
         except LinkLost:
             return None
+        self.worker = frozen.worker
+        return frozen
 
     def note_opened(self) -> None:
         """Note that this process has opened the store, under a new epoch."""

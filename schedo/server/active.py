@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 
 import schedo
 from schedo.handover.listeners import ListenerPair, describe_addresses
-from schedo.handover.messages import Activated, LastTakeover, StandbyStatus, Status, Welcome
+from schedo.handover.messages import (
+    Activated,
+    Hello,
+    LastTakeover,
+    StandbyStatus,
+    Status,
+    Welcome,
+)
 from schedo.protocol.times import render_instant
+from schedo.server.predecessors import name_of
 from schedo.server.settings import ADMIN
 from schedo.store.sqlite.schema import oldest_reader
 
@@ -81,8 +89,8 @@ class ActiveServer:
             log.info("standbys connected: %d", count)
             self._standbys = count
 
-    def note_predecessor(self, seen_pid: int, own_pid: int) -> None:
-        self._server.predecessors.watch(seen_pid, own_pid)
+    def note_predecessor(self, seen_pid: int, hello: Hello) -> None:
+        self._server.predecessors.watch(seen_pid, hello.worker or name_of(hello.pid))
 
     def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
         app: ASGIApp = self._server.app

@@ -32,10 +32,11 @@ class Recipient(Protocol):
     def pid(self) -> int | None:
         """Its number, or None if that is not known beforehand."""
 
-    async def take(self, held_at: float) -> None:
+    async def take(self, held_at: float, worker: str) -> None:
         """Let the process open the closed store; return once it serves.
 
         Raise UpgradeFailed if it does not. held_at: time.monotonic() when requests began to wait.
+        worker: the name by which this process ends its attempts.
         """
 
     async def give_up(self) -> None:
@@ -54,7 +55,7 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     waits_s: how long a request that waits for a job may wait on through this process.
     """
     held_at = time.monotonic()
-    worker = name_of(os.getpid())
+    worker = _find_name(server)
     try:
         frozen = await server.engine.freezing.freeze(worker, _hold(server, recipient, waits_s))
     except Exception as error:
@@ -66,7 +67,7 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     try:
         server.workers.leave()
         note_step(server, Step.FROZEN, recipient.pid)
-        await recipient.take(held_at)
+        await recipient.take(held_at, worker)
     except BaseException as error:  # whatever it is: else no process would serve
         await _take_back(server, recipient)
         if isinstance(error, UpgradeFailed) or not isinstance(error, Exception):
@@ -76,6 +77,16 @@ async def pass_store(server: Server, recipient: Recipient, waits_s: float = math
     server.leave_control()
     server.replaced = Replaced(server, worker, frozen)
     note_step(server, Step.REPLACED, recipient.pid)
+
+
+def _find_name(server: Server) -> str:
+    """Return the name of this process as a worker of the next server.
+
+    An older process in another container, which is a worker of this server, may have the same
+    number: then the epoch makes a difference.
+    """
+    name, sessions = name_of(os.getpid()), server.engine.sessions
+    return f"{name}-{sessions.epoch}" if sessions.held_by(name) else name
 
 
 async def _hold(server: Server, recipient: Recipient, waits_s: float) -> None:

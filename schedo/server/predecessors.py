@@ -21,7 +21,7 @@ SETTLE_S = 0.1
 
 
 def name_of(pid: int) -> str:
-    """Return the name of an old process as a worker."""
+    """Return the name of an old process as a worker, by its number in its own container."""
     return f"handover-{pid}"
 
 
@@ -34,24 +34,23 @@ class Predecessors:
         self._reap = reap
         self._watched: dict[int, int] = {}  # the pidfd by the number in this container
 
-    def watch(self, seen_pid: int, own_pid: int) -> None:
+    def watch(self, seen_pid: int, name: str) -> None:
         """Notice the death of an old process.
 
         seen_pid: the number of the process in this container, 0 if it has none; then only the
-        session timeout shows its death. own_pid: its number in its own container. It has only one:
-        what it says last counts, so no process can hold many descriptors of this server.
+        session timeout shows its death. name: its name as a worker. It has only one: what it says
+        last counts, so no process can hold many descriptors of this server.
         """
         if seen_pid <= 0:
             return
         self._forget(seen_pid)
-        name = name_of(own_pid)
         try:
             descriptor = os.pidfd_open(seen_pid)
         except ProcessLookupError:
             self._note_end(seen_pid, name)
             return
         except OSError as error:
-            log.warning("the death of process %d would be noticed late: %s", own_pid, error)
+            log.warning("the death of %s would be noticed late: %s", name, error)
             return
         # If another process has the number by now, the old one has died, and loses nothing here.
         self._watched[seen_pid] = descriptor

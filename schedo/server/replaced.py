@@ -42,7 +42,7 @@ class Replaced:
         """worker: the name by which the new server knows this process."""
         self._server = server
         assert server.store.path is not None, "a store in memory cannot be passed on"
-        self._way = HttpWay(server.store.path, newest_schema())
+        self._way = HttpWay(server.store.path, newest_schema(), worker)
         self._drainer = Drainer(
             worker, server.engine.freezing, frozen.held, partial(self._way.open, is_trusted=True)
         )

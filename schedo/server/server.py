@@ -227,7 +227,7 @@ class Server:
         if self._predecessor is not None:
             from schedo.server.successor import report_active
 
-            self.predecessors.watch(self._predecessor.pid, self._predecessor.pid)
+            self.predecessors.watch(self._predecessor.pid, self._predecessor.worker)
             report_active(self, self._predecessor)
         # Not before: the thread that looks for the commands which the dead server has left takes
         # the interpreter from the open and from the jobs that became due.

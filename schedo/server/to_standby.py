@@ -47,7 +47,7 @@ class _Standbys:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def take(self, held_at: float) -> None:
+    async def take(self, held_at: float, worker: str) -> None:
         """Return once a standby serves.
 
         Return without that, too, if another process has the locks: this one must not serve again.

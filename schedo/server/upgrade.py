@@ -103,9 +103,9 @@ class _NewProcess:
         self.activated: Activated | None = None  # its report
         self.pid = successor.pid
 
-    async def take(self, held_at: float) -> None:
+    async def take(self, held_at: float, worker: str) -> None:
         try:
-            self._successor.send(Frozen(held_at))
+            self._successor.send(Frozen(held_at, worker))
             self.activated = await self._successor.expect_last(Activated, ACTIVE_S)
         except TimeoutError:
             raise UpgradeFailed(f"the new process was not active within {ACTIVE_S:g} s") from None

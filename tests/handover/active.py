@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from schedo.handover.control import Control
 from schedo.handover.listeners import ListenerPair, close_sockets
-from schedo.handover.messages import Activated, StandbyStatus, Status, UpgradeFailed, Welcome
+from schedo.handover.messages import (
+    Activated,
+    Hello,
+    StandbyStatus,
+    Status,
+    UpgradeFailed,
+    Welcome,
+)
 from schedo.server.control import ControlSocket
 
 SCHEMA = 7
@@ -25,7 +32,7 @@ class FakeActive:
         self.sockets = [socket.create_server(("127.0.0.1", 0))]
         self.grpc_sockets: list[socket.socket] = []
         self.counts: list[int] = []  # of standbys, in the order of the changes
-        self.predecessors: list[tuple[int, int]] = []
+        self.predecessors: list[tuple[int, str]] = []
 
     def __enter__(self) -> FakeActive:
         return self
@@ -57,8 +64,8 @@ class FakeActive:
     def note_standbys(self, count: int) -> None:
         self.counts.append(count)
 
-    def note_predecessor(self, seen_pid: int, own_pid: int) -> None:
-        self.predecessors.append((seen_pid, own_pid))
+    def note_predecessor(self, seen_pid: int, hello: Hello) -> None:
+        self.predecessors.append((seen_pid, hello.worker))
 
     def serve_http(self, sock: socket.socket, *, is_trusted: bool) -> None:
         with sock:

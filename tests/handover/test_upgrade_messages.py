@@ -29,7 +29,7 @@ async def test_an_operator_gets_the_reason_of_a_failure(served: Served) -> None:
 async def test_the_old_process_opens_connections_to_the_new_one(
     served: Served, is_trusted: bool, said: bytes
 ) -> None:
-    way = HttpWay(served.path, SCHEMA)
+    way = HttpWay(served.path, SCHEMA, "handover-7")
     for _ in range(2):  # over the same link
         reader, writer = await way.open(is_trusted=is_trusted)
         assert await reader.read() == said
@@ -38,7 +38,7 @@ async def test_the_old_process_opens_connections_to_the_new_one(
 
 
 async def test_the_way_leads_to_the_server_that_follows(served: Served) -> None:
-    way = HttpWay(served.path, SCHEMA)
+    way = HttpWay(served.path, SCHEMA, "handover-7")
     first, writer = await way.open(is_trusted=True)
     writer.close()
     await first.read()
@@ -57,11 +57,11 @@ async def test_the_way_leads_to_the_server_that_follows(served: Served) -> None:
 async def test_the_server_hears_of_the_old_process_with_its_number_as_the_kernel_knows_it(
     served: Served,
 ) -> None:
-    way = HttpWay(served.path, SCHEMA)
+    way = HttpWay(served.path, SCHEMA, "handover-7")
 
     _, writer = await way.open(is_trusted=True)
 
-    assert served.active.predecessors == [(os.getpid(), os.getpid())]
+    assert served.active.predecessors == [(os.getpid(), "handover-7")]
     writer.close()
     way.close()
 

@@ -37,8 +37,10 @@ class Recipient:
     def __init__(self, error: BaseException) -> None:
         self._error = error
         self.has_given_up = False
+        self.worker = ""  # the name of the old process
 
-    async def take(self, held_at: float) -> None:
+    async def take(self, held_at: float, worker: str) -> None:
+        self.worker = worker
         raise self._error
 
     async def give_up(self) -> None:
@@ -94,6 +96,19 @@ async def test_a_passing_that_is_cancelled_is_taken_back(server: Server) -> None
         await pass_store(server, Recipient(asyncio.CancelledError()))
 
     await check_served(server)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_a_process_has_a_name_that_no_older_process_has(
+    server: Server, monkeypatch: pytest.MonkeyPatch, is_taken: bool
+) -> None:
+    monkeypatch.setattr(server.engine.sessions, "held_by", lambda _: [1] * is_taken)
+    recipient = Recipient(UpgradeFailed("no"))
+
+    with pytest.raises(UpgradeFailed, match="no"):
+        await pass_store(server, recipient)
+
+    assert recipient.worker == f"handover-{os.getpid()}" + "-1" * is_taken
 
 
 async def test_a_list_of_commands_that_was_removed_does_not_disturb_the_passing(

@@ -60,7 +60,7 @@ async def test_the_attempts_of_an_old_process_that_dies_are_lost_after_its_comma
     engine: Engine, watching: Predecessors, process: subprocess.Popen[bytes]
 ) -> None:
     engine.held["handover-7"] = ["first", "second"]
-    watching.watch(process.pid, 7)
+    watching.watch(process.pid, "handover-7")
     process.kill()
 
     async with asyncio.timeout(5):
@@ -76,7 +76,7 @@ async def test_those_of_a_process_that_is_gone_already_are_lost(
     process.kill()
     process.wait()
 
-    watching.watch(process.pid, 7)
+    watching.watch(process.pid, "handover-7")
 
     async with asyncio.timeout(5):
         await engine.has_ended.wait()
@@ -85,9 +85,9 @@ async def test_those_of_a_process_that_is_gone_already_are_lost(
 async def test_an_old_process_that_has_ended_its_attempts_loses_nothing(
     engine: Engine, watching: Predecessors, process: subprocess.Popen[bytes]
 ) -> None:
-    watching.watch(process.pid, 7)
+    watching.watch(process.pid, "handover-7")
     engine.held["handover-8"] = ["another"]
-    watching.watch(process.pid, 8)
+    watching.watch(process.pid, "handover-8")
     process.kill()
 
     async with asyncio.timeout(5):
@@ -100,24 +100,24 @@ async def test_a_process_of_another_container_is_not_watched_and_one_only_once(
     watching: Predecessors, process: subprocess.Popen[bytes]
 ) -> None:
     before = open_descriptors()
-    watching.watch(0, 7)
+    watching.watch(0, "handover-7")
     assert open_descriptors() == before
 
     for _ in range(2):
-        watching.watch(process.pid, 8)
+        watching.watch(process.pid, "handover-8")
 
     assert len(open_descriptors() - before) == 1
     watching.close()
     assert open_descriptors() == before
 
 
-async def test_a_process_is_watched_once_however_many_numbers_it_gives(
+async def test_a_process_is_watched_once_however_many_names_it_gives(
     watching: Predecessors, process: subprocess.Popen[bytes]
 ) -> None:
-    watching.watch(process.pid, 1)
+    watching.watch(process.pid, "handover-1")
     before = open_descriptors()
 
     for number in range(2, 100):
-        watching.watch(process.pid, number)
+        watching.watch(process.pid, f"handover-{number}")
 
     assert open_descriptors() == before
