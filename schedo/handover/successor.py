@@ -8,6 +8,7 @@ the last lines of that are the reason.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -39,10 +40,14 @@ class Successor:
     def start(cls, command: Command) -> Successor:
         """Start the new process; raise OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        errors = write_unnamed_file(b"")
-        stderr = os.dup(2)
-        descriptors = (theirs.fileno(), stderr)
-        try:
+        with contextlib.ExitStack() as given, contextlib.ExitStack() as kept:
+            given.callback(theirs.close)
+            kept.callback(ours.close)
+            errors = write_unnamed_file(b"")
+            kept.callback(os.close, errors)
+            stderr = os.dup(2)
+            given.callback(os.close, stderr)
+            descriptors = (theirs.fileno(), stderr)
             process = subprocess.Popen(
                 command.arguments,
                 env={**command.environment, VARIABLE: ",".join(map(str, descriptors))},
@@ -51,13 +56,7 @@ class Successor:
                 stderr=errors,
                 pass_fds=descriptors,
             )
-        except BaseException:
-            ours.close()
-            os.close(errors)
-            raise
-        finally:
-            theirs.close()
-            os.close(stderr)
+            kept.pop_all()
         return cls(process, Link(ours), errors)
 
     @property

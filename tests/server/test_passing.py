@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from schedo.server.start import PLAIN_START, Start
 from schedo.server.upgrade import upgrade
 from schedo.systemd import Inherited, Notifier
 from schedo.tasks.shell.orphans import Orphans
+from tests.handover.active import open_descriptors
 
 
 class Recipient:
@@ -237,6 +239,22 @@ async def test_a_new_process_is_ended_without_a_thread(monkeypatch: pytest.Monke
     await successor.kill()
 
     assert processes[0].returncode == -9
+
+
+@pytest.mark.parametrize("call", ["dup", "memfd_create"])
+def test_a_new_process_that_cannot_be_started_leaves_no_descriptor_open(
+    monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = open_descriptors()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            Successor.start(Command(["/bin/true"], {}, "/"))
+
+    assert open_descriptors() == before
 
 
 # The list of commands itself.
