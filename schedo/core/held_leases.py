@@ -143,15 +143,19 @@ class HeldLeases:
                 self._revoke(session, key, outcome, now)
 
     def take_over(self, session: Session, request: PollRequest, now: int) -> None:
-        """End the leases of a worker's old process that its new one does not list as running."""
+        """End the leases of a worker's old process that its new one does not list as running.
+
+        Those that no response has carried are for the tasks of the old process.
+        """
+        self.release(session, session.unsent(), now)
         reason = f"worker {session.name} was restarted"
         running = request.running or ()
         gone = {key: held for key, held in session.held.items() if key not in running}
         losses = self._losses(session, gone, reason)
-        for key, held in gone.items():
+        for key in gone:
             if key in losses:
                 self._revoke(session, key, losses[key], now)
-            elif held.sent_at is not None:
+            else:
                 self._placement.reject(key, reason, now)
 
     def end_all(self, session: Session, keys: Iterable[LeaseKey], message: str, now: int) -> None:

@@ -12,6 +12,7 @@ from schedo.core.commands import (
     Drain,
     Poll,
 )
+from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.spec_parts import SPECS_BYTES_MAX, TEXT_BYTES
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
@@ -42,6 +43,20 @@ def test_a_new_process_may_go_on_with_attempts_of_the_old_one() -> None:
     site.report_in(session="s2", running=keys(lease))
 
     assert site.job(lease.key.job_id).state is State.RUNNING
+
+
+def test_a_new_process_gets_no_lease_that_waited_for_a_poll_of_the_old_one() -> None:
+    site = Site()
+    site.report_in(slots=9)
+    stored = b'"' + b"x" * PAYLOAD_INLINE_BYTES_MAX + b'"'  # a response has room for few of these
+    jobs = [site.submit(make_spec(payload=stored)) for _ in range(9)]
+    site.poll_at_once(slots=9)
+    changed = WorkerSpec("a", 9, frozenset({"other"}))
+
+    response = site.poll_at_once(session="s2", spec=changed, running=frozenset())
+
+    assert response.leases == []
+    assert {site.state(job.id) for job in jobs} == {State.QUEUED}
 
 
 def test_the_oldest_disconnected_workers_are_evicted_when_there_are_too_many() -> None:
