@@ -55,15 +55,21 @@ class Maintenance:
         while True:
             due = loop.time() + SWEEP_S
             await asyncio.sleep(SWEEP_S)
-            monitor = self._loop.monitor
-            monitor.rotate()
-            monitor.note_lag(int((loop.time() - due) * 1_000_000), monitor.clock.now())
-            self._readiness.note(self._loop.not_ready_reasons())
-            self._loop.notes.failure_log.end_windows(monitor.clock.now())
-            self._loop.waiters.dropped.evict(loop.time())
-            if self._loop.failure is None:
-                self._unserved.note(self._loop.scheduler.unserved(), loop.time())
-                self._loop.enqueue(ExpireAndTrim())
+            try:
+                self._sweep(loop.time(), late_s=loop.time() - due)
+            except Exception:
+                log.exception("a sweep failed")
+
+    def _sweep(self, now_s: float, late_s: float) -> None:
+        monitor = self._loop.monitor
+        monitor.rotate()
+        monitor.note_lag(int(late_s * 1_000_000), monitor.clock.now())
+        self._readiness.note(self._loop.not_ready_reasons())
+        self._loop.notes.failure_log.end_windows(monitor.clock.now())
+        self._loop.waiters.dropped.evict(now_s)
+        if self._loop.failure is None:
+            self._unserved.note(self._loop.scheduler.unserved(), now_s)
+            self._loop.enqueue(ExpireAndTrim())
 
     async def _check_loop(self) -> None:
         while True:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ class Standby:
         store_path: str,
         schema: int,
         status: StandbyStatus,
-        find_notes: Callable[[Sequence[str]], list[str]],
+        find_notes: Callable[[Sequence[str]], Awaitable[list[str]]],
     ) -> None:
         """schema: the newest schema of the store that this process can open.
 
@@ -87,19 +87,24 @@ class Standby:
             raise BadMessage(f"the active server runs as another user ({link.peer.uid})")
         self._fence = self._make_fence(link)
         watch = PongWatch(link, self._status.kill_stuck_s if self._fence else None, self._kill)
+        noting: asyncio.Task[None] | None = None
         try:
             welcome = await introduce(link, "standby", self._schema)
             watch.heard()
-            await self._register(link, welcome)
+            addresses = await self._register(link, welcome)
+            noting = asyncio.create_task(self._note(addresses))  # it may wait for a name server
             await watch.run()
         finally:
+            if noting is not None:
+                noting.cancel()
             watch.close()
             self._link = None
             if self._fence is not None:
                 self._fence.close()
                 self._fence = None
 
-    async def _register(self, link: Link, welcome: Welcome) -> None:
+    async def _register(self, link: Link, welcome: Welcome) -> Sequence[str]:
+        """Take the listeners, and report the status; return the addresses of the listeners."""
         self.takeovers = welcome.takeovers
         link.send(GetListeners(takes_grpc=True))
         message, descriptors = await link.expect_descriptors(Listeners)
@@ -110,7 +115,12 @@ class Standby:
             "this is a standby of the server that is active (pid %d, schedo %s) on %s",
             *(welcome.pid, welcome.version, ", ".join(message.addresses)),
         )
-        notes = self._find_notes(message.addresses)
+        self._report(replace(self._status, notes=[]))
+        return message.addresses
+
+    async def _note(self, addresses: Sequence[str]) -> None:
+        """Log and report what is wrong with the addresses of the listeners."""
+        notes = await self._find_notes(addresses)
         for note in notes:
             log.warning("%s", note)
         self._report(replace(self._status, notes=notes))

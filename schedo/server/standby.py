@@ -99,14 +99,14 @@ def _make_standby(server: Server) -> Standby:
     return Standby(path, newest_schema(), status, lambda found: _compare(config, found))
 
 
-def _compare(config: Config, found: Sequence[str]) -> list[str]:
+async def _compare(config: Config, found: Sequence[str]) -> list[str]:
     """Return, as sentences, how the addresses of the active server differ from the settings."""
     if unix_path(config.host) is not None:
         return _describe_difference({config.host}, found)
     if config.port == 0:
         return []
     try:
-        infos = socket.getaddrinfo(
+        infos = await asyncio.get_running_loop().getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:

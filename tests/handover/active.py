@@ -109,7 +109,7 @@ def make_status(**changes: object) -> StandbyStatus:
     return StandbyStatus(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def no_notes(_: Sequence[str]) -> list[str]:
+async def no_notes(_: Sequence[str]) -> list[str]:
     return []
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -44,7 +44,7 @@ sys.stdin.read()
 @asynccontextmanager
 async def standing_by(
     path: str,
-    find_notes: Callable[[Sequence[str]], list[str]] = no_notes,
+    find_notes: Callable[[Sequence[str]], Awaitable[list[str]]] = no_notes,
     **status: object,
 ) -> AsyncIterator[Standby]:
     standby = Standby(path, SCHEMA, make_status(**status), find_notes)
@@ -91,13 +91,29 @@ async def test_a_standby_has_the_listener_and_the_number_of_take_overs(served: S
 
 
 async def test_a_standby_reports_that_it_is_warm(served: Served) -> None:
-    async with standing_by(served.path, lambda found: [f"not {found[0]}"]) as standby:
-        await until(lambda: bool(standby.listeners.http))
+    async def find_note(found: Sequence[str]) -> list[str]:
+        return [f"not {found[0]}"]
+
+    async with standing_by(served.path, find_note) as standby:
+        await until(lambda: bool(standby._status.notes))
         standby.note_warm(123.0)
         (seen,) = (await read_status(served.control_path)).standbys
 
     port = served.active.sockets[0].getsockname()[1]
     assert (seen.is_warm, seen.warmed_ms, seen.notes) == (True, 123.0, [f"not 127.0.0.1:{port}"])
+
+
+async def test_a_standby_is_registered_while_it_waits_for_a_name_server(served: Served) -> None:
+    async def find_none(found: Sequence[str]) -> list[str]:
+        answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        return await answer
+
+    async with standing_by(served.path, find_none) as standby:
+        await until(lambda: bool(standby.listeners.http))
+        standby.note_warm(123.0)
+        (seen,) = (await read_status(served.control_path)).standbys
+
+    assert (seen.is_warm, seen.notes) == (True, [])
 
 
 async def test_a_standby_registers_at_the_next_active_server_and_keeps_its_listener(
