@@ -187,7 +187,7 @@ class Expectations:
         if known is None or job.state is not State.COMPLETED:
             return
         self._check(known, now)  # its limit may have passed before this turn
-        instant = None if job.trigger is Trigger.MANUAL else job.scheduled_for
+        instant = known.instant_of(job, self._jobs.offset_us)
         known.complete(instant, stands_for_earlier=job.missed_count > 0)
         self._keep(known, job.scheduled_for or now, now, job.id)
 

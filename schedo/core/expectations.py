@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from schedo.core.limits import EARLY_RUNS_KEPT
-from schedo.core.model import BY_HAND, Expect, Rule
+from schedo.core.model import BY_HAND, Expect, Job, Rule, Trigger
 from schedo.core.triggers import latest_through, next_after
 
 
@@ -130,6 +130,13 @@ class Expectation:
         # Beyond the bound the oldest are dropped: an instant has been open for a hundred runs.
         self.early = tuple(sorted({*self.early, scheduled_for}))[-EARLY_RUNS_KEPT:]
         self._settle(self.through)
+
+    def instant_of(self, run: Job, offset_us: int) -> int | None:
+        """Return the instant of a run of the schedule, where it is now; None: a run by hand."""
+        if run.trigger is Trigger.MANUAL or run.scheduled_for is None:
+            return None
+        moved_us = 0 if self.rule.every_us is None else offset_us - run.offset_us
+        return run.scheduled_for + moved_us
 
     def beat(self, now: int) -> None:
         """Wait for the next beat from now on."""

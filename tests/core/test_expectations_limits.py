@@ -134,6 +134,25 @@ def test_a_limit_counts_elapsed_time_when_the_clock_is_set(step: int, rule: Rule
     assert of(server, schedule.id).missed == 1 + skipped
 
 
+@pytest.mark.parametrize("step", [HOUR, -HOUR, 7 * MINUTE, -7 * MINUTE])
+@pytest.mark.parametrize("rule", [every(600), Rule(cron="*/10 * * * *")], ids=["every", "cron"])
+def test_a_run_that_goes_on_while_the_clock_is_set_is_the_one_of_its_instant(
+    step: int, rule: Rule
+) -> None:
+    server = Server(now=DAY)
+    schedule = server.put(make_schedule_spec(rule=rule, expect=WITHIN), DAY + 1)
+    instant = DAY + 10 * MINUTE
+    (run,) = server.run(instant)
+
+    server.round(instant)
+    server.follow_clock(step)
+    server.complete(run, instant + step + 10 * SECOND)
+
+    moved = step if rule.every_us is not None else 0
+    assert of(server, schedule.id).through == instant + moved
+    assert of(server, schedule.id).early == ()
+
+
 def test_a_second_change_of_the_clock_adds_to_the_first() -> None:
     server = Server(slots=0, now=DAY)
     rule = Rule(cron="*/10 * * * *")
