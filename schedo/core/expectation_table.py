@@ -153,6 +153,7 @@ class Expectations:
             self.forget_schedule(schedule.id)
             return
         through = max(schedule.evaluated_through, now - 1)
+        longest = None if known is None else known.expect.max_duration_us
         if known is None:
             known = Expectation(
                 schedule.id, spec.name, True, spec.rule, spec.expect, now, now, through, now
@@ -164,6 +165,11 @@ class Expectations:
             known.through, known.early = through, ()
         known.expect, known.updated_at = spec.expect, now
         self._changed(known)
+        if spec.expect.max_duration_us != longest:
+            for job in filter(None, map(self._jobs.find, schedule.active)):
+                self.run_stopped(job)
+                if job.state is State.RUNNING:
+                    self.run_started(job)
 
     def forget_schedule(self, schedule_id: int) -> None:
         """Remove the expectation of the schedule, if it has one."""

@@ -18,6 +18,7 @@ from schedo.core.limits import EXPECTATIONS_MAX
 from schedo.core.model import (
     Expect,
     JobSpec,
+    Overlap,
     Rule,
 )
 from schedo.core.states import State
@@ -44,7 +45,7 @@ from tests.core.expecting import (
     run_through,
     tasks,
 )
-from tests.core.scheduled import made
+from tests.core.scheduled import T1, made
 from tests.core.server import Server
 
 # The duration of runs.
@@ -109,6 +110,27 @@ def test_the_limit_of_the_duration_may_be_removed_while_a_run_goes_on() -> None:
     server.settle(MINUTE + 30 * SECOND)
 
     assert tasks(server) == []
+
+
+@pytest.mark.parametrize("before", [Expect(max_duration_us=SECOND), Expect(HOUR, DAY), None])
+def test_another_limit_of_the_duration_applies_to_the_attempt_that_runs(
+    before: Expect | None,
+) -> None:
+    server = Server(slots=1)
+    schedule = made(server, rule=every(3600), overlap=Overlap.ALLOW, expect=before)
+    running, waiting = (server.trigger("s", T1).job for _ in range(2))
+    assert running is not None
+    assert waiting is not None
+    assert server.run(T1) == [running.id]
+
+    longest = Expect(max_duration_us=MINUTE, on_miss=JobSpec("alert"))
+    server.put(msgspec.structs.replace(schedule.spec, expect=longest), T1)
+    server.settle(MINUTE)
+    assert tasks(server) == []
+    server.settle(MINUTE + T1)
+
+    (miss,) = event_jobs(server)
+    assert facts(miss)["message"] == f"job {render_id(running.id)} has run for more than 1 min"
 
 
 # Clock changes, and a year with daylight saving.
