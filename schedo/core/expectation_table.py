@@ -160,7 +160,7 @@ class Expectations:
             )
             known.phase_us = schedule.phase_us
             self._add(known)
-        elif known.rule != spec.rule:
+        elif known.rule != spec.rule or known.expect.within_us is None:  # no instant was awaited
             known.rule, known.phase_us = spec.rule, schedule.phase_us
             known.through, known.early = through, ()
         known.expect, known.updated_at = spec.expect, now

@@ -286,6 +286,19 @@ def test_another_limit_applies_at_once_and_another_rule_from_now_on() -> None:
     assert of(server, schedule.id).limit() == 10 * MINUTE + 30 * SECOND
 
 
+def test_a_limit_that_is_added_holds_from_then_on() -> None:
+    server = Server(slots=0)
+    schedule = made(server, expect=Expect(max_duration_us=SECOND))
+    server.settle(10 * MINUTE)
+    later = 10 * MINUTE + SECOND
+
+    server.put(make_schedule_spec(expect=WITHIN), later)
+    server.settle(later)
+
+    assert tasks(server) == []
+    assert of(server, schedule.id).limit() == 11 * MINUTE + 30 * SECOND
+
+
 @pytest.mark.parametrize("how", ["put", "delete"])
 def test_an_expectation_that_is_removed_is_followed_no_longer(how: str) -> None:
     server = Server(slots=0)
