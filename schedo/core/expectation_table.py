@@ -243,6 +243,8 @@ class Expectations:
     def _change(self, known: Expectation, spec: ExpectationSpec, now: int) -> PutEffect:
         if known.spec == spec:
             return PutEffect.UNCHANGED
+        if known.rule != spec.rule:
+            known.beat(now)
         known.rule, known.expect, known.cron_source = spec.rule, spec.expect, spec.cron_source
         known.updated_at = now
         self._changed(known)

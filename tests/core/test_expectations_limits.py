@@ -294,6 +294,17 @@ def test_the_same_put_changes_nothing_and_another_one_changes_the_limit() -> Non
     assert of(server, known.id).limit() == 61 * SECOND
 
 
+def test_another_rule_of_a_named_expectation_holds_from_then_on() -> None:
+    server = Server()
+    known, _ = server.apply(named(rule=every(86_400)), T0)
+
+    server.apply(named(rule=every(3_600)), 20 * HOUR)
+    server.settle(20 * HOUR)
+
+    assert tasks(server) == []
+    assert of(server, known.id).limit() == 21 * HOUR + 30 * SECOND
+
+
 def test_a_named_expectation_is_kept_over_a_crash_and_can_be_deleted() -> None:
     server = Server()
     known, _ = server.apply(named(), T0)
