@@ -140,7 +140,7 @@ class Expectation:
 
     def beat(self, now: int) -> None:
         """Wait for the next beat from now on."""
-        self.through = max(now, self.through)
+        self.through = now
         self.lag_us = 0
 
     def shift(self, delta_us: int) -> None:

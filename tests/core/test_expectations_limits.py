@@ -294,6 +294,18 @@ def test_the_same_put_changes_nothing_and_another_one_changes_the_limit() -> Non
     assert of(server, known.id).limit() == 61 * SECOND
 
 
+def test_a_beat_after_the_clock_was_set_back_is_followed_by_the_next_instant() -> None:
+    server = Server(now=DAY)
+    known, _ = server.apply(named(rule=Rule(cron="0 * * * *")), DAY)
+    server.apply(Beat("laptop"), DAY + HOUR)
+    server.settle(DAY + HOUR)
+
+    server.follow_clock(-4 * HOUR)
+    server.apply(Beat("laptop"), DAY - 3 * HOUR + MINUTE)
+
+    assert of(server, known.id).limit() == DAY - 2 * HOUR + 30 * SECOND
+
+
 def test_another_rule_of_a_named_expectation_holds_from_then_on() -> None:
     server = Server()
     known, _ = server.apply(named(rule=every(86_400)), T0)
