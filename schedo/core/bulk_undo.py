@@ -52,8 +52,11 @@ class JobBefore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
         return self.state in FINAL
 
     def is_unchanged(self, job: Job) -> bool:
-        """Return whether the job is as the operation left it: nothing has happened to it since."""
-        if job.attempt != self.attempt:
+        """Return whether the job is as the operation left it: nothing has happened to it since.
+
+        A run that was blocked may not wait for others any more, so it cannot be put back.
+        """
+        if job.attempt != self.attempt or self.state is State.BLOCKED:
             return False
         if self.had_ended or (self.state in TIMED and job.state is State.QUEUED):
             return job.state is State.QUEUED and job.due_at == self.changed_at

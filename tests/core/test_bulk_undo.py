@@ -14,6 +14,7 @@ from schedo.core.commands import Cancel, RetryJob
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed
 from schedo.core.limits import BULK_ACTIVE_MAX
+from schedo.core.model import Overlap
 from schedo.core.states import State
 from schedo.errors import Conflict, NotFound, Overloaded
 from tests.core.builders import HOUR, SECOND, T0, make_schedule_spec, make_spec, tries
@@ -112,6 +113,23 @@ def test_a_retried_run_that_is_put_back_is_active_no_longer(server: Server) -> N
     undo(server, done, steps)
 
     assert (server.state(job_id), schedule.active) == (State.CANCELLED, [])
+
+
+def test_a_cancelled_run_that_was_blocked_never_runs_beside_the_other_one() -> None:
+    server = Server(slots=2)
+    server.put(make_schedule_spec(overlap=Overlap.BUFFER_ONE), T1)
+    first, second = (server.trigger("s", T1).job for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert server.run(T1) == [first.id]
+    assert server.state(second.id) is State.BLOCKED
+    done, steps = change_all(server, CANCEL, queue="default")
+
+    undone = undo(server, done, steps)
+
+    assert server.run(T2) == [first.id]
+    assert server.state(second.id) is State.CANCELLED
+    assert (undone.done, undone.skipped) == (0, 1)
 
 
 def test_a_running_job_that_an_operation_asked_to_stop_is_not_put_back() -> None:
