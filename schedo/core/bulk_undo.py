@@ -24,6 +24,9 @@ class JobBefore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     ended_at: int | None = None
     kept_until: int | None = None
     failure: Failure | None = None
+    expires_at: int | None = None
+    expires_elapsed: bool = False
+    cancel_requested_at: int | None = None
 
     @classmethod
     def of(cls, job: Job, now: int) -> JobBefore | None:
@@ -45,6 +48,9 @@ class JobBefore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
             job.ended_at,
             job.kept_until,
             failure,
+            job.expires_at,
+            job.expires_elapsed,
+            job.cancel_requested_at,
         )
 
     @property

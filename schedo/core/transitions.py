@@ -130,6 +130,7 @@ class JobTransitions:
             return
         if job.is_final:
             job.ended_at = job.kept_until = job.cancel_requested_at = None
+            job.expires_elapsed = before.expires_elapsed
             self.queue_at(job, before.due_at, now)
         if before.due_at > now:
             self.put_off(job, before.due_at, now, elapsed=before.due_elapsed)
@@ -142,7 +143,8 @@ class JobTransitions:
         self._jobs.move(job, before.state)
         job.failures, job.losses = before.failures, before.losses
         job.ended_at, job.kept_until = before.ended_at, before.kept_until
-        job.failure = before.failure
+        job.failure, job.cancel_requested_at = before.failure, before.cancel_requested_at
+        job.due_at, job.expires_at = before.due_at, before.expires_at
         job.due_elapsed = job.expires_elapsed = False
         if job.schedule_id is not None:
             self._schedules.job_ended(job, now)

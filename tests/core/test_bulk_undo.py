@@ -70,6 +70,17 @@ def test_cancelled_jobs_wait_again_for_what_they_waited_for(server: Server) -> N
     assert (undone.undoes, undone.requested_by) == (done.id, "ada")
 
 
+def test_the_expiry_of_a_job_that_is_put_back_counts_elapsed_time_again(server: Server) -> None:
+    job_id = server.submit(make_spec(delay_us=HOUR, expires_in_us=2 * HOUR)).id
+    done, steps = change_all(server, CANCEL, queue="default")
+    undo(server, done, steps)
+
+    server.follow_clock(HOUR)
+
+    job = server.job(job_id)
+    assert (job.due_at, job.expires_at) == (2 * HOUR, 3 * HOUR)
+
+
 def test_jobs_that_were_run_early_wait_again(server: Server) -> None:
     job_id = server.submit(make_spec(delay_us=HOUR)).id
     due_at = server.job(job_id).due_at
@@ -98,6 +109,31 @@ def test_retried_jobs_have_failed_again_with_their_errors() -> None:
     assert (job.state, job.failures, job.ended_at) == (State.FAILED, 1, T0)
     assert job.failure is not None
     assert (job.failure.message, job.failure.traceback) == (OOPS.message, None)
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED, State.EXPIRED], ids=str)
+def test_a_retried_job_that_is_put_back_has_its_earlier_instants(state: State) -> None:
+    server = Server(slots=0 if state is State.EXPIRED else 1)
+    job_id = server.submit(make_spec(retry=tries(1), expires_in_us=SECOND // 2)).id
+    server.settle(T0)
+    if state is State.CANCELLED:
+        server.cancel(job_id, T0)
+    if state is State.EXPIRED:
+        server.expire_and_trim(SECOND // 2)
+        server.settle(SECOND // 2)
+    else:
+        server.fail(job_id, T0)
+    server.round(T0)
+    server.detach("w", "it left", T0)
+    ended = server.job(job_id).copy()
+    assert ended.state is state
+    done, steps = change_all(server, RETRY, queue="default")
+
+    undo(server, done, steps)
+
+    job = server.job(job_id).copy()
+    job.rank = ended.rank  # which only a job that waits has
+    assert job == ended
 
 
 def test_a_retried_run_that_is_put_back_is_active_no_longer(server: Server) -> None:
