@@ -27,6 +27,7 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.leases import StopReason
 from schedo.core.loads import Appliers, Loaded, LoadJob, Needs
 from schedo.core.model import Job, Trigger
+from schedo.core.outcomes import NEXT_RUN_FIRST, add_reason
 from schedo.core.running import RunningAttempts, reset_budget
 from schedo.core.states import TIMED, WAITING, State
 from schedo.core.transitions import JobTransitions
@@ -184,7 +185,10 @@ class JobCommands:
 
     def _fail_retry(self, job: Job, command: FailRetry, now: int) -> None:
         if job.state is State.RETRYING and job.key == command.key:
-            self._transitions.finish(self._jobs.track(job), State.FAILED, now)
+            job = self._jobs.track(job)
+            assert job.failure is not None, "a job is retried after a failure"
+            job.failure = add_reason(job.failure, NEXT_RUN_FIRST)
+            self._transitions.finish(job, State.FAILED, now)
 
 
 def no_job(job_id: int) -> NotFound:

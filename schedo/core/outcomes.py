@@ -133,7 +133,7 @@ def _failed(
     bounds = ((retry.until_at, PAST_UNTIL), (context.retry_before, NEXT_RUN_FIRST))
     for bound, reason in bounds:
         if bound is not None and due_at >= bound:
-            failure = _add_reason(outcome.failure, reason)
+            failure = add_reason(outcome.failure, reason)
             return Transition(State.FAILED, evidence, failure, failures=1)
     return Transition(State.RETRYING, evidence, outcome.failure, due_at=due_at, failures=1)
 
@@ -144,7 +144,8 @@ def find_reason(message: str) -> str:
     return next((reason for reason in reasons if message.endswith(reason)), "")
 
 
-def _add_reason(failure: Failure, reason: str) -> Failure:
+def add_reason(failure: Failure, reason: str) -> Failure:
+    """Return the failure with the reason why there is no retry at the end of its message."""
     message = failure.message[: MESSAGE_CHARACTERS_MAX - len(reason)] + reason
     return msgspec.structs.replace(failure, message=message)
 

@@ -17,6 +17,7 @@ from schedo.core.commands import (
 from schedo.core.leases import Completed, Stopped
 from schedo.core.loads import LoadSchedule
 from schedo.core.model import Overlap, Retry, Rule, Schedule
+from schedo.core.outcomes import NEXT_RUN_FIRST, find_reason
 from schedo.core.states import State
 from schedo.errors import NotFound
 from tests.core.builders import (
@@ -374,4 +375,7 @@ def test_a_run_is_retried_only_before_the_next_fire_although_its_schedule_is_out
     server.fail(run.id, HOUR + SECOND)
     server.settle(HOUR + SECOND)
 
+    failure = server.job(run.id).failure
     assert server.state(run.id) is state
+    assert failure is not None
+    assert find_reason(failure.message) == (NEXT_RUN_FIRST if state is State.FAILED else "")
