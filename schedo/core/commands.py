@@ -315,8 +315,8 @@ class Reserve(Command[Reservation], frozen=True):
 class CommitReservation(Command[list[Job]], frozen=True):
     """Start one job in each of the reserved slots; `take_decided` as for Invoke.
 
-    Raises NoReservation if the reservation is not open, or if a worker is gone, which ends it.
-    Raises Unsatisfiable if a worker does not serve such jobs; the reservation then stays open.
+    Raises NoReservation if it is not open, or if a worker is gone, which ends it; Unsatisfiable if
+    a worker does not serve such jobs; NoCapacity if their queue is full or paused.
     """
 
     id: str

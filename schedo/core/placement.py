@@ -95,7 +95,8 @@ class Placement:
         """Start one job in each of the reserved slots.
 
         Raise NoReservation if it is not open, or if a worker is gone, which ends it. Raise
-        Unsatisfiable if a worker does not serve such jobs; then the reservation stays open.
+        Unsatisfiable if a worker does not serve such jobs, and NoCapacity if their queue is full or
+        paused; then the reservation stays open.
         """
         slots, spec = self._reservations.find(command.id, command.nonce), command.spec
         if spec.options.requirements is None:
@@ -110,6 +111,7 @@ class Placement:
             raise Unsatisfiable(
                 "a worker that holds a part of the reservation does not serve this job"
             )
+        self._check_queue(spec.queue, len(found))
         self._reservations.end(command.id)
         return self._start_all(command.id, spec, found, now)
 
@@ -120,10 +122,7 @@ class Placement:
 
     def choose(self, ready_key: ReadyKey, count: int, now: int) -> list[Worker]:
         """Return the workers for the jobs; raise NoCapacity or Unsatisfiable."""
-        queue_state = self._jobs.ready_queues.queue_state(ready_key.queue)
-        if queue_state.free_slots < count:
-            why = "is paused" if queue_state.queue.paused else "is at its concurrency limit"
-            raise NoCapacity(f"queue {ready_key.queue} {why}")
+        self._check_queue(ready_key.queue, count)
         chosen = self._workers.place(ready_key, count)
         if chosen:
             return chosen
@@ -131,6 +130,13 @@ class Placement:
         if isinstance(error, Unsatisfiable) and self._table.could_reconnect(ready_key, now):
             raise NoCapacity(f"{error}; a worker that could is disconnected")
         raise error
+
+    def _check_queue(self, name: str, count: int) -> None:
+        """Raise NoCapacity if the limits of the queue do not allow this number of jobs."""
+        queue_state = self._jobs.ready_queues.queue_state(name)
+        if queue_state.free_slots < count:
+            why = "is paused" if queue_state.queue.paused else "is at its concurrency limit"
+            raise NoCapacity(f"queue {name} {why}")
 
     def take_decided(self) -> list[Decided]:
         """Return the invocations that were decided since the last call."""

@@ -6,6 +6,7 @@ import pytest
 
 from schedo.core.commands import (
     CommitReservation,
+    ConfigureQueue,
     DetachWorker,
     ReleaseReservation,
     Reserve,
@@ -129,6 +130,23 @@ def test_a_commit_that_no_worker_can_run_leaves_the_reservation_open() -> None:
     with pytest.raises(Unsatisfiable):
         commit(site, JobSpec("other"))
 
+    commit(site)
+
+
+@pytest.mark.parametrize("fields", [{"concurrency": 1}, {"paused": True}], ids=str)
+def test_a_commit_to_a_full_or_paused_queue_leaves_the_reservation_open(
+    fields: dict[str, int | bool],
+) -> None:
+    site = Site(local_slots=3)
+    key = ReadyKey("default", "work")
+    site.apply(Reserve("r", "nonce", key, 1, 10 * SECOND), T0)
+    site.invoke()
+    site.apply(ConfigureQueue("default", fields), T0)
+
+    with pytest.raises(NoCapacity, match="queue default is"):
+        commit(site)
+
+    site.apply(ConfigureQueue("default", {"concurrency": 2, "paused": False}), T0)
     commit(site)
 
 
