@@ -7,7 +7,9 @@ same workers can run all jobs of one ready key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from operator import ge, gt, le, lt
 from typing import Literal
 
@@ -16,8 +18,9 @@ import msgspec
 Op = Literal["=", "!=", ">", ">=", "<", "<=", "in", "not in"]
 ResourceAmounts = tuple[tuple[str, int], ...]  # resource and thousandths, by name
 
-_ORDER: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+_ORDER: Mapping[str, Callable[[Decimal, Decimal], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 _NEGATIVE = frozenset({"!=", "not in"})
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -64,12 +67,9 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
         return 0.0
 
 
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if number == number else None  # the text "nan" counts as a text
+def _number(text: str) -> Decimal | None:
+    """Return the exact number that the text is, or None: ids of 19 digits are no floats."""
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def _same(ours: str, theirs: str) -> bool:
