@@ -68,7 +68,7 @@ def _plan_missed(
     """Decide about the instants up to `before`, which are too old to count as late."""
     spec, rule = schedule.spec, schedule.rule
     through = schedule.evaluated_through
-    window_start = min(max(through, now - spec.catchup_window_us), before)
+    window_start = min(max(through, now - spec.catchup_window_us - 1), before)
     decisions: list[DecisionRecord] = []
 
     beyond, beyond_count = latest_through(rule, through, window_start, 1)

@@ -176,6 +176,15 @@ def test_instants_before_the_catchup_window_are_missed(
     assert folded(plan) == decisions
 
 
+def test_an_instant_that_is_exactly_as_old_as_the_catchup_window_is_caught_up() -> None:
+    rule = every(3_600)
+
+    plan = plan_fires(schedule(rule=rule, catchup_window_us=HOUR), 2 * HOUR)
+    assert plan.fires[0].missed_count == 1
+    plan = plan_fires(schedule(Catchup.ALL, rule, catchup_window_us=HOUR), 2 * HOUR)
+    assert plan.fires == [Firing(HOUR, C), Firing(2 * HOUR, S)]
+
+
 def test_a_catchup_window_shorter_than_60_s_leaves_no_instant_to_catch_up() -> None:
     plan = plan_fires(schedule(Catchup.ALL, catchup_window_us=0), 10 * MINUTE + SECOND)
 
