@@ -255,6 +255,7 @@ class ScheduleCommands:
 def _set_paused(schedule: Schedule, paused: bool, resume_from: int) -> None:
     if schedule.paused and not paused:
         _restart(schedule, resume_from)
+        schedule.note = None
     schedule.paused = paused
 
 

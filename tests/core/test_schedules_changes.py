@@ -220,6 +220,16 @@ def test_a_put_can_pause_a_schedule_and_a_put_that_resumes_it_uses_the_new_rule(
     assert not edited.paused
 
 
+def test_a_put_that_resumes_a_schedule_ends_the_note_of_its_pause() -> None:
+    server = Server()
+    schedule = made(server)
+    server.apply(PauseSchedule(schedule.name, "the database is moved"), T1)
+    assert server.put(make_schedule_spec(paused=True), T1).note == "the database is moved"
+
+    assert server.put(make_schedule_spec(), T1).note is None
+    assert server.put(make_schedule_spec(paused=True), T1).note is None
+
+
 def test_a_schedule_can_be_created_paused() -> None:
     server = Server()
     schedule = made(server, paused=True)
