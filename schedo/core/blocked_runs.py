@@ -66,5 +66,6 @@ def resolve(schedule: Schedule | None, job_id: int, follow_up: GiveFollowUp, now
             follow_up(UnblockRun(job_id), now)
         return False
     for other in others if cancels else ():
-        follow_up(CancelRun(other), now)
+        if other < job_id:  # a later one was made to run beside it
+            follow_up(CancelRun(other), now)
     return True

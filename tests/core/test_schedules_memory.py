@@ -330,6 +330,23 @@ def test_a_lost_cancel_request_is_repeated_after_a_crash() -> None:
     assert states(server, schedule) == [State.CANCELLED, State.QUEUED]
 
 
+def test_a_replacing_run_cancels_no_later_run_after_a_crash() -> None:
+    server = Server()
+    schedule = made(server, overlap=Overlap.CANCEL_OTHER)
+    server.settle(MINUTE)
+    server.settle(2 * MINUTE)
+    server.trigger(schedule.name, 2 * MINUTE, Overlap.ALLOW)
+    server.settle(2 * MINUTE)
+    assert states(server, schedule) == [State.RUNNING, State.BLOCKED, State.RUNNING]
+
+    server.crash(2 * MINUTE)
+    server.attach(worker_spec())
+    server.settle(2 * MINUTE)
+
+    assert states(server, schedule) == [State.CANCELLED, State.BLOCKED, State.RUNNING]
+    assert server.runs(schedule.id)[2].cancel_requested_at is None
+
+
 def test_of_two_buffered_runs_after_a_crash_the_first_one_starts_first() -> None:
     server = Server()
     schedule = made(server, overlap=Overlap.BUFFER_ONE)
