@@ -161,7 +161,7 @@ class ResumeSchedule(ScheduleCommand[Schedule], frozen=True):
 
 
 class ResetSchedule(ScheduleCommand[tuple[Schedule, PutEffect]], frozen=True):
-    """Undo the changes by hand: the schedule gets the spec that its owner declared last."""
+    """Undo the changes by hand: put what the owner declared last. Raises Conflict."""
 
 
 class Triggered(NamedTuple):

@@ -228,9 +228,10 @@ class ScheduleCommands:
     def _reset(
         self, schedule: Schedule, command: ResetSchedule, now: int
     ) -> tuple[Schedule, PutEffect]:
-        declared, schedule.declared = schedule.declared, None
-        effect = PutEffect.UNCHANGED
+        declared, effect = schedule.declared, PutEffect.UNCHANGED
         if declared is not None:
+            self._expectations.check_room([declared])
+            schedule.declared = None
             effect = self._change(schedule, declared, now)
         return schedule, effect
 

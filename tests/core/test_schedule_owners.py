@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import pytest
+
 from schedo.core.commands import (
     Command,
     Declared,
@@ -14,9 +16,13 @@ from schedo.core.commands import (
     ResetSchedule,
 )
 from schedo.core.declarations import plan_declaration
+from schedo.core.expectation_table import PutExpectation
+from schedo.core.expectations import ExpectationSpec
+from schedo.core.limits import EXPECTATIONS_MAX
 from schedo.core.model import Overlap, Schedule, ScheduleSpec
-from schedo.errors import Forbidden, SchedoError
-from tests.core.builders import MINUTE, make_schedule_spec
+from schedo.errors import Conflict, Forbidden, SchedoError
+from tests.core.builders import MINUTE, every, make_schedule_spec
+from tests.core.expecting import WITHIN
 from tests.core.scheduled import made
 from tests.core.server import Server
 
@@ -192,6 +198,19 @@ def test_a_reset_puts_what_the_owner_declared_last() -> None:
 
     _, effect = send(server, ResetSchedule("s"))
     assert effect is PutEffect.UNCHANGED
+
+
+def test_a_reset_makes_no_expectation_beyond_the_most_there_may_be() -> None:
+    server = Server()
+    declare(server, make_schedule_spec(expect=WITHIN))
+    put(server, EDITED)
+    for number in range(EXPECTATIONS_MAX):
+        server.apply(PutExpectation(ExpectationSpec(f"n{number}", every(60), WITHIN)), MINUTE)
+
+    with pytest.raises(Conflict):
+        send(server, ResetSchedule("s"))
+
+    assert put(server, EDITED).declared == make_schedule_spec(expect=WITHIN)
 
 
 def test_a_declaration_that_its_check_refuses_changes_nothing() -> None:
