@@ -168,8 +168,8 @@ class ScheduleCommands:
             return PutEffect.UNCHANGED
         effect = PutEffect.UNCHANGED if works_as(schedule, spec) else PutEffect.CHANGED
         old = schedule.spec
-        if schedule.paused and (old.rule != spec.rule or (old.paused and not spec.paused)):
-            self._decide_paused(schedule, now, now)
+        if old.rule != spec.rule or (schedule.paused and old.paused and not spec.paused):
+            self._decide_passed(schedule, now, now)
         schedule.spec = spec
         if old.rule != spec.rule:
             self._change_rule(schedule, old.rule, now)
@@ -206,13 +206,16 @@ class ScheduleCommands:
         resume_from = now if command.resume_from is None else min(command.resume_from, now)
         return self._switch(schedule, False, None, resume_from, now)
 
-    def _decide_paused(self, schedule: Schedule, through: int, now: int) -> None:
-        """Leave one decision about the instants that have passed while it was paused."""
+    def _decide_passed(self, schedule: Schedule, through: int, now: int) -> None:
+        """Leave one decision about the instants that have passed and will not fire any more."""
         latest, count = latest_through(schedule.rule, schedule.evaluated_through, through, 1)
-        if count:
-            self._ids.reach(now)  # a later cron rule begins after these instants
-            decision = DecisionRecord(schedule.id, latest[0], now, Decision.PAUSED, None, count)
-            self._jobs.changes.decisions.append(decision)
+        if not count:
+            return
+        self._ids.reach(now)  # a later cron rule begins after these instants
+        decision = Decision.PAUSED if schedule.paused else Decision.MISSED
+        schedule.missed += 0 if schedule.paused else count
+        record = DecisionRecord(schedule.id, latest[0], now, decision, None, count)
+        self._jobs.changes.decisions.append(record)
 
     def _switch(
         self, schedule: Schedule, paused: bool, note: str | None, resume_from: int, now: int
@@ -220,7 +223,7 @@ class ScheduleCommands:
         schedule.note = note
         schedule.updated_at = now
         if schedule.paused and not paused:
-            self._decide_paused(schedule, resume_from, now)
+            self._decide_passed(schedule, resume_from, now)
         _set_paused(schedule, paused, resume_from)
         self._table.mark_dirty(schedule)
         return schedule

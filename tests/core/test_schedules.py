@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.commands import PauseSchedule
-from schedo.core.model import Catchup, Decision, Overlap, Retry, Rule, Trigger
+from schedo.core.model import Catchup, Decision, Overlap, PauseScope, Retry, Rule, Trigger
+from schedo.core.pause_commands import PauseServer, ResumeServer
 from schedo.core.states import State
 from tests.core.builders import (
     DAY,
@@ -215,3 +216,19 @@ def test_a_coalesced_run_has_the_number_of_missed_instants() -> None:
         9,
     )
     assert kinds(server, schedule) == [Decision.COALESCED, Decision.CAUGHT_UP]
+
+
+def test_instants_that_wait_when_the_rule_is_changed_are_missed_and_leave_a_decision() -> None:
+    server = Server()
+    schedule = made(server)
+    server.apply(PauseServer([PauseScope.SCHEDULES]), T1)
+
+    changed = server.put(make_schedule_spec(rule=every(3_600)), 10 * MINUTE)
+    server.apply(ResumeServer([PauseScope.SCHEDULES]), 10 * MINUTE)
+    server.settle(HOUR)
+
+    assert server.decisions(schedule.id) == [
+        (Decision.MISSED, 10 * MINUTE, 10),
+        (Decision.FIRED, HOUR, 1),
+    ]
+    assert changed.missed == 10
