@@ -17,7 +17,7 @@ import threading
 
 
 class ChildHandle:
-    """A running child process, which leads its own session and process group."""
+    """A running child process, which leads its own process group."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         """Kill the process and raise RuntimeError if it needs a thread, and none can be started."""

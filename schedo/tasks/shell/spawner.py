@@ -317,5 +317,5 @@ def _start_process(theirs: socket.socket) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),
-        start_new_session=True,
+        process_group=0,  # not a session, see docs/adr/0078
     )

@@ -208,6 +208,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make_undumpable()
     _die_with(options.parent)
     _read_environment(options.environment)
+    # Its group is in the background of the server's terminal, if there is one: else the terminal
+    # would stop the whole process if a handler touched it.
+    for number in (signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR2)  # by which the server gets the stacks of a blocked child
     logging.basicConfig(

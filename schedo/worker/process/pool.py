@@ -299,7 +299,7 @@ class ProcessPool:
             stdin=subprocess.DEVNULL,
             stdout=2,
             pass_fds=(theirs.fileno(), memory, environment),
-            start_new_session=True,
+            process_group=0,  # not a session, see docs/adr/0078
         )
 
     def _command(self, descriptor: int, memory: int, environment: int, slots: int) -> list[str]:
