@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 KEYS_MAX = 16  # ready keys in one response
 SKIPPED_MAX = 1_024  # ready keys in one request
 LOOK_S = 1e-5  # a look for each of these keys takes a tenth of that; so long is no other one
+TASKS_MAX = 1_024  # in one request; the next one names more
+TASKS_KEPT = 20_000  # beyond that, the workers here count as offering every task
 WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
 HELD_S = 10.0  # how long a request for the surplus is held
 EARLY_S = 1.0  # an empty response that comes sooner than this was not held
@@ -195,8 +197,10 @@ class SurplusOfOthers:
             return
         if spec.tasks is not None and spec.tasks <= self._offered.keys():
             return
-        self._offers_all = spec.tasks is None
         self._offered.update(dict.fromkeys(spec.tasks or ()))
+        self._offers_all = spec.tasks is None or len(self._offered) > TASKS_KEPT
+        if self._offers_all:
+            self._offered.clear()
         for known in self._known.values():
             if known.asking is not None:
                 known.asking.cancel()  # the next request names them
@@ -237,7 +241,7 @@ class SurplusOfOthers:
             self._questions.discard(member.epoch)
 
     async def _ask(self, member: Member, known: _Known) -> Found:
-        tasks = [*islice(self._offered, known.told, None)]
+        tasks = [*islice(self._offered, known.told, known.told + TASKS_MAX)]
         question = Question(known.skipped, tasks, self._offers_all)
         body = msgspec.json.encode(question)
         own = OwnRequest("POST", "/v1/work", "surplus", _PERMISSION, body)

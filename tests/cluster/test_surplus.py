@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from schedo.client.messages import HttpResponse
-from schedo.cluster import gateway
+from schedo.cluster import gateway, surplus
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.surplus import KEYS_MAX, OwnSurplus, Question
 from schedo.core.model import ReadyKey
@@ -91,6 +91,20 @@ async def test_a_server_knows_the_tasks_that_workers_of_other_servers_offer(
 
     polling = HandWorker("any").begin_poll(second)
     await learns(first, "whatever")
+
+
+async def test_workers_with_very_many_tasks_count_as_offering_every_task(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surplus, "TASKS_KEPT", 2)
+    _, first, second = cluster
+    first.engine.tasks._is_any = False
+
+    polling = HandWorker(tasks=["a", "b", "c"]).begin_poll(second)
+    await learns(first, "whatever")
+
+    assert not second.router._gateway._surplus_of_others._offered
+    polling.cancel()
 
 
 async def test_a_worker_gets_no_more_leases_of_all_servers_than_it_has_slots(
