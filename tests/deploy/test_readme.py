@@ -32,7 +32,8 @@ pytestmark = pytest.mark.e2e
 README = (ROOT / "README.md").read_text()
 TOOLS = ("sh", "cat", "curl", "date", "echo", "env", "openssl")
 # What installs, builds or tests schedo itself, and so needs Python.
-SKIPPED = ("pipx install", "python -m bench.report", "make check")
+SKIPPED = ("pipx install", "pip install", "python -m bench.report", "make check")
+DATABASE = "postgresql://schedo@db/jobs"
 # In the program that has schedo in its own event loop.
 EMBEDDED = "asyncio.run(main())"
 # What commands in the text of the README need besides what is written there.
@@ -93,7 +94,7 @@ class Terminal:
             return ""
         if line.startswith("schedo worker "):
             self._ready.unlink(missing_ok=True)
-            self._begin(line)
+            self.begin(line)
             eventually(self._ready.exists, f"the worker of {line}")
             return ""
         ran = subprocess.run(
@@ -136,12 +137,12 @@ class Terminal:
 
     def _serve(self, line: str) -> None:
         if "--standby" in line:
-            self._begin(line)
+            self.begin(line)
             wanted = '"is_warm": true'
             eventually(lambda: wanted in self.type("schedo status --json"), "a warm standby")
             return
         self.end()
-        self._begin(line)
+        self.begin(line)
         eventually(self._answers, f"the server of {line}: {self.log()}")
 
     def _answers(self) -> bool:
@@ -151,7 +152,7 @@ class Terminal:
         except OSError:
             return False
 
-    def _begin(self, line: str) -> None:
+    def begin(self, line: str) -> None:
         with (self.directory / "log").open("a") as log:
             self._processes.append(
                 subprocess.Popen(
@@ -213,10 +214,13 @@ def terminal(tmp_path: Path, program: str, received: tuple[str, list[bytes]]) ->
         made.end()
 
 
-def commands(lines: str) -> list[str]:
-    """Return the commands of a block, without their comments."""
+def commands(lines: str, *, of_database: bool = False) -> list[str]:
+    """Return the commands of a block, without comments: those of a database, or the others."""
     text = re.sub(r"\\\n\s*", "", lines)
-    return [re.sub(r"\s{2,}#.*", "", line).strip() for line in text.splitlines()]
+    found = [re.sub(r"\s{2,}#.*", "", line).strip() for line in text.splitlines()]
+    return [
+        line for line in found if not line.startswith(SKIPPED) and (DATABASE in line) is of_database
+    ]
 
 
 def test_the_commands_of_the_readme_do_what_it_says(
@@ -226,8 +230,7 @@ def test_the_commands_of_the_readme_do_what_it_says(
     for block in _BLOCK.finditer(README):
         python, lines = block["python"], block["lines"]
         if lines is not None:
-            wanted = [line for line in commands(lines) if not line.startswith(SKIPPED)]
-            printed += map(terminal.type, wanted)
+            printed += map(terminal.type, commands(lines))
         elif EMBEDDED in python:
             if program != str(BINARY):
                 printed.append(terminal.run_python(python))
@@ -241,6 +244,28 @@ def test_the_commands_of_the_readme_do_what_it_says(
     assert '{"Num":2}' in text
     assert text.count("sent 'hi' to ada@example.org") == (1 if program == str(BINARY) else 2)
     assert received[1] == [b'{"order":7}']
+
+
+@pytest.mark.parametrize("program", ["installed"], indirect=True)
+def test_two_servers_of_the_readme_share_a_database(
+    tmp_path: Path, terminal: Terminal, postgres_store_url: str
+) -> None:
+    (tmp_path / "myapp.py").write_text("from schedo import Schedo\n\napp = Schedo()\n")
+    [line] = [
+        line
+        for block in _BLOCK.finditer(README)
+        for line in commands(block["lines"] or "", of_database=True)
+    ]
+    line = line.replace(DATABASE, f"'{postgres_store_url}'").replace("0.0.0.0", "127.0.0.1")
+
+    terminal.type(line)
+    terminal.begin(f"{line} --port {find_port()}")
+
+    def shares() -> list[int]:
+        found = json.loads(terminal.type("schedo cluster --token-file schedo.token --json"))
+        return [len(member["shards"]) for member in found["members"]]
+
+    eventually(lambda: shares() == [16, 16], "two equal shares")
 
 
 @pytest.mark.parametrize("program", ["binary"], indirect=True)
