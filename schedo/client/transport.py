@@ -57,6 +57,8 @@ class Transport:
             except _DROPPED as error:
                 if not operation.is_repeatable:
                     raise self._broken(error) from error
+            except (OSError, HTTPException) as error:
+                raise self._broken(error) from error
         try:
             return operation.read(self._exchange(self._connect(), operation, idle))
         except (OSError, HTTPException) as error:
@@ -221,6 +223,8 @@ def _read(response: HTTPResponse) -> HttpResponse:
     body = response.read(RESPONSE_BYTES_MAX + 1)
     if len(body) > RESPONSE_BYTES_MAX:
         raise HTTPException(f"the response is larger than {RESPONSE_BYTES_MAX} bytes")
+    if response.length:  # http.client takes the end of the connection for that of the body
+        raise HTTPException(f"{response.length} bytes of the response are missing")
     response.close()
     return _head(response, body)
 
