@@ -29,6 +29,7 @@ from schedo.protocol.fields import read_name, read_under
 from schedo.protocol.job_templates import JobTemplate
 from schedo.protocol.jobs import JobRequest
 from schedo.protocol.schedules import ScheduleRequest
+from schedo.tasks.arguments import encode
 from schedo.tasks.built_in import load_task
 
 
@@ -123,7 +124,7 @@ def _render(task: str, layers: Sequence[Mapping[str, Any]]) -> bytes:
             fields["keep"] = {**request["keep"], **_read_keep(fields["keep"])}
         request |= fields
     try:
-        return msgspec.json.encode(render_options(request))
+        return encode(render_options(request))
     except (TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"the options of {task!r} cannot be written as JSON: {error}") from None
 

@@ -14,6 +14,7 @@ with `**rest`, go the slow way, which also finds out what is wrong.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -64,7 +65,7 @@ class Arguments:
         """
         values = self._name_values(args, kwargs)
         try:
-            payload = _ENCODER.encode(values)
+            payload = encode(values)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             message = f"an argument of task {self._task!r} cannot be written as JSON: {error}"
             raise TypeError(message) from None
@@ -199,6 +200,30 @@ def _find_hint(function: Callable[..., Any], name: str, annotation: Any) -> Any:
 
 def _make_decoder(hint: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(hint, dec_hook=decode_custom)
+
+
+def encode(value: Any) -> bytes:
+    """Return the value as JSON; raise TypeError, ValueError, OverflowError or RecursionError.
+
+    msgspec writes NaN and the infinities as null, and the reader would take them for None.
+    """
+    data = _ENCODER.encode(value)
+    if b"null" in data and _holds_no_number(value):
+        raise ValueError("JSON has no NaN and no infinity")
+    return data
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Return whether a NaN or an infinity is somewhere in the value."""
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=encode_custom, str_keys=True)
+    except TypeError:  # a Raw, for example, which is JSON already
+        return False
+    try:
+        json.dumps(plain, allow_nan=False)
+    except ValueError:
+        return True
+    return False
 
 
 def encode_custom(value: Any) -> Any:

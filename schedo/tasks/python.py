@@ -25,7 +25,7 @@ from schedo.core import limits
 from schedo.core.leases import AttemptResult, Completed, Failed, Outcome, Released, Snoozed, Stopped
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.value_limits import fit_delay, fit_failure, fit_result, refuse_result
-from schedo.tasks.arguments import BadPayload, encode_custom
+from schedo.tasks.arguments import BadPayload, encode
 from schedo.tasks.current_job import CurrentJob, Discard, Snooze, enter, leave
 from schedo.tasks.hooks import Hooks
 from schedo.tasks.registry import TaskSpec
@@ -278,7 +278,7 @@ def outcome_from_result(value: Any) -> Outcome:
     if isinstance(value, Snooze | Discard):
         return outcome_from_error(value)
     try:
-        result = msgspec.json.encode(value, enc_hook=encode_custom)
+        result = encode(value)
     except Exception as error:  # the application's own types may run code here
         return refuse_result("result-not-json", f"cannot be written as JSON: {error}")
     return fit_result(result)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from schedo.tasks.arguments import Arguments, BadPayload
@@ -211,3 +212,14 @@ def test_arguments_that_have_no_name_are_refused_when_declared(
 ) -> None:
     with pytest.raises(TypeError, match="jobs pass arguments by name"):
         Arguments("task", function)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
+def test_a_float_that_json_has_not_is_refused(value: float) -> None:
+    def task(means: object, of: object = None) -> None: ...
+
+    with pytest.raises(TypeError, match="JSON has no NaN and no infinity"):
+        Arguments("task", task).write(([1.5, value],), {})
+    assert Arguments("task", task).write(([1.5, None],), {}) == b'{"means":[1.5,null]}'
+    raw = Arguments("task", task).write((msgspec.Raw(b"null"),), {})
+    assert raw == b'{"means":null}'

@@ -246,6 +246,8 @@ async def test_snooze_and_discard_end_the_attempt_raised_or_returned(is_raised: 
         ([msgspec.Raw(b"\xff")], "result-not-json"),
         (nested(100_000), "result-not-json"),
         (Ruthless(), "result-not-json"),
+        (float("nan"), "result-not-json"),
+        ({"mean": [1.5, float("-inf")], "of": None}, "result-not-json"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
 )
