@@ -110,6 +110,7 @@ class _Attempt(msgspec.Struct, eq=False):
     _is_over: bool = False
     _timer: asyncio.TimerHandle | None = None
     _began_ns: int = 0  # by perf_counter_ns, when the handler began; 0: not yet
+    _is_awaiting: bool = False  # what a plain function returned: it is an async handler after all
 
     async def run(self) -> None:
         stop = self._context.stop
@@ -139,7 +140,7 @@ class _Attempt(msgspec.Struct, eq=False):
 
     def _stop(self) -> None:
         runner, handler = self._runner, self._context.handler
-        if runner.is_async and handler is not None:
+        if (runner.is_async or self._is_awaiting) and handler is not None:
             handler.cancel()  # a thread cannot be interrupted; it may check current_job()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(runner.grace_s, self._abandon)
@@ -172,9 +173,12 @@ class _Attempt(msgspec.Struct, eq=False):
                 value = await task.function(**arguments)
                 return _DONE if value is None else outcome_from_result(value)
             read_error = functools.partial(outcome_from_error, no_retry=task.no_retry)
-            outcome = await self._call_in_thread(arguments, _read_value, read_error)
-            # A plain wrapper around an async function returns a coroutine.
-            return outcome_from_result(await outcome) if isinstance(outcome, Coroutine) else outcome
+            outcome: Outcome | _Coroutine = await self._call_in_thread(
+                arguments, _read_value, read_error
+            )
+            if isinstance(outcome, Coroutine):
+                return outcome_from_result(await self._await(outcome))
+            return outcome
         except BadPayload as error:
             return _refuse("bad-payload", str(error))
         except BaseException as error:  # SystemExit, for example, must not end the process
@@ -207,7 +211,15 @@ class _Attempt(msgspec.Struct, eq=False):
             raise value.error
         if not isinstance(value, _Returned):
             return _Decided(value)
-        return await value.value if isinstance(value.value, Coroutine) else value.value
+        return await self._await(value.value) if isinstance(value.value, Coroutine) else value.value
+
+    async def _await(self, call: _Coroutine) -> Any:
+        """Return the result of a coroutine, which a plain wrapper of an async function returns."""
+        if self._context.stop.reason is not None:  # it came while the wrapper ran
+            call.close()
+            return None
+        self._is_awaiting = True
+        return await call
 
     def _is_running(self) -> bool:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -79,6 +80,58 @@ async def test_an_async_handler_is_cancelled_by_a_stop(
 
     assert report.outcome == Stopped()
     assert seen == ["cancel"]
+
+
+async def test_an_async_handler_in_a_plain_wrapper_is_cancelled_by_a_stop(
+    threads: ThreadPoolExecutor,
+) -> None:
+    running = asyncio.Event()
+    seen: list[str] = []
+
+    async def wait() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append(str(current_job().stop_reason))
+
+    @functools.wraps(wait)
+    def wrapper() -> Any:
+        return wait()
+
+    report = await stop_once_running(
+        TaskRunner(make_task(wrapper), threads), make_context(None, "task"), running
+    )
+
+    assert report.outcome == Stopped()
+    assert seen == ["cancel"]
+
+
+async def test_a_stop_during_a_plain_wrapper_keeps_its_async_handler_from_beginning(
+    threads: ThreadPoolExecutor,
+) -> None:
+    running, stopped = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    begun: list[bool] = []
+
+    async def work() -> None:
+        begun.append(True)
+
+    def wrapper() -> Any:
+        loop.call_soon_threadsafe(running.set)
+        stopped.wait(30)
+        return work()
+
+    context = make_context(None, "task")
+    attempt = asyncio.create_task(run_task(TaskRunner(make_task(wrapper), threads), context))
+    async with asyncio.timeout(30):
+        await running.wait()
+        context.stop.set(StopReason.CANCEL)
+        stopped.set()
+        report = await attempt
+
+    assert report.outcome == Stopped()
+    assert begun == []
 
 
 async def test_the_outcome_of_a_stopped_handler_is_stopped_whatever_it_returns(
