@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_before: dict[signal.Signals, Any] = {}  # the handlers that this module has replaced
 
 
 def handle_signals(stop: Callable[[], None], stop_now: Callable[[], None]) -> None:
@@ -27,17 +29,36 @@ def handle_signals(stop: Callable[[], None], stop_now: Callable[[], None]) -> No
                 signal.signal(number, signal.SIG_DFL)
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, on_signal)
+        _handle(number, on_signal)
 
 
 def handle_hangup(reload: Callable[[], None]) -> None:
     """Call `reload` at each SIGHUP."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    _handle(signal.SIGHUP, reload)
 
 
 def handle_upgrades(upgrade: Callable[[], None]) -> None:
     """Call `upgrade` at each SIGUSR2."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, upgrade)
+    _handle(signal.SIGUSR2, upgrade)
+
+
+def _handle(number: signal.Signals, call: Callable[[], None]) -> None:
+    """Call the function at each signal to this process, but not at one to a fork of it."""
+    if not _before:
+        os.register_at_fork(after_in_child=_restore)
+    _before.setdefault(number, signal.getsignal(number))
+    asyncio.get_running_loop().add_signal_handler(number, call)
+
+
+def _restore() -> None:
+    """Give a process that a handler has forked its own signals.
+
+    Until Python 3.12, it would write them into the socket by which the event loop of its parent
+    learns of signals: a multiprocessing.Pool that ends its processes would stop the worker.
+    """
+    signal.set_wakeup_fd(-1)
+    for number, handler in _before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class Grace:
