@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 from schedo.core.model import LeaseKey
@@ -26,30 +27,40 @@ class ProgressThrottle:
         self.updates: dict[LeaseKey, ProgressUpdate] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._is_due = False  # the updates will be sent
 
     def report(self, key: LeaseKey, update: ProgressUpdate) -> None:
-        """Add an update; may be called from any thread."""
-        self._loop.call_soon_threadsafe(self._add, key, update)
+        """Add an update; may be called from any thread.
+
+        It is merged here and not in the loop, which may be busy while a handler reports a million.
+        """
+        with self._lock:
+            known = self.updates.get(key)
+            self.updates[key] = update if known is None else known.then(update)
+            is_first, self._is_due = not self._is_due, True
+        if is_first:
+            self._loop.call_soon_threadsafe(self._flush_later)
 
     def forget(self, key: LeaseKey) -> None:
         """Drop the pending update of an attempt that has ended."""
         if self.updates:
-            self.updates.pop(key, None)
+            with self._lock:
+                self.updates.pop(key, None)
 
     def close(self) -> None:
         """Drop all pending updates and stop the timer."""
-        self.updates.clear()
+        with self._lock:
+            self.updates.clear()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _add(self, key: LeaseKey, update: ProgressUpdate) -> None:
-        known = self.updates.get(key)
-        self.updates[key] = update if known is None else known.then(update)
-        if self._timer is None:
-            self._timer = self._loop.call_later(INTERVAL_S, self._flush)
+    def _flush_later(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL_S, self._flush)
 
     def _flush(self) -> None:
-        self._timer = None
-        updates, self.updates = self.updates, {}
+        with self._lock:
+            updates, self.updates = self.updates, {}
+            self._is_due = False
         for key, update in updates.items():
             self._send(key, update)

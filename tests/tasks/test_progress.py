@@ -31,6 +31,20 @@ async def test_updates_of_an_interval_are_merged_and_those_of_ended_attempts_dro
     progress.close()
 
 
+async def test_reports_that_the_loop_has_no_time_for_take_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, calls = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: calls.append(call))
+    progress = ProgressThrottle(lambda key, update: None)
+
+    for percent in range(100):
+        progress.report(KEY, ProgressUpdate(float(percent)))
+
+    assert progress.updates == {KEY: ProgressUpdate(99.0)}
+    assert len(calls) == 1
+
+
 def test_outside_of_a_worker_progress_is_ignored() -> None:
     report_progress(50, "half")
 
