@@ -2,11 +2,13 @@
 
 OpenTelemetry is imported when the first job with a trace context starts. Where it is not installed,
 handlers run without a span. Without a tracer provider, its API makes spans that record nothing, but
-what the handler calls still continues the trace.
+what the handler calls still continues the trace. The provider is the application's: what its
+samplers and processors raise is logged, and the attempt goes on.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +19,9 @@ from schedo.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
+
+
+log = logging.getLogger("schedo.worker")
 
 
 class _Api(NamedTuple):
@@ -39,10 +44,24 @@ def _find_api() -> _Api | None:
 
 
 def begin_span(lease: Lease) -> Span | None:
-    """Make a span the current one of the running context; None without OpenTelemetry."""
-    api = _find_api()
-    if api is None:
+    """Make a span the current one of the running context; None if there is none. Never raises."""
+    try:
+        api = _find_api()
+        return None if api is None else _begin(api, lease)
+    except Exception:
+        log.exception("a span of task %s could not begin", lease.task)
         return None
+
+
+def end_span(span: Span, outcome: Outcome) -> None:
+    """End the span of a handler with the outcome of its attempt; never raises."""
+    try:
+        _end(span, outcome)
+    except Exception:
+        log.exception("a span of a task could not end")
+
+
+def _begin(api: _Api, lease: Lease) -> Span:
     headers = {"traceparent": lease.options.traceparent, "tracestate": lease.options.tracestate}
     carrier = {name: value for name, value in headers.items() if value is not None}
     parent = api.propagator.TraceContextTextMapPropagator().extract(carrier)
@@ -63,8 +82,7 @@ def begin_span(lease: Lease) -> Span | None:
     return span
 
 
-def end_span(span: Span, outcome: Outcome) -> None:
-    """End the span of a handler with the outcome of its attempt."""
+def _end(span: Span, outcome: Outcome) -> None:
     from opentelemetry.trace import StatusCode
 
     if isinstance(outcome, Failed):

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from schedo import Schedo, Snooze
 from schedo.client import Client
-from schedo.core.leases import Outcome
+from schedo.core.leases import Completed, Outcome
 from schedo.core.model import Options
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.python import TaskRunner
@@ -99,6 +100,19 @@ async def test_a_snoozed_attempt_is_no_error(memory: InMemorySpanExporter) -> No
     assert span.status.status_code is StatusCode.UNSET
     assert span.attributes is not None
     assert span.attributes["schedo.outcome"] == "snoozed"
+
+
+@pytest.mark.parametrize("method", ["on_start", "on_end"])
+async def test_a_span_that_cannot_be_made_does_not_hold_the_attempt(
+    method: str, memory: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(*args: object, **options: object) -> None:
+        raise ValueError("no such collector")
+
+    monkeypatch.setattr(SimpleSpanProcessor, method, break_down)
+
+    assert await run(see_later, TRACED) == Completed(None)
+    assert len(SEEN) == 1
 
 
 async def test_a_job_without_a_trace_has_no_span(memory: InMemorySpanExporter) -> None:
