@@ -45,7 +45,8 @@ _DENIED: tuple[Network, ...] = tuple(
         "fec0::/10",
     )
 )
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?\Z")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"  # of 63 characters at most
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?\Z")
 _HOST_CHARACTERS_MAX = 253
 PORT_MAX = 65_535
 

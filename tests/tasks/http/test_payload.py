@@ -34,6 +34,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         ({"url": "http://@a/"}, "/payload/url", "user name or password"),
         ({"url": "http:///x"}, "/payload/url", "no valid host"),
         ({"url": "http://a..b/"}, "/payload/url", "no valid host"),
+        ({"url": f"http://www.{64 * 'a'}.de/"}, "/payload/url", "no valid host"),
         ({"url": "http://[fe80::1%25eth0]/"}, "/payload/url", "no valid host"),
         ({"url": "http://[v1.a]/"}, "/payload/url", "no valid host"),
         ({"url": "http://[::1/"}, "/payload/url", "Invalid IPv6"),
