@@ -32,7 +32,6 @@ from schedo.errors import Conflict, SchedoError, Unavailable
 from schedo.protocol.leases import LeaseResponse, StopResponse, parse_lease, render_lease
 from schedo.protocol.results import ResultRequest
 from schedo.protocol.work import (
-    ProgressRequest,
     RejectRequest,
     WorkRequest,
     WorkResponse,
@@ -171,7 +170,7 @@ class Poller(Generic[A]):
 
     def send_progress(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Put the progress of a running attempt into the outbox."""
-        self.outbox.add(Message.of(ProgressRequest.of(key, update)))
+        self.outbox.add_progress(key, update)
 
     # Polls.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from schedo.core.model import LeaseKey
+from schedo.core.progress import ProgressUpdate
 from schedo.errors import Invalid
 from schedo.worker.remote.outbox import BATCH_BYTES_MAX, Message, Outbox
 
@@ -83,6 +85,47 @@ def test_a_result_refused_alone_becomes_a_failure() -> None:
 def test_a_replacement_that_is_refused_is_dropped() -> None:
     outbox = filled("a")
     outbox.refuse(outbox.take(), REFUSAL)
+    outbox.refuse(outbox.take(), REFUSAL)
+
+    assert (len(outbox), outbox.has_messages) == (0, False)
+
+
+KEY = LeaseKey(1, 1, 1)
+
+
+def sent(messages: list[Message]) -> list[tuple[str, object]]:
+    return [(message.field, json.loads(message.body).get("percent")) for message in messages]
+
+
+def test_progress_that_waits_is_one_message_for_each_attempt() -> None:
+    outbox = Outbox()
+    for percent in range(100):
+        outbox.add_progress(KEY, ProgressUpdate(float(percent)))
+        outbox.put_back(outbox.take())  # the server is away
+    outbox.add_progress(LeaseKey(2, 1, 1), ProgressUpdate(5.0))
+    outbox.add(Message("results", "a", b"{}"))
+
+    assert len(outbox) == 3
+    assert sent(outbox.take()) == [("results", None), ("progress", 99.0), ("progress", 5.0)]
+    assert not outbox.has_messages
+
+
+def test_progress_that_did_not_arrive_is_older_than_what_waits() -> None:
+    outbox = Outbox()
+    outbox.add_progress(KEY, ProgressUpdate(1.0, "begun", "line 1"))
+    taken = outbox.take()
+    outbox.add_progress(KEY, ProgressUpdate(2.0, None, "line 2"))
+
+    outbox.put_back(taken)
+
+    (message,) = outbox.take()
+    assert message.progress == (KEY, ProgressUpdate(2.0, "begun", "line 1\nline 2"))
+
+
+def test_progress_that_is_refused_alone_is_dropped() -> None:
+    outbox = Outbox()
+    outbox.add_progress(KEY, ProgressUpdate(1.0))
+
     outbox.refuse(outbox.take(), REFUSAL)
 
     assert (len(outbox), outbox.has_messages) == (0, False)
