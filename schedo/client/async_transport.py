@@ -29,6 +29,7 @@ from schedo.client.transport import explain
 from schedo.trace_context import current_trace
 
 _READ_BYTES = 65_536
+CONNECT_S = 3.0  # for each address of a host but the last, which has the rest of the time
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Streams]]
 
@@ -136,17 +137,22 @@ class _Connection:
 async def open_streams(host: str, port: int, tls: ssl.SSLContext | None) -> Streams:
     """Connect to the first address of the host that accepts; raise OSError if none does.
 
+    A machine that is lost must not take all of the time that the caller has for the others.
+
     The name is looked up here, because a cancelled create_connection() of uvloop 0.22 leaves a
     failed look-up that nobody awaits, and asyncio then logs an error with a traceback.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     refusal: OSError | None = None
-    for *_, (address, *_) in found:
+    addresses = [str(address) for *_, (address, *_) in found]
+    for address in addresses:
+        limit_s = None if address == addresses[-1] else CONNECT_S
         try:
-            return await asyncio.open_connection(
-                str(address), port, ssl=tls, server_hostname=host if tls else None
-            )
+            async with asyncio.timeout(limit_s):
+                return await asyncio.open_connection(
+                    address, port, ssl=tls, server_hostname=host if tls else None
+                )
         except OSError as error:
             refusal = refusal or error
     raise refusal or OSError(f"{host} has no address")

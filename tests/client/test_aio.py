@@ -7,12 +7,13 @@ import gc
 import json
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import uvloop
 
 from schedo.client import AsyncClient, AsyncJobHandle, JobFailed, Unreachable
-from schedo.client.async_transport import open_streams
+from schedo.client.async_transport import Streams, open_streams
 from schedo.errors import Invalid, NotFound, SchedoError
 from tests.client.server import JOB_ID, FakeServer, Reply, job_record, problem, schedule_record
 
@@ -292,3 +293,28 @@ def test_a_cancelled_look_up_of_a_name_leaves_no_error_behind() -> None:
     uvloop.run(look_up())
 
     assert reported == []
+
+
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("GET", JOB, 200, job_record())
+    loop, connect = asyncio.get_running_loop(), asyncio.open_connection
+    tried: list[str] = []
+
+    async def look_up(host: str, port: int, **options: object) -> list[tuple[object, ...]]:
+        return [(0, 0, 0, "", (address, port)) for address in ("192.0.2.1", "127.0.0.1")]
+
+    async def open_connection(address: str, port: int, **options: Any) -> Streams:
+        tried.append(address)
+        if address == "192.0.2.1":
+            await asyncio.Event().wait()
+        return await connect(address, port, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", look_up)
+    monkeypatch.setattr("asyncio.open_connection", open_connection)
+    monkeypatch.setattr("schedo.client.async_transport.CONNECT_S", 0.01)
+    async with AsyncClient(server.url) as client:
+        assert (await client.get(JOB_ID)).id == JOB_ID
+
+    assert tried == ["192.0.2.1", "127.0.0.1"]

@@ -23,6 +23,7 @@ _HEADER_BYTES_MAX = 32_768
 _HEADERS_MAX = 100
 _WIRE_BYTES_MAX = 8 * BODY_BYTES_MAX  # chunks of one byte are six on the wire
 _READ_BYTES = 65_536
+CONNECT_S = 3.0  # for each address but the last, which has the rest of the caller's time
 _LENGTH_DIGITS_MAX = 20  # parsers accept no longer Content-Length
 
 
@@ -62,6 +63,7 @@ async def exchange(
 ) -> Response:
     """Send the request to the first address that accepts a connection, and return the response.
 
+    An address that does not answer must not take all of the caller's time.
     Raise ExchangeFailed, or OSError if this machine has no resources for another connection.
     """
     reader, writer = await _connect(request, addresses, tls)
@@ -81,10 +83,12 @@ async def _connect(
     name = request.host if tls is not None else None
     failed: ExchangeFailed | None = None
     for address in addresses:
+        limit_s = None if address == addresses[-1] else CONNECT_S
         try:
-            return await asyncio.open_connection(
-                address, request.port, ssl=tls, server_hostname=name, limit=_READ_BYTES
-            )
+            async with asyncio.timeout(limit_s):
+                return await asyncio.open_connection(
+                    address, request.port, ssl=tls, server_hostname=name, limit=_READ_BYTES
+                )
         except OSError as error:
             if is_shortage(error):
                 raise

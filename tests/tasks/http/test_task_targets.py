@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,6 +102,27 @@ async def test_the_next_address_is_tried_when_one_does_not_respond() -> None:
             allow=("127.0.0.0/8",), resolve=FixedNames(two=["127.0.0.9", "127.0.0.1"])
         )
         report = await run({"url": f"http://two.test:{server.port}/"}, runner)
+
+    assert result_of(report)["status"] == 200
+
+
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connect = asyncio.open_connection
+
+    async def open_connection(address: str, *place: Any, **options: Any) -> Any:
+        if address == "127.0.0.9":
+            await asyncio.Event().wait()
+        return await connect(address, *place, **options)
+
+    monkeypatch.setattr("asyncio.open_connection", open_connection)
+    monkeypatch.setattr("schedo.tasks.http.client.CONNECT_S", 0.01)
+    async with Server(answer(200)) as server:
+        runner = make_runner(
+            allow=("127.0.0.0/8",), resolve=FixedNames(two=["127.0.0.9", "127.0.0.1"])
+        )
+        report = await run({"url": f"http://two:{server.port}/", "timeout": "5s"}, runner)
 
     assert result_of(report)["status"] == 200
 
