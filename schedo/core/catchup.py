@@ -1,6 +1,6 @@
 """The catch-up of due instants: which of them run, and which are coalesced or missed.
 
-An instant that is at most LATE_FIRE_US old is late: it is not missed, and it runs. The catch-up
+An instant that is less than LATE_FIRE_US old is late: it is not missed, and it runs. The catch-up
 policy decides about older instants. An instant that is older than the catch-up window is missed,
 whatever the policy is. Each instant gets exactly one decision.
 """
@@ -37,13 +37,13 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     due = schedule.next_fire_at
     if due is not None and rule.end_at is not None and due > rule.end_at:
         due = None  # the clock was set to after the end
-    if due is not None and now - due <= LATE_FIRE_US and next_after(rule, due) == following:
+    if due is not None and due > _missed_through(now) and next_after(rule, due) == following:
         return FirePlan(
             [Firing(due, Trigger.SCHEDULE)], [], following
         )  # the usual case: a single instant, in time
 
     through = schedule.evaluated_through
-    late_from = max(through, now - LATE_FIRE_US)
+    late_from = max(through, _missed_through(now))
     late, late_count = latest_through(rule, late_from, now, spec.catchup_max)
     fires = [Firing(instant, Trigger.SCHEDULE) for instant in reversed(late)]
     decisions = []
@@ -96,6 +96,11 @@ def _plan_missed(
         latest = _instant_before(schedule, within[0])
         decisions.append(_decision_for(schedule, latest, now, Decision.COALESCED, count - 1))
     return [Firing(within[0], Trigger.CATCHUP, count - 1)], decisions
+
+
+def _missed_through(now: int) -> int:
+    """Return the latest instant that is missed; the later ones are only late."""
+    return now - LATE_FIRE_US
 
 
 def _instant_before(schedule: Schedule, instant: int) -> int:

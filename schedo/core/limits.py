@@ -67,7 +67,7 @@ FIRES_LISTED_MAX = 500  # of a range of time
 # A schedule that fires again within this time stays in memory.
 FREQUENT_US = 10 * SECOND
 
-# A fire that is later than this is missed (the threshold of Quartz).
+# A fire that is so late is missed (the threshold of Quartz).
 LATE_FIRE_US = 60 * SECOND
 
 # Defaults.

@@ -36,10 +36,25 @@ def test_a_single_instant_that_is_on_time_or_late_fires(late: int) -> None:
 
 
 @pytest.mark.parametrize("catchup", Catchup)
-def test_an_instant_exactly_60_s_late_is_late_and_not_missed(catchup: Catchup) -> None:
-    plan = plan_fires(schedule(catchup, every(60, end_at=MINUTE)), 2 * MINUTE)
+def test_a_single_instant_is_late_up_to_60_s_and_then_missed(catchup: Catchup) -> None:
+    one = schedule(catchup, every(60, end_at=MINUTE))
 
-    assert plan == FirePlan([Firing(MINUTE, S)], [], None)
+    late, missed = plan_fires(one, 2 * MINUTE - 1), plan_fires(one, 2 * MINUTE)
+
+    assert late == FirePlan([Firing(MINUTE, S)], [], None)
+    assert missed.fires == ([] if catchup is Catchup.SKIP else [Firing(MINUTE, C)])
+
+
+@pytest.mark.parametrize("catchup", Catchup)
+def test_one_of_several_instants_is_late_up_to_60_s_and_then_missed(catchup: Catchup) -> None:
+    one = schedule(catchup, every(59, end_at=118 * SECOND))
+    one.next_fire_at = 59 * SECOND
+
+    late, missed = plan_fires(one, 119 * SECOND - 1), plan_fires(one, 119 * SECOND)
+
+    assert late == FirePlan([Firing(59 * SECOND, S), Firing(118 * SECOND, S)], [], None)
+    assert Firing(59 * SECOND, S) not in missed.fires
+    assert Firing(118 * SECOND, S, missed_count=catchup is Catchup.LATEST) in missed.fires
 
 
 def test_several_instants_within_60_s_all_fire_oldest_first() -> None:

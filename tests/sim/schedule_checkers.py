@@ -162,7 +162,7 @@ def _moved_rule(history: History, row: Schedule, at: int, offset_us: int) -> Rul
 
 
 def policies_are_kept(history: History) -> Findings:
-    """Instants up to a minute late run; older ones follow the catch-up policy."""
+    """Instants less than a minute late run; older ones follow the catch-up policy."""
     for rows in history.schedule_rows.values():
         for position, schedule in rows:
             if history.is_pending(EDITS, schedule.name, position):
