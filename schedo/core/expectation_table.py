@@ -171,6 +171,12 @@ class Expectations:
                 if job.state is State.RUNNING:
                     self.run_started(job)
 
+    def align(self, schedule: Schedule) -> None:
+        """Let the expectation of an interval count elapsed time if its schedule does."""
+        known = self._by_id.get(schedule.id)
+        if known is not None and known.align(schedule):
+            self._changed(known)
+
     def forget_schedule(self, schedule_id: int) -> None:
         """Remove the expectation of the schedule, if it has one."""
         if self._by_id.pop(schedule_id, None) is not None:
@@ -223,8 +229,7 @@ class Expectations:
     def _declare_one(self, spec: ExpectationSpec, owner: str, now: int) -> DeclaredExpectation:
         known = self._find(spec.name)
         if known is None:
-            made = self._create(spec, owner, now)
-            return DeclaredExpectation(PutEffect.CREATED, made, None)
+            return DeclaredExpectation(PutEffect.CREATED, self._create(spec, owner, now), None)
         before = known.copy()
         effect = self._change(known, spec, now)
         if known.owner != owner:

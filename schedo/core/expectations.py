@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from schedo.core.limits import EARLY_RUNS_KEPT
-from schedo.core.model import BY_HAND, Expect, Job, Rule, Trigger
+from schedo.core.model import BY_HAND, Expect, Job, Rule, Schedule, Trigger
 from schedo.core.triggers import latest_through, next_after
 
 
@@ -161,13 +161,28 @@ class Expectation:
         self.lag_through = now
         return True
 
+    def align(self, schedule: Schedule) -> bool:
+        """Expect the instants of an interval where the schedule has them; return if that is new.
+
+        The schedule begins to count elapsed time with its first fire or, if it is paused over its
+        start_at, when it is resumed; here instants are then settled later, or earlier.
+        """
+        start_at = self.rule.start_at
+        if self.rule.every_us is None or start_at is None:
+            return False
+        before = (self.phase_us, self.through)
+        self.phase_us = schedule.phase_us
+        if schedule.counts_elapsed:
+            self.through = max(self.through, start_at + self.phase_us - 1)
+        return before != (self.phase_us, self.through)
+
     def copy(self) -> Expectation:
         """Return a copy that later turns do not change."""
         return dataclasses.replace(self)
 
     def _has_begun(self) -> bool:
         start_at = self.rule.start_at
-        return start_at is None or self.through - self.phase_us >= start_at
+        return start_at is None or self.through - self.phase_us >= start_at - 1
 
     def _lag(self, instant: int) -> int:
         return self.lag_us if instant <= self.lag_through else 0

@@ -179,6 +179,7 @@ class ScheduleCommands:
             schedule.updated_at = now
         self._table.mark_dirty(schedule)
         self._expectations.follow_schedule(schedule, now)
+        self._expectations.align(schedule)
         return effect
 
     def _change_rule(self, schedule: Schedule, old: Rule, now: int) -> None:
@@ -225,6 +226,7 @@ class ScheduleCommands:
         if schedule.paused and not paused:
             self._decide_passed(schedule, resume_from, now)
         _set_paused(schedule, paused, resume_from)
+        self._expectations.align(schedule)
         self._table.mark_dirty(schedule)
         return schedule
 

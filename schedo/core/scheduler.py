@@ -82,8 +82,8 @@ class Scheduler:
         self._jobs = jobs = JobTable(*window, workers=self._workers, offset_us=offset_us)
         self._schedule_table = table = ScheduleTable(self._jobs, window.capacity)
         maker, follow_up = JobMaker(jobs, ids, self._workers, page_url), self._follow_up
-        self._schedules = Schedules(table, jobs, ids, maker.make_run, follow_up)
         self.expectations = expectations = Expectations(jobs, ids, maker)
+        self._schedules = Schedules(table, jobs, ids, maker.make_run, follow_up, expectations)
         self._transitions = JobTransitions(jobs, self._schedules, maker, expectations, ended)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
         self._attempts = attempts = RunningAttempts(jobs, workers, expectations, epoch)

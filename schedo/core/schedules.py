@@ -12,6 +12,7 @@ from collections.abc import Callable
 from schedo.core.blocked_runs import resolve
 from schedo.core.catchup import Firing, plan_fires
 from schedo.core.commands import CancelRun, GiveFollowUp, UnblockNext, UnblockRun
+from schedo.core.expectation_table import Expectations
 from schedo.core.ids import IdSource
 from schedo.core.job_table import JobTable
 from schedo.core.limits import ACTIVE_RUNS_KNOWN_MAX
@@ -41,12 +42,14 @@ class Schedules:
         ids: IdSource,
         make_run: Callable[[ScheduledRun, int], Job],
         follow_up: GiveFollowUp,
+        expectations: Expectations,
     ) -> None:
         self._table = table
         self._jobs = jobs
         self._ids = ids
         self._make_run = make_run
         self._follow_up = follow_up
+        self._expectations = expectations
 
     def take_blocked(
         self, load: LoadBlocked, page: list[BlockedRun], now: int
@@ -84,6 +87,7 @@ class Schedules:
                 self.run(schedule, fire, _overlap_of(schedule.spec, fire), now)
             schedule.evaluated_through = now
             schedule.next_fire_at = plan.next_fire_at
+            self._expectations.align(schedule)
             self._table.mark_dirty(schedule, fired_at=now)
 
     def run(

@@ -9,6 +9,7 @@ import pytest
 
 from schedo.core.commands import (
     PutEffect,
+    ResumeSchedule,
 )
 from schedo.core.cron import parse_cron
 from schedo.core.expectation_table import Beat, DeleteExpectation, PutExpectation
@@ -135,9 +136,15 @@ def test_another_limit_of_the_duration_applies_to_the_attempt_that_runs(
 
 # Clock changes, and a year with daylight saving.
 
+RULES = pytest.mark.parametrize(
+    "rule",
+    [every(600), every(600, start_at=DAY + 10 * MINUTE), Rule(cron="*/10 * * * *")],
+    ids=["every", "every from its start", "cron"],
+)
+
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
-@pytest.mark.parametrize("rule", [every(600), Rule(cron="*/10 * * * *")], ids=["every", "cron"])
+@RULES
 def test_a_limit_counts_elapsed_time_when_the_clock_is_set(step: int, rule: Rule) -> None:
     server = Server(slots=0, now=DAY)
     schedule = server.put(make_schedule_spec(rule=rule, expect=WITHIN), DAY + 1)
@@ -157,7 +164,7 @@ def test_a_limit_counts_elapsed_time_when_the_clock_is_set(step: int, rule: Rule
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 7 * MINUTE, -7 * MINUTE])
-@pytest.mark.parametrize("rule", [every(600), Rule(cron="*/10 * * * *")], ids=["every", "cron"])
+@RULES
 def test_a_run_that_goes_on_while_the_clock_is_set_is_the_one_of_its_instant(
     step: int, rule: Rule
 ) -> None:
@@ -173,6 +180,24 @@ def test_a_run_that_goes_on_while_the_clock_is_set_is_the_one_of_its_instant(
     moved = step if rule.every_us is not None else 0
     assert of(server, schedule.id).through == instant + moved
     assert of(server, schedule.id).early == ()
+
+
+@pytest.mark.parametrize("step", [7 * MINUTE, -7 * MINUTE], ids=["forward", "back"])
+def test_a_schedule_that_was_paused_over_its_start_and_its_expectation_have_the_same_instants(
+    step: int,
+) -> None:
+    server = Server(now=DAY)
+    rule = every(600, start_at=DAY + 10 * MINUTE)
+    schedule = server.put(make_schedule_spec(rule=rule, expect=WITHIN, paused=True), DAY + 1)
+    server.settle(DAY + 11 * MINUTE)
+    assert of(server, schedule.id).state is MISSED
+
+    server.follow_clock(step)
+    server.apply(ResumeSchedule(schedule.name), DAY + step + 12 * MINUTE)
+    server.round(DAY + step + 12 * MINUTE)
+
+    fire_at = server.store.schedules[schedule.id].next_fire_at
+    assert of(server, schedule.id).open_at() == fire_at
 
 
 def test_a_second_change_of_the_clock_adds_to_the_first() -> None:
