@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import secrets
 import signal
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -96,10 +97,12 @@ class Orphans:
     def leave(self) -> None:
         """Keep the file under a name of this process's own: the next server makes another one.
 
-        If it has been removed, it is written anew. Raise OSError, and change nothing, if it cannot
-        be renamed: the next server would kill the commands.
+        A process in another container may have the same number, so that is not the whole name.
+        If the file has been removed, it is written anew. Raise OSError, and change nothing, if it
+        cannot be renamed: the next server would kill the commands.
         """
-        path = self._name.with_name(f"{self._name.name}.{os.getpid()}")
+        own = f"{os.getpid()}-{secrets.token_hex(4)}"
+        path = self._name.with_name(f"{self._name.name}.{own}")
         is_missing = False
         if self._descriptor is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)

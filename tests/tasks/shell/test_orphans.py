@@ -255,6 +255,23 @@ def test_the_next_server_kills_what_a_process_left_that_has_died(
     assert not left.exists()
 
 
+def test_processes_of_several_containers_with_one_pid_keep_a_list_each(
+    path: Path, sleepers: Sleepers
+) -> None:
+    first, second = sleepers.start(M1), sleepers.start(M2)
+    olds = [_list(path, M1, first)]
+    olds[0].leave()
+    olds.append(_list(path, M2, second))
+
+    olds[1].leave()
+
+    texts = [left.read_text() for left in path.parent.glob(path.name + ".*")]
+    assert [sum(f"+ {mark}" in text for text in texts) for mark in (M1, M2)] == [1, 1]
+    for old in olds:
+        old.close()
+    assert list(path.parent.glob(path.name + "*")) == []
+
+
 def test_a_process_that_goes_on_kills_what_its_successor_has_started(
     path: Path, sleepers: Sleepers
 ) -> None:
