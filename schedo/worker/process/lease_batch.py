@@ -56,6 +56,10 @@ class LeaseBatch:
             self._bytes = 0
             self._send(leases)
 
+    def clear(self) -> None:
+        """Send none of the collected leases: their child has ended."""
+        self._leases, self._bytes = [], 0
+
     def _flush_due(self) -> None:
         self._is_flush_due = False
         self.flush()

@@ -388,6 +388,7 @@ class ChildSupervisor:
             for spec in self._slots.workers:
                 self._engine.detach(spec.id, loss)
         self._held.clear()
+        self._batch.clear()
 
     def _can_release(self, held: _Held) -> bool:
         """Return whether an attempt of a dead child may be released instead of lost."""
