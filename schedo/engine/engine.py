@@ -283,7 +283,8 @@ class Engine:
         waiter: from expect_end. Raise NotFound if the job has ended and is gone.
         """
         with nullcontext(waiter) if waiter is not None else self.expect_end(job_id) as future:
-            return await wait_for_end(future, partial(self.get, job_id), self.flush, timeout_s)
+            flush = self.freezing.flush
+            return await wait_for_end(future, partial(self.get, job_id), flush, timeout_s)
 
     # Schedules.
 

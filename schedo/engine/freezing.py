@@ -50,6 +50,11 @@ class Freezing:
         self._loop.enqueue(CompletePolls())
         self._loop.waiters.end_all()
 
+    async def flush(self) -> None:
+        """Return once all changes are durable, as those of a frozen engine are."""
+        if not self._loop.is_frozen:
+            await self._loop.flush()
+
     async def freeze(self, worker: str, *holds: Awaitable[object]) -> Frozen:
         """Make everything durable, release the replies, and close the store with its log and lock.
 

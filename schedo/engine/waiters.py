@@ -125,7 +125,7 @@ async def wait_for_end(
         if _has_job(waiter):
             return waiter.result()
         job = await get()
-        if job.is_final and not waiter.cancelled():  # by a freeze, after which nothing is flushed
+        if job.is_final:
             await flush()
         return job
     except NotFound:

@@ -21,6 +21,7 @@ from schedo.errors import StoreError
 from schedo.store.base import Store
 from schedo.store.sqlite.lock import FileLock
 from tests.engine.world import THRICE, Answers, World, recovered, running, spec
+from tests.passes import one_pass
 from tests.stores import needs_sqlite
 
 OLD = "handover-7"
@@ -142,6 +143,27 @@ async def test_a_wait_for_the_end_of_a_job_ends_with_the_freeze(path: Path) -> N
 
         job = await asyncio.wait_for(waiting, 10)
         assert job.state is State.SCHEDULED
+
+
+async def test_a_wait_that_ends_before_the_freeze_returns_no_end_that_is_not_durable(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job = await world.submit()
+        waiting = asyncio.ensure_future(world.engine.wait(job.id, 3_600.0))
+        await one_pass()
+        world.store.hold()
+        world.worker.end()
+        await world.store.wait_held()
+
+        world.engine.freezing.end_waits()
+        await let_run(waiting)
+        assert not waiting.done()
+        world.store.fail_next(StoreError("it flickered"))
+        world.store.release()
+
+        with pytest.raises(StoreError):
+            await waiting
 
 
 async def test_a_frozen_engine_starts_and_answers_nothing_until_it_is_open_again(
