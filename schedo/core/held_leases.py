@@ -142,12 +142,24 @@ class HeldLeases:
             else:
                 self._revoke(session, key, outcome, now)
 
+    def release_unsent(self, session: Session, now: int) -> None:
+        """Release the leases that its process does not get any more.
+
+        No response has carried them, or they still wait for a commit or for their gang.
+        """
+        self.release(session, session.unsent(), now)
+        for key in self._attempts.unsent_of(session.name):
+            if self._placement.has_offer(key):
+                self._placement.reject(key, _NOT_ARRIVED, now)
+            elif self._attempts.is_live(key):  # not ended just now together with its gang
+                self._end(AttemptResult(key, _RELEASED), now)
+
     def take_over(self, session: Session, request: PollRequest, now: int) -> None:
         """End the leases of a worker's old process that its new one does not list as running.
 
-        Those that no response has carried are for the tasks of the old process.
+        Those that it has not received are for the tasks of the old process.
         """
-        self.release(session, session.unsent(), now)
+        self.release_unsent(session, now)
         reason = f"worker {session.name} was restarted"
         running = request.running or ()
         gone = {key: held for key, held in session.held.items() if key not in running}

@@ -204,6 +204,11 @@ class RunningAttempts:
         if reason is not None:
             self._stops.append(StopRequest(lease.key, lease.worker, reason))
 
+    def unsent_of(self, worker_id: str) -> list[LeaseKey]:
+        """Return the leases of the worker that wait for a commit or for their gang."""
+        jobs = ((key, self._jobs.find(key.job_id)) for key in sorted(self.unsent))
+        return [key for key, job in jobs if job is not None and job.worker == worker_id]
+
     def take_leases(self) -> list[Lease]:
         """Return the leases to send now."""
         leases, self._leases = self._leases, []

@@ -114,7 +114,7 @@ class WorkerSessions:
             self._apply_offer_replies(session, poll, request, now)
         if request.is_draining:
             self._stop_polling(session, now)
-            self._leases.release(session, session.unsent(), now)
+            self._leases.release_unsent(session, now)
         poll.revoked = self._leases.reconcile(
             session, request, now, is_sure=poll.wants_leases or request.is_draining
         )

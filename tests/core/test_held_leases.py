@@ -214,6 +214,18 @@ def test_a_lease_that_waits_for_its_commit_is_released_with_its_worker() -> None
     assert (site.job(job.id).state, site.job(job.id).losses) == (State.QUEUED, 0)
 
 
+def test_a_lease_that_waits_for_its_commit_does_not_wait_for_a_worker_that_drains() -> None:
+    site = Site()
+    other = site.leased(slots=2)
+    site.poll(slots=2, running=keys(other))
+    job = site.submit(make_spec(at_most_once=True))
+    site.tick(T0)
+
+    site.report_in(slots=2, running=keys(other), is_draining=True)
+
+    assert (site.state(other.key.job_id), site.state(job.id)) == (State.RUNNING, State.QUEUED)
+
+
 def test_an_attempt_of_the_previous_server_that_its_worker_does_not_run_is_lost() -> None:
     site = Site()
     lease = site.leased()

@@ -59,6 +59,35 @@ def test_a_new_process_gets_no_lease_that_waited_for_a_poll_of_the_old_one() -> 
     assert {site.state(job.id) for job in jobs} == {State.QUEUED}
 
 
+def test_a_new_process_gets_no_lease_that_waited_for_its_commit_when_it_came() -> None:
+    site = Site()
+    site.poll()
+    job = site.submit(make_spec(at_most_once=True))
+    site.tick(T0)
+    changed = WorkerSpec("a", 1, frozenset({"other"}))
+
+    poll = site.poll(session="s2", spec=changed)
+    site.turn()
+
+    assert poll not in site.replies
+    assert (site.job(job.id).state, site.job(job.id).losses) == (State.QUEUED, 0)
+
+
+def test_a_new_process_gets_no_lease_that_waited_for_its_gang_when_it_came() -> None:
+    site = Site()
+    site.poll(supports_offers=False)
+    offer_poll = site.poll("b")
+    jobs = site.invoke(2)
+    [offer] = site.response(offer_poll).leases
+    changed = WorkerSpec("a", 1, frozenset({"other"}))
+
+    poll = site.poll(session="s2", spec=changed, supports_offers=False)
+    site.report_in("b", accept=[offer.key])
+
+    assert poll not in site.replies
+    assert {site.state(job.id) for job in jobs} == {State.FAILED}
+
+
 def test_the_oldest_disconnected_workers_are_evicted_when_there_are_too_many() -> None:
     site = Site()
     for number in range(SESSIONS_MAX):
