@@ -181,10 +181,14 @@ class Locks(_Message, frozen=True):
 
 
 class Frozen(_Message, frozen=True):
-    """The old server has made its last commit and closed the store; worker: as in Hello."""
+    """The old server has made its last commit and closed the store; worker: as in Hello.
+
+    older: the pids of the processes that this one has replaced, and that may live, by such a name.
+    """
 
     held_at: float  # time.monotonic() since when no server accepts requests
     worker: str = ""
+    older: dict[str, int] = {}
 
 
 class Activated(_Message, frozen=True, kw_only=True):

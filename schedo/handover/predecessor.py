@@ -41,6 +41,7 @@ class Predecessor:
         self._stderr: int | None = stderr
         self._link: Link | None = None
         self.worker = ""  # its name as a worker, once it is frozen
+        self.older: dict[str, int] = {}  # the pids of older processes, by such a name
 
     @property
     def link(self) -> Link:
@@ -102,7 +103,7 @@ class Predecessor:
             frozen = await self.link.expect(Frozen)
         except LinkLost:
             return None
-        self.worker = frozen.worker
+        self.worker, self.older = frozen.worker, frozen.older
         return frozen
 
     def note_opened(self) -> None:

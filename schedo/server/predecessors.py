@@ -33,6 +33,15 @@ class Predecessors:
         self._workers = workers
         self._reap = reap
         self._watched: dict[int, int] = {}  # the pidfd by the number in this container
+        self._names: dict[int, str] = {}  # of those whose attempts may go on, by the same number
+
+    @property
+    def known(self) -> dict[str, int]:
+        """The numbers of the processes whose attempts may go on, by name, for the next server.
+
+        It may hear nothing from one of them, which dies before it connects.
+        """
+        return {name: seen_pid for seen_pid, name in self._names.items()}
 
     def watch(self, seen_pid: int, name: str) -> None:
         """Notice the death of an old process.
@@ -53,7 +62,7 @@ class Predecessors:
             log.warning("the death of %s would be noticed late: %s", name, error)
             return
         # If another process has the number by now, the old one has died, and loses nothing here.
-        self._watched[seen_pid] = descriptor
+        self._watched[seen_pid], self._names[seen_pid] = descriptor, name
         ended = partial(self._note_end, seen_pid, name)
         asyncio.get_running_loop().add_reader(descriptor, ended)
 
@@ -70,10 +79,12 @@ class Predecessors:
 
     def _note_end(self, seen_pid: int, name: str) -> None:
         self._forget(seen_pid)
-        asyncio.get_running_loop().call_later(SETTLE_S, self._end_attempts, name)
+        asyncio.get_running_loop().call_later(SETTLE_S, self._end_attempts, seen_pid, name)
 
-    def _end_attempts(self, name: str) -> None:
+    def _end_attempts(self, seen_pid: int, name: str) -> None:
         """End the attempts that the process has left; their commands go first, they run again."""
+        if self._names.get(seen_pid) == name:
+            del self._names[seen_pid]
         held = len(self._workers.held_by(name))
         if not held:
             return

@@ -228,6 +228,8 @@ class Server:
             from schedo.server.successor import report_active
 
             self.predecessors.watch(self._predecessor.pid, self._predecessor.worker)
+            for name, pid in self._predecessor.older.items():
+                self.predecessors.watch(pid, name)
             report_active(self, self._predecessor)
         # Not before: the thread that looks for the commands which the dead server has left takes
         # the interpreter from the open and from the jobs that became due.

@@ -105,7 +105,8 @@ class _NewProcess:
 
     async def take(self, held_at: float, worker: str) -> None:
         try:
-            self._successor.send(Frozen(held_at, worker))
+            older = self._server.predecessors.known
+            self._successor.send(Frozen(held_at, worker, older))
             self.activated = await self._successor.expect_last(Activated, ACTIVE_S)
         except TimeoutError:
             raise UpgradeFailed(f"the new process was not active within {ACTIVE_S:g} s") from None

@@ -123,7 +123,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Through]:
             "submitting": server.submit(task="submit_all_along", payload={"until": str(end)}),
             "calling": server.submit(task="call_another", payload={"until": str(end)}),
         }
-        eventually(lambda: _all_run(server, *jobs.values()), "running jobs")
+        eventually(lambda: all_run(server, *jobs.values()), "running jobs")
         parent = _parent_of_commands(server.pid)
         new = upgraded.upgraded()["pid"]
         is_served_by_new = new == upgraded.active_pid != server.pid
@@ -161,7 +161,7 @@ def test_the_tasks_of_the_old_process_use_the_new_server(through: Through) -> No
     assert called["result"] in (through.old, through.new)  # when it began
 
 
-def _all_run(server: Server, *jobs: dict[str, Any], attempt: int = 1) -> bool:
+def all_run(server: Server, *jobs: dict[str, Any], attempt: int = 1) -> bool:
     found = [server.ask("GET", f"/v1/jobs/{job['id']}")[1] for job in jobs]
     return all((job["state"], job["attempt"]) == ("running", attempt) for job in found)
 
@@ -363,13 +363,13 @@ def test_what_an_old_process_runs_begins_again_at_once_if_that_process_dies(
             server.submit(task="linger", payload={"until": str(end)}, retry=3),
             server.submit(task="shell", payload={"command": command}, retry=3),
         ]
-        eventually(lambda: _all_run(server, *jobs), "running jobs")
+        eventually(lambda: all_run(server, *jobs), "running jobs")
         eventually((tmp_path / "pids").exists, "command")
         new = upgraded.upgraded()["pid"]
 
         server.kill()
 
-        eventually(lambda: _all_run(server, *jobs, attempt=2), "second attempts")
+        eventually(lambda: all_run(server, *jobs, attempt=2), "second attempts")
         pids = tmp_path / "pids"
         eventually(lambda: len(pids.read_text().split()) == 2, "the second command")
         first, second = pids.read_text().split()

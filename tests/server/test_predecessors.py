@@ -82,6 +82,21 @@ async def test_those_of_a_process_that_is_gone_already_are_lost(
         await engine.has_ended.wait()
 
 
+async def test_a_process_is_known_to_the_next_server_until_its_attempts_have_ended(
+    engine: Engine, watching: Predecessors, process: subprocess.Popen[bytes]
+) -> None:
+    engine.held["handover-7"] = ["first"]
+    watching.watch(process.pid, "handover-7")
+    known = watching.known
+    process.kill()
+
+    async with asyncio.timeout(5):
+        await engine.has_ended.wait()
+
+    assert known == {"handover-7": process.pid}
+    assert watching.known == {}
+
+
 async def test_an_old_process_that_has_ended_its_attempts_loses_nothing(
     engine: Engine, watching: Predecessors, process: subprocess.Popen[bytes]
 ) -> None:
