@@ -21,7 +21,7 @@ from schedo.core import limits
 from schedo.core.keep import KeepTimes
 from schedo.core.queue_pause import QueuePause
 from schedo.core.requirements import Requirements
-from schedo.core.states import FINAL, State
+from schedo.core.states import FINAL, TIMED, State
 
 BackoffKind = Literal["exponential", "fixed", "ladder"]
 
@@ -183,6 +183,8 @@ class Job:
         """Shift the instants that count elapsed time by delta_us."""
         if self.due_elapsed:
             self.due_at += delta_us
+        elif self.state in TIMED:
+            self.rank -= delta_us  # the instant stays, and comes earlier or later than it would
         if self.expires_elapsed and self.expires_at is not None:
             self.expires_at += delta_us
 

@@ -34,6 +34,7 @@ from schedo.core.model import (
 )
 from schedo.core.requirements import Requirements
 from schedo.core.run_history import EndedRun, LastRun, RunHistory
+from schedo.core.states import TIMED
 from schedo.store.columns import Codec, Columns, Row
 
 _encode = msgspec.json.Encoder().encode
@@ -61,6 +62,11 @@ JOB = Columns(
         "result": Codec("record.result and empty + record.result"),
         "options": Codec("options", "PLAIN if {0} is None else decode_options({0})"),
         "due_at": Codec("record.due_at - offset_us if record.due_elapsed else record.due_at"),
+        # That of a job which waits for an instant of the wall clock is on that timeline, too.
+        "rank": Codec(
+            "record.rank + offset_us if offset_us and not record.due_elapsed"
+            " and record.state in TIMED else record.rank"
+        ),
         "expires_at": Codec(
             "record.expires_at - offset_us if record.expires_elapsed"
             " and record.expires_at is not None else record.expires_at"
@@ -69,7 +75,7 @@ JOB = Columns(
     scope={
         # To bind bytes, sqlite3 looks for an adapter; a bytearray takes a fourth of the time.
         "empty": bytearray(),
-        **{"intern": intern, "PLAIN": PLAIN, "decode_options": _decode_options},
+        **{"intern": intern, "PLAIN": PLAIN, "decode_options": _decode_options, "TIMED": TIMED},
     },
 )
 SCHEDULE = Columns(

@@ -155,6 +155,25 @@ class ClockClaims(Claims):
         assert [job_id for _, (_, job_id) in promoted.jobs] == ([] if step > 0 else [1])
 
     @STEPS
+    @pytest.mark.parametrize("elapsed", [True, False])
+    async def test_a_job_that_becomes_due_has_the_rank_of_its_instant_on_the_elapsed_timeline(
+        self, store: Store, step: int, elapsed: bool
+    ) -> None:
+        await store.save_clock(ClockMark(offset_us=HOUR))
+        timed = waiting(1, AT, elapsed=elapsed)
+        timed.rank = AT - HOUR
+        await put(store, timed)
+        await store.save_clock(ClockMark(offset_us=HOUR + step))
+
+        loaded = await store.load(LoadJob(1))
+        promoted = await store.load(PromoteDue((-1, ID_MAX), AT + 9 * HOUR, 9))
+        queued = await store.load(LoadJob(1))
+
+        rank = AT - HOUR - (0 if elapsed else step)
+        assert (loaded and loaded.rank, queued and queued.rank) == (rank, rank)
+        assert [pair for _, pair in promoted.jobs] == [(rank, 1)]
+
+    @STEPS
     async def test_a_clock_step_moves_interval_schedules_and_no_others(
         self, store: Store, step: int
     ) -> None:

@@ -75,12 +75,13 @@ WHERE state = 'blocked' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {TIMED} AND due_elapsed = :elapsed", "due_at")
 DUE = _paged(
-    "SELECT due_at, id, rank, state, queue, task, requirements FROM job"
+    "SELECT due_at, id, rank, state, due_elapsed, queue, task, requirements FROM job"
     f" WHERE {TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
     "due_at",
 )
 QUEUE_JOBS = (
-    f"UPDATE job SET state = 'queued' WHERE id IN (SELECT value FROM json_each(?)) AND {TIMED}"
+    "UPDATE job SET state = 'queued', rank = rank - (1 - due_elapsed) * :offset_us"
+    f" WHERE id IN (SELECT value FROM json_each(:ids)) AND {TIMED}"
 )
 # One row for a whole page, because each row that is fetched releases the interpreter's lock, and
 # while the event loop is busy, getting it back takes longer than the row. rows.JOB_TEXTS as text.
