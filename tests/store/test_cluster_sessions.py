@@ -110,6 +110,26 @@ async def test_a_new_session_is_signed_although_the_first_snapshot_in_it_fails(
         assert (await writers(other))[store.cluster.me.no] == store._writer.pid
 
 
+async def test_a_server_that_needs_a_new_number_never_goes_on_with_its_old_one(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "WAIT_S", 0.0)
+    async with sharing(postgres_store_url, 2) as (store, other):
+        await end_session(store, other, lock=True)  # as by a server that has started meanwhile
+
+        async def fail(connection: asyncpg.Connection, no: int) -> Snapshot:
+            monkeypatch.setattr(stores, "read_snapshot", snapshots.read_snapshot)
+            raise StoreError("the disk of the database is full")
+
+        monkeypatch.setattr(stores, "read_snapshot", fail)
+        with pytest.raises(StoreError, match="is full"):
+            await store.snapshot()
+        await store.snapshot()
+
+        await store.check()
+        assert store.cluster.me.no == 3
+
+
 async def test_a_server_that_signs_with_a_control_session_that_was_replaced_meanwhile_lives(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

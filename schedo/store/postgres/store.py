@@ -57,7 +57,6 @@ ON CONFLICT (server, at) DO UPDATE SET figures = excluded.figures"""
 _SAVE_KEY = "INSERT INTO secret (name, value) VALUES ('sessions', $1) ON CONFLICT DO NOTHING"
 _READ_KEY = "SELECT value FROM secret WHERE name = 'sessions'"
 
-
 log = logging.getLogger("schedo.store")
 
 _OPENS_MAX = 5  # that others may end, before the start fails
@@ -320,6 +319,7 @@ class PostgresStore(ConcurrentReads):
             if not await holder.lock_again(connection, no, lost.pid):
                 no = await holder.take_number(connection, self._address)
                 await holder.enter(connection, no)
+                self._owned = Owned(no)  # no shards yet: the snapshot that follows may fail
         except BaseException as error:
             connection.terminate()
             if isinstance(error, DRIVER_ERRORS):
