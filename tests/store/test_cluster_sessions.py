@@ -130,6 +130,21 @@ async def test_a_server_that_needs_a_new_number_never_goes_on_with_its_old_one(
         assert store.cluster.me.no == 3
 
 
+async def test_a_server_that_takes_its_lock_again_ends_no_session_but_its_own(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "WAIT_S", 0.0)
+    async with sharing(postgres_store_url, 2) as (store, other):
+        stranger = await connect(other._address, "a session with the pid of a lost one")
+        pid = int(stranger.get_server_pid())
+
+        async with store._require_readers().session() as session:
+            assert not await holder.lock_again(session, other.cluster.me.no, pid)
+
+        assert await stranger.fetchval("SELECT 1") == 1
+        await stranger.close()
+
+
 async def test_a_server_that_signs_with_a_control_session_that_was_replaced_meanwhile_lives(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,10 @@ SELECT EXISTS (
 _READ = """
 SELECT boot, EXISTS (SELECT 1 FROM shard WHERE owner = $1) FROM server
 WHERE no = $1 AND state <> 'closed'"""
+# A PostgreSQL that has restarted may have given the pid of a lost session to a stranger's.
+_END_OWN = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = $1 AND application_name = current_setting('application_name')"""
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL"
 _BEATS = """EXISTS (
     SELECT 1 FROM pg_stat_activity WHERE pid = control_pid AND backend_start = control_began
@@ -117,7 +121,7 @@ async def lock_again(connection: asyncpg.Connection, no: int, own_pid: int) -> b
     loop = asyncio.get_running_loop()
     until = loop.time() + WAIT_S
     while not await connection.fetchval(_TRY, no):
-        await connection.execute("SELECT pg_terminate_backend($1)", own_pid)
+        await connection.execute(_END_OWN, own_pid)
         if loop.time() > until:
             return False
         await _pause()
