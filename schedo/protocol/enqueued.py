@@ -18,6 +18,11 @@ from schedo.protocol.reading import Steps, read_request
 from schedo.store.inbox import InboxRow
 
 UNREADABLE = "unreadable"  # the task of a job whose row does not name one
+_PAYLOAD = b', "payload": '  # as jsonb has it: the task and the queue come before, as shorter names
+_TOO_LARGE = (
+    f"the job has more than {limits.ENQUEUED_BYTES_MAX} bytes; a payload has at most"
+    f" {limits.PAYLOAD_BYTES_MAX}"
+)
 
 
 def read_rows(rows: Sequence[InboxRow], check: Callable[[JobSpec], None]) -> Steps[list[Enqueued]]:
@@ -34,6 +39,8 @@ def read_rows(rows: Sequence[InboxRow], check: Callable[[JobSpec], None]) -> Ste
 
 def _read(row: InboxRow, check: Callable[[JobSpec], None]) -> Steps[Enqueued]:
     body = row.spec.encode()
+    if len(body) > limits.ENQUEUED_BYTES_MAX:  # it is cut, perhaps
+        return Enqueued(row.id, _find_names(body.partition(_PAYLOAD)[0] + b"}"), _TOO_LARGE)
     try:
         request = yield from read_request(body, JobRequest)
         if request.broadcast:

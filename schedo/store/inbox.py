@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 
 
 class InboxRow(NamedTuple):
-    """A submitted job that no server has taken yet; spec: the body of POST /v1/jobs.
+    """A submitted job that no server has taken yet.
 
-    is_own: this server takes it; otherwise the owner of its shard does.
+    spec: the body of POST /v1/jobs; of one above ENQUEUED_BYTES_MAX only the beginning, which is
+    above it, too. is_own: this server takes it; otherwise the owner of its shard does.
     """
 
     id: int

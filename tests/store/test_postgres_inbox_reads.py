@@ -9,6 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from schedo.core.limits import ENQUEUED_BYTES_MAX
+from schedo.protocol.enqueued import read_rows
+from schedo.protocol.reading import at_once
 from schedo.store.postgres import inbox
 from schedo.store.postgres.store import PostgresStore
 from tests.store.test_postgres_inbox import client, connected, enqueue, store, take, take_once
@@ -91,6 +94,21 @@ async def test_a_read_ends_after_some_megabytes(
     assert len(rows) == 5
     store.inbox.restart()
     assert len(await take(store)) == 12
+
+
+async def test_of_a_row_that_is_too_large_only_the_beginning_is_read(
+    store: PostgresStore, client: asyncpg.Connection
+) -> None:
+    await enqueue(client, "'big', to_jsonb(repeat('ä', 3000000)), queue => 'slow'")
+
+    (row,) = await store.inbox.read()
+    found = await store.inbox.find(row.id)
+
+    assert found is not None
+    assert len(row.spec) == len(found.spec) == ENQUEUED_BYTES_MAX + 1
+    (read,) = at_once(read_rows([row], lambda spec: None))
+    assert (read.spec.task, read.spec.queue) == ("big", "slow")
+    assert "a payload has at most" in (read.refusal or "")
 
 
 async def test_a_read_does_not_look_at_deleted_rows_that_an_old_snapshot_still_needs(

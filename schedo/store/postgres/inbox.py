@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 
 import asyncpg
 
-from schedo.core.limits import INTEGER_MAX
+from schedo.core.limits import ENQUEUED_BYTES_MAX, INTEGER_MAX
 from schedo.store.inbox import InboxRow
 
 CHANNEL = "schedo_inbox"  # the payload is the schema
@@ -21,6 +21,10 @@ ROWS_MAX = 500
 BYTES_MAX = 4_194_304  # of a read, and one row more
 _START = (0, 0)
 
+# A client may insert hundreds of megabytes, more than the memory of a server.
+_SPEC = f"""
+CASE WHEN octet_length(spec) > {ENQUEUED_BYTES_MAX} THEN left(spec, {ENQUEUED_BYTES_MAX + 1})
+    ELSE spec END"""
 # The snapshot, and the next rows: the others of a transaction with many, those of the transactions
 # that were open before, and those after the position. `found` counts them, also those behind the
 # bytes that are read at once.
@@ -30,7 +34,7 @@ SELECT end_xact, open_xacts, row.* FROM (
         ARRAY(SELECT open::text::bigint FROM pg_snapshot_xip(now) AS open) AS open_xacts
     FROM (SELECT pg_current_snapshot() AS now) AS snapshot
 ) AS snapshot LEFT JOIN LATERAL (
-    SELECT xact, id, spec, found FROM (
+    SELECT xact, id, {_SPEC} AS spec, found FROM (
         SELECT xact, id, spec, count(*) OVER () AS found, sum(octet_length(spec)) OVER (
             ORDER BY xact, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS bytes_before
@@ -46,8 +50,8 @@ SELECT end_xact, open_xacts, row.* FROM (
         ) AS page ORDER BY xact, id LIMIT {ROWS_MAX}
     ) AS summed WHERE coalesce(bytes_before, 0) < {BYTES_MAX} ORDER BY xact, id
 ) AS row ON true"""
-_FIND = """
-SELECT id, spec, $2::smallint[] IS NULL OR shard = ANY($2) FROM inbox WHERE id = $1"""
+_FIND = f"""
+SELECT id, {_SPEC}, $2::smallint[] IS NULL OR shard = ANY($2) FROM inbox WHERE id = $1"""
 
 _Session = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
