@@ -197,6 +197,19 @@ async def test_a_server_does_not_replace_the_control_session_of_another_one(
         assert (await controls(other))[no] is None
 
 
+async def test_a_bug_in_a_heartbeat_is_logged_and_ends_none_of_the_next_ones(
+    postgres_store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with sharing(postgres_store_url, 1, LONG_US) as (store,):
+
+        def fail(base_us: int, delay_us: int) -> None:
+            store.cluster.on_reading = lambda base_us, delay_us: None
+            raise ZeroDivisionError
+
+        store.cluster.on_reading = fail
+        await until(store, lambda: "a heartbeat of this server failed" in caplog.text)
+
+
 async def test_a_heartbeat_is_one_statement(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

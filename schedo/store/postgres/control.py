@@ -188,8 +188,10 @@ class Control:
                     await self._connect_again()
                 await self._beat()
                 await self._act()
-            except (StoreError, *DRIVER_ERRORS) as error:
-                if not has_failed:
+            except Exception as error:
+                if not isinstance(error, (StoreError, *DRIVER_ERRORS)):
+                    log.exception("a bug in schedo: a heartbeat of this server failed")
+                elif not has_failed:
                     log.warning("the heartbeats of this server fail: %s", error)
                 has_failed = True
                 self._drop()
