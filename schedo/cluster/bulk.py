@@ -2,12 +2,14 @@
 
 The operation is carried out by the server that began it. It searches the jobs of all servers, and
 for each step it sends every other server one request with those jobs that are that one's. What an
-undo needs comes back with the response, so that the operation's own commit has all of it.
+undo needs comes back with the response, so that the operation's own commit has all of it. Until
+then, the other server has it in a step of its own, because the response may be lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 # For so long a step waits for jobs whose shards move, or whose owner does not respond.
 MOVING_S = 10.0
 _PAUSE_S = 0.05
+_NUMBER_BITS = 62  # of a random number, which no two steps of an operation share
 _PATH = "/v1/operations"
 _PERMISSION = TokenPermission(Role.ADMIN, "operation")  # who began it was allowed to
 _T = TypeVar("_T")
@@ -42,6 +45,7 @@ class _Part(msgspec.Struct, omit_defaults=True):
     operation: BulkOperation | None = None
     job_ids: tuple[int, ...] = ()
     put_back: tuple[JobBefore, ...] = ()
+    number: int = 0  # of the step that the other server keeps
 
 
 _PART = msgspec.json.Decoder(_Part)
@@ -58,7 +62,7 @@ class BulkChanges:
         self, operation: BulkOperation, ids: tuple[int, ...]
     ) -> tuple[tuple[int, ...], Changed]:
         def make_part(some: tuple[int, ...]) -> _Part:
-            return _Part(operation, some)
+            return _Part(operation, some, number=-1 - secrets.randbits(_NUMBER_BITS))
 
         return await self._share(ids, _itself, make_part, f"operation {render_id(operation.id)}")
 
@@ -129,7 +133,8 @@ class BulkChanges:
             return error
         if response.status != 200:
             return SchedoError(f"the server {member.name} responds with {response.status}")
-        return _CHANGED.decode(response.body)
+        changed = _CHANGED.decode(response.body)
+        return changed._replace(kept=(part.number,) if changed.before else ())
 
 
 async def change_own_jobs(asked: ClientRequest) -> Response:
@@ -138,8 +143,9 @@ async def change_own_jobs(asked: ClientRequest) -> Response:
     if part.operation is None:
         changed = await bulk.carry_out(PutBackForOther(part.put_back))
     else:
-        changed = await bulk.carry_out(ChangeForOther(part.operation, part.job_ids))
-    return Response(200, msgspec.json.encode(changed))
+        changed = await bulk.carry_out(ChangeForOther(part.operation, part.job_ids, part.number))
+    # Without `kept`, which the other server knows: one of the version before takes no more.
+    return Response(200, msgspec.json.encode(changed[:-1]))
 
 
 def _itself(job_id: int) -> int:
@@ -156,4 +162,5 @@ def _add_up(parts: Sequence[Changed]) -> Changed:
         sum(each.skipped for each in parts),
         tuple(error for each in parts for error in each.errors),
         tuple(before for each in parts for before in each.before),
+        kept=tuple(number for each in parts for number in each.kept),
     )

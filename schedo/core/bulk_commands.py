@@ -47,13 +47,19 @@ class Changed(NamedTuple):
     errors: tuple[BulkError, ...] = ()  # of those that could not be
     before: tuple[JobBefore, ...] = ()  # what an undo needs
     missing: tuple[int, ...] = ()  # jobs that are not in the shards of this server
+    kept: tuple[int, ...] = ()  # the numbers under which other servers have stored `before`
 
 
 class ChangeForOther(Command[Changed], frozen=True):
-    """Change some jobs for an operation that another server carries out and keeps the record of."""
+    """Change some jobs for an operation that another server carries out and keeps the record of.
+
+    number: of a step for what an undo needs, in the commit of the change, in case the response is
+    lost; below zero, because such a step has no place among those of the operation. 0: of none.
+    """
 
     operation: BulkOperation
     job_ids: tuple[int, ...]
+    number: int = 0
 
 
 class PutBackForOther(Command[Changed], frozen=True):

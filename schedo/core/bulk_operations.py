@@ -138,6 +138,8 @@ class BulkOperations:
         before = (*changed.before, *command.elsewhere.before)
         if before:
             self._jobs.changes.steps.append(BulkStep(operation.id, command.after, before))
+        kept = command.elsewhere.kept
+        self._jobs.changes.steps_deleted += [(operation.id, number) for number in kept]
         operation = _add(operation, changed, command.elsewhere)
         if command.before is None:
             return self._end(operation, BulkState.DONE, now)
@@ -199,7 +201,11 @@ class BulkOperations:
     def _change_for_other(
         self, command: ChangeForOther, now: int, loaded: Loaded
     ) -> Changed | Needs:
-        return self._change_jobs(command.operation, command.job_ids, loaded, now)
+        changed = self._change_jobs(command.operation, command.job_ids, loaded, now)
+        if command.number and isinstance(changed, Changed) and changed.before:
+            step = BulkStep(command.operation.id, command.number, changed.before)
+            self._jobs.changes.steps.append(step)
+        return changed
 
     def _put_back_for_other(
         self, command: PutBackForOther, now: int, loaded: Loaded

@@ -74,6 +74,7 @@ class Changes:
     cordons: dict[str, CordonedWorker | None] = field(default_factory=dict)  # None: it has ended
     bulk_operations: dict[int, BulkOperation | None] = field(default_factory=dict)  # None: delete
     steps: list[BulkStep] = field(default_factory=list)  # of operations
+    steps_deleted: list[tuple[int, int]] = field(default_factory=list)  # operation and number
     jobs_deleted: list[int] = field(default_factory=list)
     dropped: list[Job] = field(default_factory=list)  # those of `jobs` that are not kept
     expectations: dict[int, Expectation | None] = field(default_factory=dict)  # None: deleted
@@ -100,6 +101,7 @@ class Changes:
             or self.cordons
             or self.bulk_operations
             or self.steps
+            or self.steps_deleted
             or self.jobs_deleted
             or self.expectations
             or self.attempts

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schedo.cluster import bulk
 from schedo.cluster.bulk import BulkChanges
@@ -16,7 +17,7 @@ from schedo.core.ids import parse_id
 from schedo.core.job_filter import JobFilter
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
-from schedo.errors import Unavailable
+from schedo.errors import SchedoError, Unavailable
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.web.connecting import turn
@@ -50,6 +51,45 @@ async def test_the_jobs_of_another_server_are_changed_there_and_counted(cluster:
     assert await states(first, theirs) == ["cancelled"] * 3
     assert await states(second, own) == ["scheduled"] * 2
     assert (await first.get("/v1/log")).json()["items"] == []
+
+
+async def test_what_another_server_has_changed_can_be_undone_if_its_response_is_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    theirs = await submit(first, 2)
+    send = second.router.send
+
+    async def lose(*request: Any) -> None:
+        monkeypatch.setattr(second.router, "send", send)
+        await send(*request)
+        raise SchedoError("the response was lost")
+
+    monkeypatch.setattr(second.router, "send", lose)
+    which = JobFilter(states=BulkAction.CANCEL.states)
+    operation = replace(make_operation(BulkAction.CANCEL), which=which)
+    _, changed = await BulkChanges(second.router).change(operation, theirs)
+
+    assert (changed.done, changed.skipped) == (0, 2)
+    step = await first.engine.bulk._store.load_bulk_step(operation.id, operation.id + 1)
+    assert step is not None
+    assert [each.id for each in step.jobs] == [*theirs]
+    assert step.number not in changed.kept
+
+
+async def test_a_response_says_under_which_number_another_server_has_kept_what_it_changed(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    theirs = await submit(first, 2)
+    operation = make_operation(BulkAction.CANCEL)
+
+    _, changed = await BulkChanges(second.router).change(operation, theirs)
+
+    step = await first.engine.bulk._store.load_bulk_step(operation.id, operation.id + 1)
+    assert step is not None
+    assert (step.number,) == changed.kept
+    assert step.jobs == changed.before
 
 
 @pytest.mark.parametrize(

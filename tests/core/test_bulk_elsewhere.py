@@ -11,7 +11,7 @@ from schedo.core.bulk_commands import (
     PutBackForOther,
     StepBulk,
 )
-from schedo.core.bulk_undo import JobBefore
+from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.job_filter import JobFilter
 from schedo.core.states import State
 from tests.core.builders import SECOND, T0, make_spec
@@ -46,6 +46,23 @@ def test_what_other_servers_have_changed_is_undone_with_the_rest() -> None:
 
     (step,) = server.scheduler._jobs.changes.steps
     assert [each.id for each in step.jobs] == [mine, theirs.id]
+
+
+def test_a_server_keeps_what_an_undo_needs_until_the_step_of_the_operation_has_it() -> None:
+    server = Server(slots=0)
+    mine = server.submit(make_spec(queue="mail")).id
+    operation = server.apply(BeginBulk(BulkAction.CANCEL, JobFilter(queue="mail")), T1)
+    operation = server.apply(CountedBulk(operation.id, 1), T1)
+    changes = server.scheduler._jobs.changes
+
+    changed = server.apply(ChangeForOther(operation, (mine,), number=-7), T1)
+    server.apply(ChangeForOther(operation, (mine,), number=-8), T1)  # it changes nothing
+    assert changes.steps == [BulkStep(operation.id, -7, changed.before)]
+    elsewhere = changed._replace(kept=(-7,))
+    server.apply(StepBulk(operation.id, operation.before, (), None, elsewhere), T1)
+
+    assert changes.steps[1:] == [BulkStep(operation.id, operation.before, changed.before)]
+    assert changes.steps_deleted == [(operation.id, -7)]
 
 
 def test_a_server_changes_its_own_jobs_for_an_operation_of_another_one() -> None:

@@ -149,6 +149,19 @@ class BulkClaims(Claims):
         await store.commit(Changes(bulk_operations={PLAIN.id: None}))
         assert await store.load_bulk_step(PLAIN.id, 257) is None
 
+    async def test_a_step_of_another_server_comes_last_and_is_deleted_alone(
+        self, store: Store
+    ) -> None:
+        jobs = (JobBefore(1, 9, State.QUEUED, 0, 5),)
+        steps = [BulkStep(PLAIN.id, number, jobs) for number in (256, -8, -9)]
+        await store.commit(Changes(bulk_operations={PLAIN.id: PLAIN}, steps=steps))
+
+        assert await store.load_bulk_step(PLAIN.id, 256) == steps[1]
+        await store.commit(Changes(steps_deleted=[(PLAIN.id, -8), (PLAIN.id, -7)]))
+
+        assert await store.load_bulk_step(PLAIN.id, 257) == steps[0]
+        assert await store.load_bulk_step(PLAIN.id, 256) == steps[2]
+
     async def test_the_operations_that_changed_a_job_are_found(self, store: Store) -> None:
         def job(number: int, at: int) -> JobBefore:
             return JobBefore(number, at, State.QUEUED, 0, 5)

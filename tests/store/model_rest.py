@@ -68,6 +68,8 @@ class ModelRest:
         self._steps |= {(step.operation, step.number): step for step in changes.steps}
         gone = {number for number, each in changes.bulk_operations.items() if each is None}
         self._steps = {key: it for key, it in self._steps.items() if key[0] not in gone}
+        for key in changes.steps_deleted:
+            self._steps.pop(key, None)
 
     async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
         found = [key for key in self._steps if key[0] == operation and key[1] < before]

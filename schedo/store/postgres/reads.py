@@ -145,12 +145,15 @@ _NEXT_STEP = """
 SELECT operation, number, jobs FROM bulk_step WHERE operation = $1 AND number < $2
 ORDER BY number DESC LIMIT 1"""
 # A step has jobs with smaller ids than its number, and the next step goes on below them. So each
-# operation has one step in which the job can be; the text is the begin of its record.
+# operation has one step in which the job can be, or one of the few that other servers keep, whose
+# numbers are below zero; the text is the begin of its record.
 _STEPS_OF_JOB = """
 SELECT step.operation, step.jobs
 FROM bulk_operation CROSS JOIN LATERAL (
-    SELECT operation, jobs FROM bulk_step
-    WHERE operation = bulk_operation.id AND number > $1 ORDER BY number LIMIT 1
+    (SELECT operation, jobs FROM bulk_step
+    WHERE operation = bulk_operation.id AND number > $1 ORDER BY number LIMIT 1)
+    UNION ALL
+    SELECT operation, jobs FROM bulk_step WHERE operation = bulk_operation.id AND number < 0
 ) AS step
 WHERE bulk_operation.id > $1 AND strpos(step.jobs, $2) > 0"""
 _LOG_CONDITIONS = {"who": "who =", "action": "action =", "target": "target =", "before": "at <"}

@@ -65,6 +65,9 @@ _DELETE_OPERATIONS = (
     "DELETE FROM bulk_operation WHERE id = ANY($1::bigint[])",
     "DELETE FROM bulk_step WHERE operation = ANY($1::bigint[])",
 )
+_DELETE_STEPS = """
+DELETE FROM bulk_step USING unnest($1::bigint[], $2::bigint[]) AS kept (operation, number)
+WHERE bulk_step.operation = kept.operation AND bulk_step.number = kept.number"""
 _INSERT_LOG = (
     f"INSERT INTO action_log ({', '.join(LogEntry._fields)}) SELECT * FROM unnest($1::bigint[],"
     " $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],"
@@ -186,6 +189,8 @@ def _encode_operations(changes: Changes, owned: Owned) -> Iterator[Statement]:
         yield Statement(_UPSERT_OPERATIONS, (*columns_of([*map(_operation_row, put)], 2), shard))
     steps = [(step.operation, step.number, _encode(step.jobs).decode()) for step in changes.steps]
     yield from _rows_of(tables.STEP, tables.STEP.insert, steps)
+    if changes.steps_deleted:
+        yield Statement(_DELETE_STEPS, columns_of(changes.steps_deleted, 2))
     deleted = [ident for ident, each in changes.bulk_operations.items() if each is None]
     if deleted:
         for sql in _DELETE_OPERATIONS:

@@ -18,6 +18,7 @@ _UPSERT = (
 UPSERT_OPERATION = _UPSERT.format("bulk_operation")
 UPSERT_UNDO = _UPSERT.format("bulk_undo")
 INSERT_STEP = "INSERT INTO bulk_step (operation, number, jobs) VALUES (?, ?, ?)"
+DELETE_STEP = "DELETE FROM bulk_step WHERE operation = ? AND number = ?"
 _DELETES = (
     "DELETE FROM bulk_operation WHERE id = ?",
     "DELETE FROM bulk_undo WHERE id = ?",
@@ -51,6 +52,7 @@ def encode(changes: Changes) -> list[tuple[str, list[tuple[Any, ...]]]]:
         (UPSERT_OPERATION, [rows.bulk_operation_row(each) for each in put if not each.undoes]),
         (UPSERT_UNDO, [rows.bulk_operation_row(each) for each in put if each.undoes]),
         (INSERT_STEP, steps),
+        (DELETE_STEP, changes.steps_deleted),
         *((sql, deleted) for sql in _DELETES),
     ]
 
