@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 
@@ -12,7 +13,9 @@ from schedo.core.job_filter import JobFilter, Order
 from schedo.core.limits import DEFAULT_QUEUE
 from schedo.core.model import Job
 from schedo.core.states import State
-from schedo.store.postgres import job_search
+from schedo.store.base import Retention
+from schedo.store.postgres import job_search, pruning
+from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.store.servers import LONG_US
@@ -21,6 +24,7 @@ from tests.store.test_postgres_inbox import connected
 
 JOBS = 20_000
 PAGES_MAX = 150
+AT_ONCE = Retention(completed_us=0)
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ async def store(postgres_store_url: str) -> AsyncIterator[PostgresStore]:
 async def multiply(store: PostgresStore, postgres_store_url: str, job: Job) -> None:
     """Store many jobs like this one, in all shards."""
     await put(store, job)
-    changed = {"id": "id * n", "shard": "n % 32", "rank": "n"}
+    changed = {"id": "id * n", "shard": "n % 32", "rank": "n", "ended_at": "ended_at + n"}
     async with connected(postgres_store_url) as client:
         columns = [
             name
@@ -91,3 +95,19 @@ async def test_scheduled_jobs_are_found_beside_many_that_wait_for_a_retry(
 
     pages_max = job_search.LOOKED_AT_FIRST + PAGES_MAX  # one of the table for each entry
     assert max(await pages_of(store, JobFilter(state=State.SCHEDULED))) < pages_max
+
+
+async def test_pruning_passes_the_jobs_of_a_server_that_is_behind_in_parts(
+    store: PostgresStore, postgres_store_url: str
+) -> None:
+    await multiply(store, postgres_store_url, make_job(id=64, state=State.COMPLETED, ended_at=1))
+    looked = [0]  # the instants up to which each step has looked
+    async with connected(postgres_store_url) as client:
+        await client.execute("UPDATE job SET shard = ended_at / $1", JOBS)  # the last two are in 1
+        owned = Owned(1, [1])
+        while await pruning.prune(client, 2 * JOBS, AT_ONCE, 100, owned):
+            looked.append(max(owned.pruned.values()))
+        left = await client.fetchval("SELECT count(*) FROM job")
+
+    assert left == JOBS - 2
+    assert max(after - before for before, after in pairwise(looked)) < 2 * pruning.LOOKED_AT_ONCE

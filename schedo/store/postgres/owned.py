@@ -23,6 +23,7 @@ class Owned:
         """no: of the server. shards: all that it owns. queues: all that have settings."""
         self.no = no
         self.shards = list(shards)
+        self.pruned: dict[str, int] = {}  # up to where pruning has looked; see pruning.py
         self._next = cycle(self.shards)
         self._limited: set[str] = set()
         self.note_queues(queues)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncpg
 
+from schedo.core.shards import SHARDS
 from schedo.store.base import Retention
 from schedo.store.postgres import writes
 from schedo.store.postgres.owned import Owned
@@ -19,13 +20,18 @@ from schedo.store.retention import (
     kept_us,
 )
 
+# The jobs that are past their retention, in the order of an index that has those of all shards.
 _ENDED = """
-SELECT id FROM job WHERE state = $1 AND ended_at IS NOT NULL AND kept_until IS NULL
-AND (schedule_id IS NULL OR released = 1) AND ended_at <= $2
-AND shard = ANY($4::smallint[]) ORDER BY ended_at LIMIT $3"""
-_KEPT_ENOUGH = """
-SELECT id FROM job WHERE kept_until IS NOT NULL AND kept_until <= $1
-AND shard = ANY($3::smallint[]) ORDER BY kept_until LIMIT $2"""
+job WHERE state = '{}' AND ended_at IS NOT NULL AND kept_until IS NULL
+AND (schedule_id IS NULL OR released = 1) AND ended_at"""
+_KEPT_ENOUGH = "job WHERE kept_until IS NOT NULL AND kept_until"
+# If another server is behind, this one passes its jobs in parts, and the next step goes on behind
+# them. The instant at which the next part ends, if others follow it:
+LOOKED_AT_ONCE = 1_000
+_PART = f"""
+SELECT {{0}} FROM {{1}} BETWEEN $1 AND $2 ORDER BY {{0}} LIMIT 1 OFFSET {LOOKED_AT_ONCE - 1}"""
+_OWN = """
+SELECT id FROM {1} BETWEEN $1 AND $2 AND shard = ANY($4::smallint[]) ORDER BY {0} LIMIT $3"""
 # The schedules of which runs have ended up to an instant, and those of their ended runs that the
 # general retention does not concern yet, newest first.
 _RUNS_TO_RELEASE = """
@@ -66,7 +72,8 @@ async def prune(
         await connection.execute("SET LOCAL synchronous_commit = off")
         effort = await _release_runs(connection, now, retention.schedule_runs, limit, shards)
         room = max(0, limit - effort)
-        jobs = await _find_ended(connection, now, retention, room, shards)
+        jobs, looks = await _find_ended(connection, now, retention, room, owned)
+        effort += looks
         for statement in writes.delete_jobs(jobs, owned.no) if jobs else ():
             await connection.execute(statement.sql, *statement.parameters)
         if 0 not in shards:
@@ -103,14 +110,28 @@ async def _release_runs(
 
 
 async def _find_ended(
-    connection: asyncpg.Connection, now: int, retention: Retention, limit: int, shards: list[int]
-) -> list[int]:
+    connection: asyncpg.Connection, now: int, retention: Retention, limit: int, owned: Owned
+) -> tuple[list[int], int]:
+    """Return jobs to delete, and how many parts were passed that others follow."""
+    kept = kept_us(retention).items()
+    orders = [(_ENDED.format(state.value), "ended_at", now - us) for state, us in kept]
     jobs: list[int] = []
-    for state, kept in kept_us(retention).items():
-        parameters = (str(state.value), now - kept, limit - len(jobs), shards)
-        jobs += [job_id for (job_id,) in await connection.fetch(_ENDED, *parameters)]
-    found = await connection.fetch(_KEPT_ENOUGH, now, limit - len(jobs), shards)
-    return [*jobs, *(job_id for (job_id,) in found)]
+    looks = 0
+    for source, column, last in (*orders, (_KEPT_ENOUGH, "kept_until", now)):
+        room = limit - len(jobs)
+        if room <= 0:
+            break
+        first, end = owned.pruned.get(source, 0), None
+        if len(owned.shards) < SHARDS:
+            end = await connection.fetchval(_PART.format(column, source), first, last)
+        part = first, last if end is None else end
+        own = _OWN.format(column, source)
+        found = await connection.fetch(own, *part, room, owned.shards)
+        jobs += [job_id for (job_id,) in found]
+        if len(found) < room:  # the part has no more
+            owned.pruned[source] = 0 if end is None else end + 1
+            looks += end is not None
+    return jobs, looks
 
 
 async def _prune_log(connection: asyncpg.Connection, now: int, limit: int) -> int:
