@@ -220,6 +220,31 @@ async def test_migrations_run_in_order_and_once(url: str, tmp_path: Path) -> Non
     await connection.close()
 
 
+async def test_a_migration_that_would_have_to_wait_for_a_backup_stops_no_server(
+    store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for migration in schema.DIRECTORY.iterdir():
+        (tmp_path / migration.name).write_bytes(migration.read_bytes())
+    (tmp_path / "9999_later.sql").write_text(
+        "-- schedo: reads_from=1\nALTER TABLE job ADD COLUMN later int;"
+    )
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    backup = await asyncpg.connect(
+        store._address.url, server_settings={"application_name": "pg_dump"}
+    )
+    await backup.execute("BEGIN; SELECT FROM jobs.job")
+
+    connection = await session.connect(store._address, "a later version")
+    with pytest.raises(StoreUnsuitable, match="cannot be migrated while pg_dump "):
+        await schema.migrate(connection, store._address, tmp_path)
+
+    await put(store, make_job(id=1))
+    await backup.close()
+    newest = (await schema.migrate(connection, store._address, tmp_path)).after
+    assert newest == 9_999
+    await connection.close()
+
+
 async def test_a_backup_and_a_standby_are_refused_with_what_to_use(store: PostgresStore) -> None:
     with pytest.raises(StoreUnsuitable, match="pg_dump"):
         await store.backup(lambda: 0)

@@ -29,7 +29,15 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 _READ = "SELECT name, value FROM meta WHERE name IN ('schema', 'reads_from')"
 # Of two servers that start together, one migrates. The lock ends with the transaction.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('schedo migrations of ' || $1))"
-
+# All servers wait behind a migration that waits for a table. It is longer than deadlock_timeout,
+# after which PostgreSQL ends an automatic vacuum for it.
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
+_HOLDER = """
+SELECT coalesce(nullif(application_name, ''), usename::text, backend_type), pid
+FROM pg_locks JOIN pg_stat_activity USING (pid) JOIN pg_class ON pg_class.oid = relation
+JOIN pg_namespace AS schema ON schema.oid = relnamespace
+WHERE nspname = $1 AND granted AND pid <> pg_backend_pid() AND datname = current_database()
+ORDER BY xact_start LIMIT 1"""
 # To create a schema that exists needs the right to create one, even with IF NOT EXISTS.
 _HAS_SCHEMA = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)"
 
@@ -69,6 +77,18 @@ async def migrate(
 
     All pending migrations run in one transaction, so another version finds all of them or none.
     """
+    try:
+        return await _migrate(connection, address, directory)
+    except asyncpg.LockNotAvailableError:
+        found = await connection.fetchrow(_HOLDER, address.schema)
+        who = "another session" if found is None else f"{found[0]} (PostgreSQL session {found[1]})"
+        raise StoreUnsuitable(
+            f"{address.shown} cannot be migrated while {who} uses its tables, as a backup does;"
+            " nothing was changed, start again when that has ended"
+        ) from None
+
+
+async def _migrate(connection: asyncpg.Connection, address: Address, directory: Path) -> Migrated:
     migrations = list_migrations(directory)
     async with transaction(connection):
         await connection.execute(_LOCK, address.schema)
@@ -77,6 +97,7 @@ async def migrate(
         pending = [each for each in migrations if each.number > before]
         if not await connection.fetchval(_HAS_SCHEMA, address.schema):
             await connection.execute(f'CREATE SCHEMA "{address.schema}"')
+        await connection.execute(_LOCK_TIMEOUT)
         for migration in pending:
             await connection.execute(migration.script)
             await connection.execute(_SAVE, migration.number, migration.reads_from)
