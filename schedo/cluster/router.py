@@ -309,12 +309,13 @@ class Router:
         until = loop.time() + MOVING_S
         lost: SchedoError | None = None  # what the first owner did not respond to
         while True:
+            is_last = loop.time() > until  # known before, because one try may take all of the time
             found = await self._ask_owner(asked, shard, act)
             if isinstance(found, Response):
                 return found
             if lost is None and isinstance(found, (ChangeLost, ReadLost)):
-                lost, until = found, loop.time() + MOVING_S  # it may have been held for long
-            if loop.time() > until or not may_wait():
+                lost, until, is_last = found, loop.time() + MOVING_S, False  # it was perhaps held
+            if is_last or not may_wait():
                 raise lost or found
             await self.wait_for_change(_PAUSE_S)
 
