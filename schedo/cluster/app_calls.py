@@ -133,8 +133,10 @@ class AppCalls(OtherOwners):
         here: Callable[[], Awaitable[Record]],
     ) -> Record:
         """Return what the owner of the job responds; these calls can be repeated."""
-        until, found = _now() + MOVING_S, SchedoError(MOVES)
+        until = _now() + MOVING_S
+        lost: SchedoError | None = None  # what the first owner did not respond to
         while True:
+            is_last = _now() > until  # known before, because one try may take all of the time
             shard = await self._cluster.shard_of_job(job_id)
             if shard is None or self._cluster.is_mine(shard):
                 try:
@@ -144,12 +146,12 @@ class AppCalls(OtherOwners):
                         raise
             try:
                 return await self._ask(shard, ask())
-            except (ReadLost, ChangeLost) as error:
-                found, until = error, _now() + MOVING_S  # it may have been held for long
-            except (PeerUnreachable, Unavailable) as error:
+            except (PeerUnreachable, ChangeLost, Unavailable) as error:
                 found = error
-            if _now() > until:
-                raise found
+            if lost is None and isinstance(found, (ReadLost, ChangeLost)):
+                lost, until, is_last = found, _now() + MOVING_S, False  # it was perhaps held
+            if is_last:
+                raise lost or found
             await self._router.wait_for_change(_PAUSE_S)
 
     async def _ask(self, shard: int, operation: Operation[_T]) -> _T:

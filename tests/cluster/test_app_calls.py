@@ -18,6 +18,7 @@ from schedo.worker.engine_backend import EngineBackend
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_forwarding import has_job, text_of
+from tests.cluster.test_unreachable import hang_up, standing_in
 from tests.passes import one_pass
 from tests.web.world import SECOND
 
@@ -131,6 +132,22 @@ async def test_a_task_cancels_a_job_of_another_server(cluster: Cluster) -> None:
 
     assert record["state"] == "cancelled"
     assert (await first.engine.get(parse_id(job["id"]))).state == "cancelled"
+
+
+@pytest.mark.parametrize("call", ["cancel", "wait"])
+async def test_a_call_of_a_task_ends_although_the_owner_ends_each_connection(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    everything, first, second = cluster
+    monkeypatch.setattr(app_calls, "MOVING_S", 0.05)
+    backend = backend_of(second)
+    job = await first.submit(delay="1h")
+    calls = {"cancel": backend.cancel(job["id"]), "wait": backend.wait(job["id"], LONG_S)}
+    async with standing_in(everything, 1, hang_up), asyncio.timeout(2):
+        with pytest.raises(SchedoError, match="host 1"):
+            await calls.pop(call)
+    for each in calls.values():
+        each.close()
 
 
 async def test_a_task_gets_an_error_for_a_job_that_no_server_has(cluster: Cluster) -> None:
