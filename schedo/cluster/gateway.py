@@ -30,20 +30,16 @@ from schedo.cluster.work_parts import (
     WorkerRequest,
     denies_nothing,
     merge_responses,
+    read_poll,
     read_response,
 )
 from schedo.cluster.worker_call import PollingWorker, Refusal, Unanswered, WorkerCall
 from schedo.cluster.worker_reasons import explain_own_workers
-from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.model import ReadyKey
-from schedo.core.worker_messages import PollRequest
-from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.workers import Workers
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
-from schedo.protocol.reading import at_once
-from schedo.protocol.work import WorkRequest
 from schedo.store.cluster import Member
-from schedo.web.http import Request, Response
+from schedo.web.http import Response
 
 if TYPE_CHECKING:
     from schedo.cluster.router import Router
@@ -105,13 +101,16 @@ class Gateway:
             worker.poll = call  # before any wait, so that the newest poll is the one that came last
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
-                call.wait_s = (await _check(asked.request)).wait_s  # a wrong one changes nothing
+                call.wait_s = (await read_poll(asked.request)).wait_s  # a wrong one changes nothing
                 await self._owners.place(call, {*request.leases, *worker.elsewhere})
                 self._list_again(call)
             while True:
                 response = await self._take_turn(call)
                 if response is not None:
-                    return response
+                    break
+            if call.has_ended and response.status == HTTPStatus.OK:
+                self._router.begin(self._end_elsewhere(call))
+            return response
         finally:
             if worker.poll is call:
                 worker.poll = None
@@ -165,7 +164,7 @@ class Gateway:
             response = await call.asked.here()
             return response, not (call.targets or call.is_held_back)
         if call.wait_s is None:
-            call.wait_s = (await _check(call.asked.request)).wait_s
+            call.wait_s = (await read_poll(call.asked.request)).wait_s
         loop = asyncio.get_running_loop()
         left_s = max(call.began + call.wait_s - loop.time(), 0.0)
         if wait_s is None:
@@ -366,6 +365,11 @@ class Gateway:
         finally:
             asked.is_told_now = False
 
+    async def _end_elsewhere(self, call: WorkerCall) -> None:
+        """Let all other servers know that the worker has ended; those that know it wait for it."""
+        others = self._router.others()
+        await asyncio.gather(*(self._send_part(call, member, (), 0) for member in others))
+
     async def _believe(
         self, call: WorkerCall, answer: PartResponse, found: list[PartResponse]
     ) -> PartResponse:
@@ -386,11 +390,3 @@ class Gateway:
             revoked=[lease for lease in answer.revoked if lease in owned],
             refused=[each for each in answer.refused if each.lease in owned],
         )
-
-
-async def _check(request: Request) -> PollRequest:
-    """Return the whole request, or raise what is wrong with it before a part has an effect."""
-    fields = await request.read(WorkRequest)
-    if len(request.body) <= SMALL_BODY_BYTES_MAX:
-        return at_once(fields.to_poll())
-    return await jobs_in_steps(fields.to_poll())

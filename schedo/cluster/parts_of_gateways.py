@@ -16,11 +16,14 @@ EMPTY_S = 0.02  # after which a server that is asked for jobs says that it has n
 async def respond_to_gateway(
     asked: ClientRequest, request: WorkerRequest, owners: LeaseOwners
 ) -> Response:
-    """Carry out a part, unless it is about a job of another server."""
-    held = {
-        render_lease(lease.key)
-        for lease in asked.context.engine.sessions.held_by(request.fields.worker)
-    }
+    """Carry out a part, unless it is about a job of another server.
+
+    Raise NotFound for the end of a worker that this server does not know.
+    """
+    name, sessions = request.fields.worker, asked.context.engine.sessions
+    if request.has_ended and not request.leases:
+        sessions.get(name)
+    held = {render_lease(lease.key) for lease in sessions.held_by(name)}
     unknown = [lease for lease in request.leases if lease not in held]
     if unknown and len(await owners.find_owned(unknown)) < len(unknown):
         return refuse(asked.request)

@@ -13,6 +13,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from schedo.core.limits import SMALL_BODY_BYTES_MAX
+from schedo.core.worker_messages import PollRequest
+from schedo.engine.sharing import jobs_in_steps
+from schedo.protocol.reading import at_once
+from schedo.protocol.work import WorkRequest
+from schedo.web.http import Request
+
 
 class _Entry(Struct):
     lease: str
@@ -59,6 +66,12 @@ class WorkerRequest:
     def is_poll(self) -> bool:
         """Whether the worker asks for leases."""
         return self.fields.max_leases != 0 and not self.fields.draining
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the worker takes nothing more and runs nothing."""
+        fields = self.fields
+        return bool(fields.draining) and fields.running == [] and not fields.accept
 
     @cached_property
     def leases(self) -> Collection[str]:
@@ -133,6 +146,14 @@ class PartResponse(Struct):
     def new_leases(self) -> Sequence[str]:
         """The names of the leases that it gives to the worker."""
         return [_ENTRY.decode(lease).lease for lease in self.leases]
+
+
+async def read_poll(request: Request) -> PollRequest:
+    """Return the whole request, or raise what is wrong with it before a part has an effect."""
+    fields = await request.read(WorkRequest)
+    if len(request.body) <= SMALL_BODY_BYTES_MAX:
+        return at_once(fields.to_poll())
+    return await jobs_in_steps(fields.to_poll())
 
 
 _ENTRY = msgspec.json.Decoder(_Entry)

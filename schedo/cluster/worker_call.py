@@ -93,6 +93,11 @@ class WorkerCall:
         return self.is_poll and self.worker.poll is not self
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the worker ends, and neither runs anything nor keeps a result."""
+        return self.request.has_ended and not self.worker.elsewhere
+
+    @property
     def may_ask(self) -> bool:
         """Whether the worker waits for leases, and with no newer request."""
         return self.worker.poll is self and not self.asked.context.draining.is_set()

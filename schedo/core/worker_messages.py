@@ -43,6 +43,11 @@ class PollRequest(NamedTuple):
     age_us: int = 0  # for so long, another server had the request before this one
     came_at: int | None = None  # when this server got it; it may wait for a load. None: now
 
+    @property
+    def is_relayed_end(self) -> bool:
+        """Whether another server says that the process ends: it takes no name from the next one."""
+        return self.is_draining and self.spec.is_relayed
+
 
 class PollResponse(NamedTuple):
     """The response to a PollRequest."""

@@ -185,7 +185,7 @@ class WorkerSessions:
     def _register(self, request: PollRequest, now: int) -> Session:
         session = self._table.find_or_add(request.worker, request.spec)
         if session.session_id is not None and session.session_id != request.session:
-            if request.session in session.previous_session_ids:
+            if request.session in session.previous_session_ids or request.is_relayed_end:
                 raise _replaced(session)
             self._take_over(session, request, now)
         session.session_id = request.session
