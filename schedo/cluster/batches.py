@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -89,7 +89,7 @@ async def _respond_to_part(router: Router, asked: ClientRequest, needed: set[int
 
 async def _submit(router: Router, asked: ClientRequest, whole: _Items) -> Response:
     """Let each owner submit its part; what gets several owners meanwhile is divided again."""
-    find_owner = router.find_owner if shard_of_key(asked.request) is None else None
+    find_owner = partial(_find_owner, router) if shard_of_key(asked.request) is None else None
     parts = _divide(whole, find_owner)
     if len(parts) > 1:
         responses = await asyncio.gather(*(_submit_as_batch(router, asked, part) for part in parts))
@@ -107,6 +107,12 @@ async def _submit(router: Router, asked: ClientRequest, whole: _Items) -> Respon
         if has_one_owner():
             raise
     return await _submit(router, asked, whole)
+
+
+def _find_owner(router: Router, shard: int) -> int:
+    """Return the number of the server that owns the shard; -1 while it moves."""
+    owner = router.cluster.owner(shard)
+    return -1 if owner is None else owner.no
 
 
 def _number(items: list[msgspec.Raw], shards: list[int | None]) -> _Items:

@@ -25,6 +25,7 @@ from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers, use_up
+from schedo.cluster.unserved import say_what_is_served
 from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
@@ -76,6 +77,8 @@ class Gateway:
             return await self._own_surplus.respond(asked)
         if asked.hop is not None and asked.hop.purpose == "why":
             return explain_own_workers(asked)
+        if asked.hop is not None and asked.hop.purpose == "served":
+            return await say_what_is_served(asked)
         try:
             request = WorkerRequest(asked.request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -83,9 +83,9 @@ class Reachability:
             if each.no != me.no and each.url and each.silent_us is not None
         ]
 
-    def start(self) -> None:
-        """Begin to ask."""
-        self._task = asyncio.create_task(self._run(), name="schedo cluster")
+    def start(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Begin to ask; look: asks the other servers, also for what concerns other parts."""
+        self._task = asyncio.create_task(self._run(look), name="schedo cluster")
 
     async def stop(self) -> None:
         """Ask no more."""
@@ -109,10 +109,10 @@ class Reachability:
             elif member.epoch in before.keys() - self._unreachable.keys():
                 log.info("the server %s can be reached again", member.name)
 
-    async def _run(self) -> None:
+    async def _run(self, look: Callable[[], Awaitable[None]]) -> None:
         while not self._stopping.done():
             try:
-                await self.look()
+                await look()
             except Exception:
                 log.exception("a bug in schedo: the other servers were not asked")
             await asyncio.wait((self._stopping,), timeout=PERIOD_S)

@@ -31,6 +31,7 @@ from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
+from schedo.cluster.unserved import UnservedJobs
 from schedo.cluster.worker_reasons import explain_workers
 from schedo.core.commands import DeclareSchedules
 from schedo.core.ids import parse_id
@@ -69,10 +70,11 @@ class Router:
         self._turn = asyncio.Lock()  # of the changes that all servers confirm
         self.list_remote_workers = partial(list_remote_workers, self)
         self.explain_workers = partial(explain_workers, self)
+        self._unserved = UnservedJobs(self, context.engine.sessions)
 
     def start(self) -> None:
         """Begin to look after the other servers."""
-        self._reachability.start()
+        self._reachability.start(self.look)
         self._context.engine.bulk.others = BulkChanges(self)
         self._context.engine.others = AppCalls(self)
         self._context.engine.declarations.declare_elsewhere = partial(declare_elsewhere, self)
@@ -88,8 +90,8 @@ class Router:
         await self._peers.close()
 
     async def look(self) -> None:
-        """Ask the other servers whether they respond, as happens once a second."""
-        await self._reachability.look()
+        """Ask the other servers what they are asked once a second."""
+        await asyncio.gather(self._reachability.look(), self._unserved.look())
 
     # What the application needs.
 
@@ -369,11 +371,6 @@ class Router:
         self._peers.end_waits()
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
-
-    def find_owner(self, shard: int) -> int:
-        """Return the number of the server that owns the shard; -1 while it moves."""
-        owner = self.cluster.owner(shard)
-        return -1 if owner is None else owner.no
 
 
 def _unconfirmed(names: Sequence[str]) -> str:

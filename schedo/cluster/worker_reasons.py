@@ -7,12 +7,13 @@ which poll it, because only it knows how many of their slots are free.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.json import decode
 
 from schedo.cluster.gathering import GATHER_S
-from schedo.cluster.hops import OwnRequest
+from schedo.cluster.hops import OwnRequest, Purpose
 from schedo.core.model import ReadyKey
 from schedo.core.remote_reasons import ALONE, Others, RemoteReasons
 from schedo.errors import SchedoError
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from schedo.cluster.client_request import ClientRequest
     from schedo.cluster.router import Router
 
+T = TypeVar("T")
 _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
-_KEY, _REASONS = msgspec.json.Decoder(ReadyKey), msgspec.json.Decoder(RemoteReasons)
+_KEY = msgspec.json.Decoder(ReadyKey)
 
 
 async def explain_workers(router: Router, ready_key: ReadyKey) -> Others:
@@ -34,19 +36,23 @@ async def explain_workers(router: Router, ready_key: ReadyKey) -> Others:
     members = router.others()
     if not members:
         return ALONE
-    own = OwnRequest("POST", "/v1/work", "why", _PERMISSION, msgspec.json.encode(ready_key))
-    found = await asyncio.gather(*(_ask(router, member, own) for member in members))
+    body = msgspec.json.encode(ready_key)
+    asking = (ask(router, each, "why", body, RemoteReasons, GATHER_S) for each in members)
+    found = await asyncio.gather(*asking)
     answers = dict(zip((member.name for member in members), found, strict=True))
     said = {name: reasons for name, reasons in answers.items() if reasons is not None}
     return Others(router.cluster.me.name, said, [name for name in answers if name not in said])
 
 
-async def _ask(router: Router, member: Member, own: OwnRequest) -> RemoteReasons | None:
+async def ask(
+    router: Router, member: Member, purpose: Purpose, body: bytes, kind: type[T], limit_s: float
+) -> T | None:
     """Return what a server says; None: it does not respond, or is too old to know of this."""
+    own = OwnRequest("POST", "/v1/work", purpose, _PERMISSION, body)
     try:
-        async with asyncio.timeout(GATHER_S):
-            response = await router.send(member, "why", own)
-        return _REASONS.decode(response.body) if response.status == 200 else None
+        async with asyncio.timeout(limit_s):
+            response = await router.send(member, purpose, own)
+        return decode(response.body, type=kind) if response.status == 200 else None
     except (SchedoError, TimeoutError, msgspec.MsgspecError):
         return None
 

@@ -25,6 +25,7 @@ from schedo.core.worker_pool import Worker, WorkerPool, first_unmet_requirement
 from schedo.core.worker_session import Session
 
 WORKERS_MAX = 64
+FEW = 8  # workers of another server, of which one is the nearest to taking a job
 _NOWHERE: Mapping[str, RemoteReason] = MappingProxyType({})
 
 What = Literal[
@@ -117,9 +118,15 @@ class Explainer:
             reasons.sort(key=distance)
         return reasons[:limit], len(reasons) > limit
 
-    def explain_remote(self, ready_key: ReadyKey) -> RemoteReasons:
-        """Return what the remote workers that poll this server say about a job of another one."""
-        eligible = {each.spec.id for each in self._workers.eligible_workers(ready_key)}
+    def explain_remote(self, ready_key: ReadyKey, *, only_able: bool = False) -> RemoteReasons:
+        """Return what the remote workers that poll this server say about a job of another one.
+
+        only_able: only FEW workers that could ever run it, which takes less time.
+        """
+        able = self._workers.eligible_workers(ready_key)
+        if only_able:
+            able = [*islice(filter(self._polls_here, able), FEW + 1)]
+        eligible = {each.spec.id for each in able}
         found = [
             RemoteReason(
                 self._explain(worker, ready_key),
@@ -127,12 +134,15 @@ class Explainer:
                 worker.spec.id in eligible,
                 self._sessions[worker.spec.id].last_seen_at or 0,
             )
-            for worker in self._find(ready_key)
+            for worker in (able if only_able else self._find(ready_key))
             if self._polls_here(worker)
         ]
         found.sort(key=lambda each: (not each.is_able, distance(each.reason)))
+        most = FEW if only_able else WORKERS_MAX
+        if only_able and found:
+            return RemoteReasons(found[:most], len(found) > most)
         unmet = dict.fromkeys(_find_unmet(ready_key, self._workers, self._polls_here))
-        return RemoteReasons(found[:WORKERS_MAX], len(found) > WORKERS_MAX, [*unmet])
+        return RemoteReasons(found[:most], len(found) > most, [*unmet])
 
     def _find(self, ready_key: ReadyKey) -> Iterator[Worker]:
         """Yield all workers, those that could ever run jobs of the key first."""

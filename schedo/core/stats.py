@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from heapq import nsmallest
 from itertools import islice
 from operator import attrgetter
@@ -13,6 +13,7 @@ from schedo.core.job_table import JobTable
 from schedo.core.model import Job, Queue, ReadyKey
 from schedo.core.paged_index import PagedIndex
 from schedo.core.pauses import Pauses
+from schedo.core.remote_reasons import ALONE, Others
 from schedo.core.schedule_table import ScheduleTable
 from schedo.core.worker_pool import WorkerPool
 
@@ -31,8 +32,7 @@ class WaitingJob(NamedTuple):
     """A job that has been due for some time, and the first reason why it does not run."""
 
     job_id: int
-    task: str
-    queue: str
+    ready_key: ReadyKey
     due_at: int
     reason: str
 
@@ -68,19 +68,25 @@ def read_queue(name: str, jobs: JobTable) -> QueueStats:
 
 
 def find_waiting(
-    jobs: JobTable, explainer: Explainer, due_before: int, limit: int
+    jobs: JobTable,
+    explainer: Explainer,
+    due_before: int,
+    limit: int,
+    others_of: Callable[[ReadyKey], Others] = lambda _: ALONE,
 ) -> list[WaitingJob]:
     """Return jobs that were due before this instant and wait, the oldest first.
 
     It looks at the first jobs of KEYS_MAX ready keys, so that it takes the same time however many
-    jobs wait.
+    jobs wait. others_of: returns what the other servers of a cluster say about a ready key.
     """
     indexes = (index for _, index in islice(jobs.ready_queues.ready_indexes(), KEYS_MAX))
     due = [job for job in _first_jobs(indexes, jobs) if job.due_at < due_before]
-    return [
-        WaitingJob(job.id, job.task, job.queue, job.due_at, explainer.explain(job, 0).reasons[0])
-        for job in nsmallest(limit, due, key=attrgetter("due_at", "id"))
-    ]
+
+    def describe(job: Job) -> WaitingJob:
+        found = explainer.explain(job, 0, others_of(job.ready_key))
+        return WaitingJob(job.id, job.ready_key, job.due_at, found.reasons[0])
+
+    return [describe(job) for job in nsmallest(limit, due, key=attrgetter("due_at", "id"))]
 
 
 def _first_jobs(indexes: Iterable[PagedIndex], jobs: JobTable) -> Iterator[Job]:

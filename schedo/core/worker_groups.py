@@ -185,18 +185,19 @@ class WorkerGroups:
             group.kinds.add(kind)
         return group
 
-    def unserved(self) -> dict[str, int]:
-        """Return how many due jobs in memory no attached worker can run, by task.
+    def unserved(self) -> dict[ReadyKey, int]:
+        """Return how many due jobs in memory no attached worker can run, by ready key.
 
-        It looks at UNSERVED_SAMPLED queues at most, and at as many ready keys of each.
+        It looks at UNSERVED_SAMPLED queues of a group at most, and at as many ready keys of each.
         """
-        waiting: dict[str, int] = {}
-        for group in self._groups.values():
-            if group.key_count and not group.has_members:
-                for section in group.waiting.sample(UNSERVED_SAMPLED):
-                    for index in section.heap.sample(UNSERVED_SAMPLED):
-                        waiting[index.key.task] = waiting.get(index.key.task, 0) + len(index)
-        return {task: count for task, count in waiting.items() if count}
+        return {
+            index.key: len(index)
+            for group in self._groups.values()
+            if group.key_count and not group.has_members
+            for section in group.waiting.sample(UNSERVED_SAMPLED)
+            for index in section.heap.sample(UNSERVED_SAMPLED)
+            if len(index)
+        }
 
     def note_freed(self) -> None:
         """Notify the groups of each worker in `freed` that it may be available."""

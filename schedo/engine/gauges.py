@@ -111,7 +111,7 @@ async def read_gauges(loop: EngineLoop, store: Store) -> Gauges:
         await store.size_bytes(),
         loop.monitor.lag_us,
         behind_us(scheduler, loop.clock),
-        scheduler.unserved(),
+        loop.unserved,
     )
 
 

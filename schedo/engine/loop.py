@@ -36,6 +36,7 @@ from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
 from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
+from schedo.engine.workers_elsewhere import WorkersElsewhere
 from schedo.errors import SchedoError, StaleLease, StoreError, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
 
@@ -75,7 +76,13 @@ class EngineLoop(TurnEnd):
         self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
         self.notes = TurnNotes(self.dispatcher)
         self.waiters = EndWaiters()
+        self.workers_elsewhere = WorkersElsewhere()
         self._bugs = Bugs()
+
+    @property
+    def unserved(self) -> dict[str, int]:
+        """How many due jobs in memory no connected worker can run, by task."""
+        return self.workers_elsewhere.count_unserved(self.scheduler.unserved())
 
     # Life.
 

@@ -68,7 +68,7 @@ class Maintenance:
         self._loop.notes.failure_log.end_windows(monitor.clock.now())
         self._loop.waiters.dropped.evict(now_s)
         if self._loop.failure is None:
-            self._unserved.note(self._loop.scheduler.unserved(), now_s)
+            self._unserved.note(self._loop.unserved, now_s)
             self._loop.enqueue(ExpireAndTrim())
 
     async def _check_loop(self) -> None:

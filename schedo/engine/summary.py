@@ -73,7 +73,7 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
         pauses=describe_pauses(scheduler.pauses()) if is_open else "",
         objective_us=objective_us,
         recent={kind: each.recent for kind, each in lateness.items()},
-        unserved=scheduler.unserved() if is_open else {},
+        unserved=loop.unserved if is_open else {},
         due=waiting.by_state[State.QUEUED] if waiting is not None else 0,
         slots=slots,
         running=running,
@@ -94,8 +94,14 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
         len(queues) > QUEUES_MAX,
         workers[:WORKERS_MAX],
         len(workers) > WORKERS_MAX,
-        scheduler.find_waiting(now - LONG_US, LONG_MAX) if is_open else [],
+        find_long_waits(loop) if is_open else [],
     )
+
+
+def find_long_waits(loop: EngineLoop) -> list[WaitingJob]:
+    """Return LONG_MAX jobs at most that have been due for LONG_US, the oldest first."""
+    due_before = loop.clock.now() - LONG_US
+    return loop.scheduler.find_waiting(due_before, LONG_MAX, loop.workers_elsewhere.find)
 
 
 def _find_overdue(loop: EngineLoop) -> list[str]:

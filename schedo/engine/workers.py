@@ -14,6 +14,7 @@ from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine,
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
+from schedo.engine.summary import find_long_waits
 from schedo.errors import NotFound
 
 
@@ -22,6 +23,7 @@ class Workers:
 
     def __init__(self, loop: EngineLoop) -> None:
         self._loop = loop
+        self.elsewhere = loop.workers_elsewhere
 
     async def work(
         self, request: PollRequest, claim: Callable[[int], Awaitable[None]] | None = None
@@ -72,9 +74,22 @@ class Workers:
         """
         return self._loop.scheduler.explain(job, others=others)
 
-    def explain_remote(self, ready_key: ReadyKey) -> RemoteReasons:
-        """Return what the remote workers that poll this server say about a job of another one."""
-        return self._loop.scheduler.explain_remote(ready_key)
+    def explain_remote(self, ready_key: ReadyKey, *, only_able: bool = False) -> RemoteReasons:
+        """Return what the remote workers that poll this server say about a job of another one.
+
+        only_able: only a few workers that could ever run it, which takes less time.
+        """
+        return self._loop.scheduler.explain_remote(ready_key, only_able=only_able)
+
+    def list_waiting_keys(self) -> tuple[Sequence[ReadyKey], Sequence[ReadyKey]]:
+        """Return the ready keys of jobs that wait for long, and of those that no worker can run.
+
+        The workers of other servers are left out.
+        """
+        if self._loop.failure is not None:
+            return (), ()
+        long = dict.fromkeys(each.ready_key for each in find_long_waits(self._loop))
+        return [*long], [*self._loop.scheduler.unserved()]
 
     def has_suspects_for(self, spec: WorkerSpec) -> bool:
         """Whether poison suspects wait that a worker of this spec could run."""

@@ -60,7 +60,8 @@ class WaitingJobResponse(Struct, forbid_unknown_fields=True):
     @classmethod
     def of(cls, waiting: WaitingJob) -> Self:
         due_at = render_instant(waiting.due_at)
-        return cls(render_id(waiting.job_id), waiting.task, waiting.queue, due_at, waiting.reason)
+        key = waiting.ready_key
+        return cls(render_id(waiting.job_id), key.task, key.queue, due_at, waiting.reason)
 
 
 class SummaryResponse(Struct, forbid_unknown_fields=True, kw_only=True):

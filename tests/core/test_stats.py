@@ -62,7 +62,7 @@ def test_the_jobs_that_wait_longest_are_found_with_their_reason() -> None:
 
     found = server.scheduler.find_waiting(T0 + 3 * SECOND, 2)
 
-    assert [(each.queue, each.due_at, each.reason) for each in found] == [
+    assert [(each.ready_key.queue, each.due_at, each.reason) for each in found] == [
         ("q0", T0, "no worker offers task work on queue q0"),
         ("q1", T0 + SECOND, "no worker offers task work on queue q1"),
     ]
