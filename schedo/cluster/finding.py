@@ -64,6 +64,11 @@ async def find(asked: ClientRequest, others: Sequence[Member]) -> Response:
     return _sum_up(refusals)
 
 
+def rank_refusal(code: str | None) -> int:
+    """Return what is smaller for a refusal that says more; None: it is none."""
+    return -2 if code is None else _ELSEWHERE.get(code, -1)
+
+
 def _code_of(response: Response) -> str:
     return _read(response).code
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from schedo.cluster.dry_runs import merge_dry_runs
 from schedo.cluster.worker_lists import join_workers
 from schedo.core.lateness import Budget
 from schedo.core.limits import SECOND
@@ -241,4 +242,5 @@ MERGERS: Mapping[str, Merge] = {
     "list_names": _merge_names,
     "get_summary": _merge_summaries,
     "get_timeseries": _merge_timeseries,
+    "invoke": merge_dry_runs,
 }

@@ -22,6 +22,7 @@ from schedo.cluster.bulk import BulkChanges, change_own_jobs
 from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest, refuse
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
+from schedo.cluster.dry_runs import is_dry_run
 from schedo.cluster.finding import find
 from schedo.cluster.gateway import Gateway
 from schedo.cluster.gathering import gather, see_worker
@@ -243,8 +244,10 @@ class Router:
     async def invoke(self, asked: ClientRequest) -> Response:
         """Carry an invocation out here, or else at the first of the others that has room.
 
-        It makes a job, so a server that owns no shard asks another one at once.
+        It makes a job, so a server that owns no shard asks another one at once; a dry run does not.
         """
+        if is_dry_run(asked.request):
+            return await self.gather(asked)
         return await self.at_owner(asked, None, self.find)
 
     async def gather(self, asked: ClientRequest) -> Response:

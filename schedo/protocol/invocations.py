@@ -202,7 +202,7 @@ class InvokeDryRunResponse(Struct, forbid_unknown_fields=True):
     def of(cls, found: DryRun) -> Self:
         said, refusal = [], found.refusal
         if found.considered:
-            said.append(f"{found.able} of {found.considered} workers could take it now")
+            said.append(describe_room(found.able, found.considered))
         if refusal is not None:
             said.append(str(refusal))
         return cls(
@@ -214,6 +214,11 @@ class InvokeDryRunResponse(Struct, forbid_unknown_fields=True):
             found.has_more_workers,
             UNSET if refusal is None else refusal.code,
         )
+
+
+def describe_room(able: int, considered: int) -> str:
+    """Return how many workers have room for a job of an invocation."""
+    return f"{able} of {considered} workers could take it now"
 
 
 class JobsResponse(Struct, forbid_unknown_fields=True):
