@@ -159,13 +159,11 @@ class JobCommands:
             )
         job = self._jobs.track(job)
         if command.priority is not None:
-            job.priority = command.priority
+            self._transitions.update_rank(job, command.priority)
         if command.delay_us is not None:
             self._transitions.put_off(job, now + command.delay_us, now, elapsed=True)
         elif command.due_at is not None:
             self._transitions.put_off(job, command.due_at, now, elapsed=False)
-        else:
-            self._transitions.update_rank(job)
         return job
 
     # Follow-ups.

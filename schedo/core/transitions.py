@@ -166,12 +166,17 @@ class JobTransitions:
             state = State.RETRYING if job.state is State.RETRYING else State.SCHEDULED
             self.wait_until(job, state, due_at, elapsed=elapsed)
 
-    def update_rank(self, job: Job) -> None:
-        """Recompute the rank of a waiting job after its priority has changed."""
-        if job.state is State.QUEUED:
-            self.queue_at(job, job.due_at, job.due_at)
-        else:
-            self.wait_until(job, job.state, job.due_at, elapsed=job.due_elapsed)
+    def update_rank(self, job: Job, priority: int) -> None:
+        """Give a waiting job another priority; apart from that it keeps its place.
+
+        Its rank may be another one than that of its due instant: it was requeued at the front, or
+        the clock was set since it became due.
+        """
+        moved_us = job.rank - self._jobs.rank(job)
+        job.priority = priority
+        self._jobs.move(job, job.state)
+        job.rank = self._jobs.rank(job) + moved_us
+        self._jobs.index(job)
 
     def wait_until(self, job: Job, state: State, due_at: int, *, elapsed: bool = True) -> None:
         """Let the job wait for the instant. `elapsed`: a clock change moves the instant along."""

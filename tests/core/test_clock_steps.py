@@ -61,29 +61,6 @@ def test_a_job_that_is_due_at_an_instant_follows_the_wall_clock(step: int) -> No
 
 
 @STEPS
-@CAPACITIES
-def test_a_job_that_is_due_at_an_instant_stands_among_those_that_come_then(
-    step: int, capacity: int
-) -> None:
-    server = Server(capacity, now=NOW, slots=0)
-    due = NOW + 2 * HOUR
-    timed = [server.submit(make_spec(run_at=due), NOW) for _ in range(3)]
-    server.settle(NOW)
-
-    server.follow_clock(step)
-    before, after = [server.submit(make_spec(), due + each) for each in (-1, 1)]
-    server.settle(due + 1)
-
-    server.attach(worker_spec(slots=1))
-    order = []
-    while running := server.run(due + 1):
-        order += running
-        server.complete(running[0], due + 1)
-
-    assert order == [before.id, *(job.id for job in timed), after.id]
-
-
-@STEPS
 @pytest.mark.parametrize("outcome", [Failed(OOPS), Snoozed(10 * SECOND)], ids=["retry", "snooze"])
 def test_a_retry_and_a_snooze_count_elapsed_time(step: int, outcome: Failed | Snoozed) -> None:
     server = Server(now=NOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.changes import AttemptRecord
+from schedo.core.commands import Reschedule
 from schedo.core.leases import AttemptResult, CapturedOutput, Completed, Failed, Lost, Released
 from schedo.core.model import Failure, LeaseKey
 from schedo.core.states import State
@@ -25,6 +26,18 @@ def test_a_released_job_is_requeued_first_and_not_counted() -> None:
     assert server.run(SECOND) == [job.id]
     again = server.job(job.id)
     assert (again.attempt, again.failures, again.losses) == (2, 0, 0)
+
+
+def test_a_requeued_job_stays_first_when_its_priority_is_changed() -> None:
+    server = Server(slots=1)
+    job = server.submit(make_spec(), T0)
+    server.run(T0)
+    server.submit(make_spec(priority=9), T0)
+    server.report(job.id, Released(), SECOND)
+
+    server.change(Reschedule(job.id, priority=1), SECOND)
+
+    assert server.run(SECOND) == [job.id]
 
 
 def test_a_detached_worker_loses_its_attempts() -> None:
