@@ -9,7 +9,7 @@ from __future__ import annotations
 from schedo.core.commands import AttachWorker, CloseWorker
 from schedo.core.leases import Blame, Lease, Lost, Released
 from schedo.core.loads import LoadJob
-from schedo.core.model import Job
+from schedo.core.model import Job, LeaseKey
 from schedo.core.running import make_lease
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_status import EMBEDDED_ALONE, kind
@@ -63,19 +63,18 @@ class Reconciliation:
             page = [] if is_last else await self._store.load_running(page[-1].id, RUNNING_PAGE)
         for lease in leases.values():  # dispatched, but the store has not recorded the start
             stored = await self._store.load(LoadJob(lease.key.job_id))
-            if stored is None or stored.is_final or stored.attempt >= lease.key.attempt:
-                # Its result is durable already, or its job belongs to another server now, or
-                # another one has ended it while this server did not own it.
-                self._dispatcher.give_up(lease)
-            else:
+            is_ours = stored is not None and not stored.is_final  # no other server has ended it
+            if is_ours and _is_newer(lease.key, stored.key):
                 self._recover_job(stored, lease, now)
+            else:  # perhaps its result is durable already
+                self._dispatcher.give_up(lease)
         self._end_lost(now, was_killed=snapshot.was_killed)
 
     def _recover_job(self, job: Job, lease: Lease | None, now: int) -> None:
         """Recover an attempt that a worker holds; end one that no worker holds."""
         if lease is None:
             lease = self._expect(job, now)
-        if lease is not None and lease.key.attempt >= job.attempt:
+        if lease is not None and not _is_newer(job.key, lease.key):
             self._scheduler.recover_running(job, lease, self.comparable(lease.started_at, now), now)
             return
         if lease is not None:  # another server has started the job again meanwhile
@@ -119,3 +118,12 @@ class Reconciliation:
         self._scheduler.expect_worker(lease, now)
         self._dispatcher.expect(lease)
         return lease
+
+
+def _is_newer(key: LeaseKey, other: LeaseKey) -> bool:
+    """Return whether an attempt began after the other one of the same job.
+
+    If a server lost a job before its starts were durable, the numbers of its attempts may be above
+    that of the attempt by the next server.
+    """
+    return (key.epoch, key.attempt) > (other.epoch, other.attempt)

@@ -283,8 +283,9 @@ async def test_an_attempt_of_a_job_that_another_server_has_taken_is_stopped(
         assert (await world.engine.get(ended.id)).state is State.COMPLETED
 
 
+@pytest.mark.parametrize(("epochs", "attempts"), [(0, 1), (1, 1), (1, -1)])
 async def test_an_attempt_before_the_one_of_another_server_is_stopped(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, attempts: int
 ) -> None:
     async with sharing(path) as (world, shards):
         job = await world.submit()
@@ -294,14 +295,41 @@ async def test_an_attempt_before_the_one_of_another_server_is_stopped(
         async def load_later_attempt(after: int, limit: int) -> list[Job]:
             found = await load_running(after, limit)
             for each in found:
-                each.attempt += 1
+                each.epoch += epochs
+                each.attempt += attempts  # fewer, if those of this server were not durable
             return found
 
         monkeypatch.setattr(world.engine.store, "load_running", load_later_attempt)
         await world.engine._loop.restart(shards.change_shards)
 
         assert [stop.key for stop in world.worker.stops] == [key]
-        assert (await world.engine.get(job.id)).attempt > key.attempt
+        found = await world.engine.get(job.id)
+        assert (found.state, found.attempt) == (State.QUEUED, key.attempt + attempts)
+
+
+async def test_a_start_that_is_not_durable_does_not_replace_the_one_of_another_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        job = await world.submit()
+        read_running_apart(world.engine.store, monkeypatch)
+        key = world.worker.leases[0].key
+        waits = await world.engine.get(job.id)
+        waits.state, waits.attempt, waits.epoch = State.RETRYING, key.attempt - 1, key.epoch + 1
+
+        async def load_none(after: int, limit: int) -> list[Job]:
+            return []
+
+        async def load_waiting(wanted: Load) -> object:
+            assert wanted == LoadJob(job.id)
+            return waits
+
+        monkeypatch.setattr(world.engine.store, "load_running", load_none)
+        monkeypatch.setattr(world.engine.store, "load", load_waiting)
+        await world.engine._loop.restart(shards.change_shards)
+
+        assert [stop.key for stop in world.worker.stops] == [key]
+        assert world.engine._loop.scheduler.find_job(job.id) is None
 
 
 async def test_a_start_that_is_not_durable_does_not_revive_a_job_that_another_server_has_ended(
