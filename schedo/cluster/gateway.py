@@ -235,8 +235,8 @@ class Gateway:
                 self._hold_back(call)
                 continue
             taken.update(served)
-            if not call.targets:
-                call.asked.context.engine.sessions.end_poll(call.name)
+            # Also if it is known: the engine may not have had the poll yet when that was found.
+            call.asked.context.engine.sessions.end_poll(call.name)
             call.targets.add(no)
             use_up(left, served, room)
             if not left:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from schedo.cluster.client_request import ClientRequest, refuse
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.work_parts import WorkerRequest, denies_nothing, read_response
+from schedo.errors import NotFound
 from schedo.protocol.leases import render_lease
 from schedo.web.http import Response
 
@@ -42,9 +44,10 @@ async def _carry_out(asked: ClientRequest, request: WorkerRequest) -> Response:
     name, sessions = request.fields.worker, asked.context.engine.sessions
     carrying_out = asyncio.ensure_future(asked.here())
     try:
-        await asyncio.wait((carrying_out,), timeout=EMPTY_S)
-        if not carrying_out.done() and sessions.get(name).running <= len(sessions.held_by(name)):
-            sessions.end_poll(name)
+        while not (await asyncio.wait((carrying_out,), timeout=EMPTY_S))[0]:
+            with suppress(NotFound):  # the poll is still being read; it is ended the next time
+                if sessions.get(name).running <= len(sessions.held_by(name)):
+                    sessions.end_poll(name)
         return await carrying_out
     finally:
         carrying_out.cancel()
