@@ -214,9 +214,7 @@ class Router:
 
     async def at_stream(self, asked: ClientRequest) -> Response:
         """Return a stream of what happens in all servers."""
-        if asked.hop is not None or not self.others():
-            return await asked.here()
-        return await merge_streams(self, asked)
+        return await (asked.here() if asked.hop else merge_streams(self, asked))
 
     async def find(self, asked: ClientRequest) -> Response:
         """Carry the request out here, or else at the first of the others that can."""

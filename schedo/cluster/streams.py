@@ -60,21 +60,24 @@ class _Piece(NamedTuple):
 
 
 async def merge_streams(router: Router, asked: ClientRequest) -> Response:
-    """Return a response whose body has the events of this server and of the others."""
-    request = asked.request
-    if _LAST_ID in request.headers:
+    """Return a response whose body has the events of this server and of the others.
+
+    Also that of a server alone ends when another one joins.
+    """
+    request, others = asked.request, router.others()
+    if others and _LAST_ID in request.headers:
         headers = {**request.headers, _LAST_ID: _UNKNOWN_ID}
         asked = replace(asked, request=request._replace(headers=headers))
     response = await asked.here()
     assert response.pieces is not None, "a stream comes in pieces"
-    return response._replace(pieces=_Joined(router, asked).join(response.pieces))
+    return response._replace(pieces=_Joined(router, asked, others).join(response.pieces))
 
 
 class _Joined:
     """The streams of all servers for one client."""
 
-    def __init__(self, router: Router, asked: ClientRequest) -> None:
-        self._router, self._asked = router, asked
+    def __init__(self, router: Router, asked: ClientRequest, others: Sequence[Member]) -> None:
+        self._router, self._asked, self._others = router, asked, others
         self._own = router.cluster.me.name
         self._live = LiveFigures(self._own)
         topics = EventsRequest.read(asked.request.query).topics
@@ -86,7 +89,7 @@ class _Joined:
 
     async def join(self, own: Pieces) -> AsyncGenerator[bytes, None]:
         """Yield the pieces of all streams until one of them ends, or the members change."""
-        others = self._router.others()
+        others = self._others
         self._silent.update(member.name for member in others)
         bodies = [self._asked.stream(member) for member in others]
         reading = {self._own: self._read_own(own)}
@@ -101,14 +104,16 @@ class _Joined:
         watching = self._watch(_epochs(others))
         tasks.append(asyncio.create_task(watching, name="schedo events watch"))
         try:
-            yield RETRY + b"id: %b" % _UNKNOWN_ID + _END  # also if no event from here follows
+            if others:  # also if no event from here follows
+                yield RETRY + b"id: %b" % _UNKNOWN_ID + _END
             while True:
                 server, text = await self._pieces.get()
                 if text is None:
                     return
-                passed = b"".join(self._pass(server, each) for each in text.split(_END) if each)
-                if passed:
-                    yield passed
+                if others:
+                    text = b"".join(self._pass(server, each) for each in text.split(_END) if each)
+                if text:
+                    yield text
         finally:
             for task in tasks:
                 task.cancel()
@@ -132,14 +137,14 @@ class _Joined:
         await self._pieces.put(_Piece(server, None))
 
     async def _read_own(self, stream: Pieces) -> None:
-        if "queues" in self._lists:
+        if "queues" in self._lists and self._others:
             found = await self._asked.context.engine.list_queues()
             counts = [
                 {"name": each.queue.name, "running": each.running, "waiting": each.waiting}
                 for each in found
             ]
             self._live.note_queues(self._own, counts)
-        if "workers" in self._lists:
+        if "workers" in self._lists and self._others:
             sessions = self._asked.context.engine.sessions
             seen = map(WorkerResponse.of, sessions.list(WORKERS_MAX + 1, RUNS_MAX))
             self._live.workers.note(self._own, [msgspec.to_builtins(each) for each in seen])

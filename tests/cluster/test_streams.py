@@ -169,6 +169,21 @@ async def test_a_quiet_stream_ends_when_a_server_joins(cluster: Cluster) -> None
     everything.members.remove(joined)
 
 
+async def test_the_stream_of_a_server_alone_ends_when_another_one_joins(cluster: Cluster) -> None:
+    everything, first, second = cluster
+    joining = everything.members.pop(0)
+    async with listening(second, "?topics=jobs") as listener:
+        everything.members.insert(0, joining)
+        everything.give((), None)
+
+        assert await listener.end()
+
+    async with listening(second, "?topics=jobs") as listener:
+        await has_streams(first, 1)
+        job = await first.submit()
+        assert await listener.until(job["id"].encode())
+
+
 def hold_streams(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let the streams of the other servers begin only when the event is set."""
     goes_on, stream = asyncio.Event(), world.router._peers.stream
