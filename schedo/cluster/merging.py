@@ -14,6 +14,7 @@ import msgspec
 
 from schedo.cluster.dry_runs import merge_dry_runs
 from schedo.cluster.worker_lists import join_workers
+from schedo.core.failure_groups import GROUPS_MAX
 from schedo.core.lateness import Budget
 from schedo.core.limits import SECOND
 from schedo.core.series import GAUGES, PARTED_GAUGES
@@ -72,8 +73,16 @@ def _merge_expectations(parts: Parts, missing: Sequence[str]) -> Record:
 
 
 def _merge_operations(parts: Parts, missing: Sequence[str]) -> Record:
-    found = [each for part in parts.values() for each in part["items"]]
-    return {"items": sorted(found, key=itemgetter("id"), reverse=True)}
+    # While a shard moves, both servers may list what is in it; the one that has done more is newer.
+    found: dict[str, Record] = {}
+    for each in (each for part in parts.values() for each in part["items"]):
+        found[each["id"]] = max(found.get(each["id"], each), each, key=_count_done)
+    return {"items": [found[ident] for ident in sorted(found, reverse=True)]}
+
+
+def _count_done(operation: Record) -> tuple[bool, int]:
+    done: int = operation["done"] + operation["skipped"] + operation["failed"]
+    return "ended_at" in operation, done
 
 
 def _merge_failures(parts: Parts, missing: Sequence[str]) -> Record:
@@ -90,7 +99,8 @@ def _merge_failures(parts: Parts, missing: Sequence[str]) -> Record:
         first_at = min(newer["first_at"], older["first_at"])
         groups[key] = newer | sums | {"recent": recent, "first_at": first_at}
     items = sorted(groups.values(), key=itemgetter("last_at"), reverse=True)
-    return {"since": min(part["since"] for part in parts.values()), "items": items}
+    since = min(part["since"] for part in parts.values())
+    return {"since": since, "items": items[:GROUPS_MAX]}
 
 
 def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
