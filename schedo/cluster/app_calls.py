@@ -56,18 +56,19 @@ class AppCalls(OtherOwners):
         results: dict[int, _Result] = {}
         until, error = _now() + MOVING_S, SchedoError(MOVES)
         while len(results) < len(specs):
+            is_last = _now() > until  # known before, because one try may take all of the time
             left = [place for place in range(len(specs)) if place not in results]
             parts = self._divide(specs, left)
             submitting = (self._submit_part(specs, part, here) for part in parts)
             for part, found in zip(parts, await asyncio.gather(*submitting), strict=True):
-                if isinstance(found, Unavailable | PeerUnreachable) and _now() <= until:
+                if isinstance(found, Unavailable | PeerUnreachable) and not is_last:
                     error = found  # nothing has happened
                 elif isinstance(found, SchedoError):
                     results |= dict.fromkeys(part.places, found)
                 else:
                     results |= dict(zip(part.places, found, strict=True))
             if len(results) < len(specs):
-                if _now() > until:
+                if is_last:
                     moves = Unavailable(str(error))
                     return [results.get(place, moves) for place in range(len(specs))]
                 await self._router.wait_for_change(_PAUSE_S)

@@ -10,9 +10,10 @@ import pytest
 
 from schedo.client import async_transport
 from schedo.client.async_transport import Streams
-from schedo.cluster import peers, router
+from schedo.cluster import app_calls, peers, router
 from tests.cluster.conftest import Cluster
-from tests.cluster.test_forwarding import text_of
+from tests.cluster.test_app_calls import backend_of, make_spec, submit
+from tests.cluster.test_forwarding import has_job, text_of
 
 
 def let_the_first_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +39,15 @@ async def test_a_connection_that_takes_all_of_the_time_is_tried_once_more(
     reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
 
     assert reply.status == 201
+
+
+async def test_a_submit_of_a_task_connects_once_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    monkeypatch.setattr(app_calls, "MOVING_S", 0.05)
+    let_the_first_hang(monkeypatch)
+
+    (job,) = await submit(backend_of(second), make_spec(text_of(first)))
+
+    assert await has_job(first, job.id)
