@@ -289,11 +289,11 @@ class Gateway:
             found = await asyncio.gather(
                 *(self._ask(call, member, leases) for member, leases in places)
             )
-            for (_, leases), answer in zip(places, found, strict=True):
+            for (member, leases), answer in zip(places, found, strict=True):
                 if answer is not None:
                     responses.append(answer)
                     left.difference_update(leases)
-                    call.note_response(leases, answer)
+                    call.note_response(member.no, leases, answer)
             missing = left & call.request.changed
             if not missing:
                 break

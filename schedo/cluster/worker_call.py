@@ -18,7 +18,10 @@ DOUBTED_S = 4.0
 
 
 class Unanswered:
-    """A request for leases to which a server has not responded; it may have given some."""
+    """A server that may have given leases which the worker has not got.
+
+    It has not responded to a request for leases, or the worker does not list one that it has given.
+    """
 
     def __init__(self, no: int, lost_at: float) -> None:
         self.no, self.lost_at = no, lost_at
@@ -117,13 +120,20 @@ class WorkerCall:
         room = self.slots - len(running)
         return room if fields.max_leases is None else min(room, fields.max_leases)
 
-    def note_response(self, leases: Collection[str], answer: PartResponse) -> None:
-        """Note what the owner of these leases has said: those with results have ended."""
+    def note_response(self, no: int, leases: Collection[str], answer: PartResponse) -> None:
+        """Note what a server has said that owns these leases: those with results have ended.
+
+        One that the worker does not list may have been lost on its way to the worker. The owner
+        believes that only 2 s after it has given the lease, so it hears of it again later.
+        """
         ended = {lease for lease in leases if lease in self.request.changed}
         running = {*(self.request.fields.running or ()), *(self.request.fields.accept or ())}
         gone = (ended - running) | {*answer.denied}
         if self.request.fields.running is not None:
-            gone |= {lease for lease in leases if lease not in running}
+            missing = {lease for lease in leases if lease not in running} - gone
+            gone |= missing
+            if missing:
+                self.worker.note_unanswered(no)
         for lease in gone:
             self.worker.elsewhere.pop(lease, None)
         self.delivered |= gone

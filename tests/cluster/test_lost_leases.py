@@ -18,7 +18,7 @@ from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_unreachable import standing_in, stay_silent
-from tests.cluster.workers import HandWorker, holds, lease_of
+from tests.cluster.workers import HandWorker, holds, lease_of, result
 
 IN_FLIGHT_S = 2  # for so long an owner believes that a lease may be on its way
 
@@ -172,3 +172,37 @@ async def test_a_silent_owner_is_told_once_at_a_time(cluster: Cluster, way: Brok
                 await second.engine.flush()
 
     assert len(heads) == 1
+
+
+@pytest.mark.parametrize("early", [0, 1, 2])
+async def test_a_lease_that_the_worker_has_not_got_starts_again_however_soon_it_polls(
+    cluster: Cluster, early: int
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    lost = lease_of(await polling)  # say the connection of the worker has broken
+    for _ in range(early):
+        await worker.poll(second)
+    assert holds(first, lost)
+    await pass_time(cluster, IN_FLIGHT_S + 1)
+
+    lease = lease_of(await worker.begin_poll(second))
+
+    job = await first.engine.get(parse_lease(lost).job_id)
+    assert parse_lease(lease).job_id == job.id
+    assert (lease != lost, job.state, job.losses) == (True, State.RUNNING, 0)
+
+
+async def test_the_owner_of_a_job_that_has_ended_is_told_nothing_again(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    lease = lease_of(await polling)
+
+    await worker.poll(second, lease)
+    await worker.poll(second, results=[result(lease)])
+
+    assert worker.name not in second.router._gateway._workers
