@@ -1,4 +1,4 @@
-# Made by `make proto` with grpcio-tools 1.85.1 from 145f52de1396281effcae616d6e06b746a3a6cc9beba2b56c592ff927a5d1ac2.
+# Made by `make proto` with grpcio-tools 1.85.1 from 0fc3be6fd0c3b7fd67388bdc38e284d1e4eb7dbd22d8c790e8652c88af63dc46.
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from schedo.core import limits
 from schedo.errors import BadJson
 from schedo.grpc import schedo_pb2 as pb
 from schedo.grpc.messages import JSON_FIELDS, read_message, render, to_fields
@@ -118,3 +119,13 @@ def test_unknown_fields_of_a_response_are_left_out() -> None:
     job = read_message(pb.Job, text)
 
     assert (job.id, job.payload, job.error.type) == ("a", "9007199254740993", "X")
+
+
+def test_a_message_has_room_for_every_number_of_an_error() -> None:
+    failure = {"exit_code": 3_221_225_477, "http_status": limits.COUNT_MAX}  # a crash on Windows
+    text = json.dumps({"error": {"type": "exit-code", "message": "", **failure}}).encode()
+
+    error = read_message(pb.Job, text).error
+
+    assert (error.exit_code, error.http_status) == tuple(failure.values())
+    assert to_fields(error)["exit_code"] == 3_221_225_477
