@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 
@@ -28,13 +29,17 @@ class ProgressThrottle:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._is_due = False  # the updates will be sent
 
     def report(self, key: LeaseKey, update: ProgressUpdate) -> None:
         """Add an update; may be called from any thread.
 
         It is merged here and not in the loop, which may be busy while a handler reports a million.
+        In a process that a handler has forked, it does nothing.
         """
+        if os.getpid() != self._process:  # where nothing may ever release the lock
+            return
         with self._lock:
             known = self.updates.get(key)
             self.updates[key] = update if known is None else known.then(update)

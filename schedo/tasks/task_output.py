@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterable
@@ -37,6 +38,7 @@ class TaskOutput:
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def redirect(self) -> None:
         """Replace sys.stdout and sys.stderr; what is written to them still arrives there."""
@@ -51,7 +53,13 @@ class TaskOutput:
         return _JobHandler(form, self)
 
     def keep(self, context: AttemptContext, stream: str, text: str) -> None:
-        """Keep a text of the attempt; any thread may call this."""
+        """Keep a text of the attempt; any thread may call this.
+
+        A process that a handler has forked keeps nothing: its memory is its own, and another thread
+        may have had the lock when it was made, which nothing releases there.
+        """
+        if os.getpid() != self._process:
+            return
         data = text.encode("utf-8", "replace")
         with self._lock:
             kept = context.output
