@@ -46,11 +46,12 @@ class Transport:
         self.address = address
         self._timeout_s = timeout_s
         self._idle: list[HTTPConnection] = []  # append and pop are atomic
+        self._process = os.getpid()
         self._tls = client_context(address.ca_cert) if address.is_tls else None
 
     def send(self, operation: Operation[T]) -> T:
         """Send the operation and return its result; raise the server's error, or Unreachable."""
-        idle, connection = self._idle, self._take_idle()
+        connection, idle = self._take_idle(), self._idle
         if connection is not None:
             try:
                 return operation.read(self._exchange(connection, operation, idle))
@@ -124,6 +125,10 @@ class Transport:
         self.close()
 
     def _take_idle(self) -> HTTPConnection | None:
+        """Return an open connection; none that another process has as well, because of a fork."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self.close()
         with suppress(IndexError):
             while True:
                 connection = self._idle.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 
@@ -195,6 +196,26 @@ def test_requests_share_one_connection(server: FakeServer, client: Client) -> No
     client.get(JOB_ID)
 
     assert len({request.connection for request in server.requests}) == 1
+
+
+def test_a_forked_process_does_not_use_the_connections_of_its_parent(
+    server: FakeServer, client: Client
+) -> None:
+    server.on("GET", JOB, 200, job_record())
+    client.get(JOB_ID)
+
+    pid = os.fork()
+    if not pid:
+        try:
+            client.get(JOB_ID)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    client.get(JOB_ID)
+
+    first, forked, last = (request.connection for request in server.requests)
+    assert first == last != forked
 
 
 def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
