@@ -16,6 +16,7 @@ from schedo.core.requirements import Requirements, ResourceAmounts, render_amoun
 from schedo.core.worker_groups import WorkerGroup, WorkerGroups
 
 TASKS_KNOWN_MAX = 4_096
+DEFAULTS_KEPT_MAX = 1_024  # of tasks whose workers have left
 # The label of a child process that the process which replaces it has, too. No remote worker can
 # have it, because of the colon.
 PLACE_LABEL = "process:place"
@@ -211,6 +212,7 @@ class WorkerPool:
         self._turns = itertools.count(1)
         # By task; cleared when a worker attaches or detaches.
         self._defaults: dict[str, Options | None] = {}
+        self._left: dict[str, Options] = {}  # the defaults of workers that have left, by task
         self.plain_options: dict[str, Options] = {}  # a cache of JobMaker, cleared in the same way
         self.groups = WorkerGroups()
         self._offered: list[WorkerSpec] = []  # that were added
@@ -260,12 +262,21 @@ class WorkerPool:
         if worker is None:
             return []
         self._forget_defaults()
+        self._keep_defaults(worker.spec)
         self.groups.remove_worker(worker)
         return [key for key in worker.running if key.job_id > 0]
 
     def _forget_defaults(self) -> None:
         self._defaults.clear()
         self.plain_options.clear()
+
+    def _keep_defaults(self, spec: WorkerSpec) -> None:
+        """Keep the defaults of a worker that has left: it may be restarting."""
+        for task in spec.tasks or ():
+            self._left.pop(task, None)
+        self._left.update(spec.task_defaults)
+        while len(self._left) > DEFAULTS_KEPT_MAX:
+            del self._left[next(iter(self._left))]
 
     def close(self, worker_id: str) -> None:
         """Assign no more attempts to the worker. Its running attempts continue."""
@@ -354,10 +365,16 @@ class WorkerPool:
             worker.release(key)
 
     def task_defaults(self, task: str) -> Options | None:
-        """Return the defaults that a worker registered for the task, or None."""
+        """Return the defaults that a worker registered for the task, or None.
+
+        While no worker names the task, those of the last one that has left count.
+        """
         if task not in self._defaults:
             if len(self._defaults) >= TASKS_KNOWN_MAX:
                 self._defaults.clear()
             announced = (worker.spec.task_defaults.get(task) for worker in self)
-            self._defaults[task] = next((each for each in announced if each is not None), None)
+            found = next((each for each in announced if each is not None), None)
+            if found is None and not any(task in (worker.spec.tasks or ()) for worker in self):
+                found = self._left.get(task)
+            self._defaults[task] = found
         return self._defaults[task]

@@ -118,14 +118,17 @@ def test_new_task_defaults_replace_the_old_ones() -> None:
     assert server.submit(make_spec("mail")).options.timeout_us == 5
 
 
-def test_a_task_without_a_worker_has_no_defaults() -> None:
+def test_a_task_keeps_its_defaults_while_its_worker_restarts() -> None:
     server = Server(slots=0)
-    server.attach(worker_spec(slots=0, task_defaults={"mail": Options(timeout_us=5)}))
-    assert server.submit(make_spec("mail")).options.timeout_us == 5
-
+    once = {"mail": Options(at_most_once=True, timeout_us=5)}
+    server.attach(worker_spec(slots=0, task_defaults=once))
     server.detach("w", "gone", SECOND)
 
-    assert server.submit(make_spec("mail")).options.timeout_us is None
+    options = server.submit(make_spec("mail")).options
+
+    assert (options.at_most_once, options.timeout_us) == (True, 5)
+    assert options.retry is not None
+    assert options.retry.max_attempts == 1
 
 
 @pytest.mark.parametrize(
