@@ -45,7 +45,7 @@ class Hooks:
                 waiting = hook(job, error)
                 if inspect.isawaitable(waiting):
                     await waiting
-            except Exception:
+            except (Exception, SystemExit, KeyboardInterrupt):  # not the stop of the attempt
                 log.exception("job %s of task %s: its on_error hook failed", job.id, job.task)
 
 

@@ -137,14 +137,15 @@ async def test_a_hook_before_the_handler_that_fails_fails_the_attempt() -> None:
             await (await work.enqueue()).result()
 
 
+@pytest.mark.parametrize("raised", [OSError("no network"), SystemExit(1)], ids=["error", "exit"])
 async def test_an_error_of_an_on_error_hook_is_logged_and_hides_nothing(
-    caplog: pytest.LogCaptureFixture,
+    raised: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Schedo(":memory:")
 
     @app.on_error
     def fail(job: CurrentJob, error: BaseException) -> None:
-        raise OSError("no network")
+        raise raised
 
     @app.task(retries=0)
     async def work() -> None:
