@@ -105,6 +105,31 @@ class SearchClaims:
             condition = PayloadCondition(("n",), value)
             assert await listed(store, payload=(condition,)) == [number]
 
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            ("0.1000000000000000055", [5, 4]),
+            ("0.1", [5, 4]),
+            ("1.5e308", [3]),
+            ("9223372036854775807", [2]),
+            ("9223372036854775808", [1]),
+            ("1e-320", []),
+            ("1e20", []),
+        ],
+    )
+    async def test_a_number_is_found_as_a_float_or_an_integer_of_64_bits(
+        self, store: Store, value: str, expected: list[int]
+    ) -> None:
+        """1e-400 is none that a float can be; beside it the others are found nevertheless."""
+        numbers = (
+            *("9223372036854775808", "9223372036854775807", "1.5e308"),
+            *("0.1000000000000000055", "0.10", "1e-400"),
+        )
+        for number, text in enumerate(numbers, 1):
+            await put(store, make_job(id=number, payload=f'{{"n": {text}}}'.encode()))
+
+        assert await listed(store, payload=(PayloadCondition(("n",), value),)) == expected
+
     async def test_all_conditions_are_met(self, store: Store) -> None:
         await self.put_all(store)
         order = PayloadCondition(("order",), "9781")

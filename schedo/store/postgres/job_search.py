@@ -8,6 +8,8 @@ so the planner cannot choose to filter other jobs. The other conditions apply to
 from __future__ import annotations
 
 import json
+import math
+import sys
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -265,6 +267,7 @@ def _one_of(states: tuple[State, ...]) -> str:
 
 _EQUAL = ("state", "unique_key", "schedule_id", "task", "queue", "worker")
 _FAILURE = "parse_json(failure)"
+_FLOAT_MIN = "3e-324"  # a smaller number is 0 as a float
 
 
 def conditions(which: JobFilter, offset_us: int, given: Parameters) -> str:
@@ -334,12 +337,20 @@ def _meanings(condition: PayloadCondition, given: Parameters) -> Iterator[str]:
         elif condition.value == "null":
             yield f"{kind} = 'null'"
         elif condition.number is not None:
-            yield f"CASE WHEN {kind} = 'number' THEN {_equals(text, condition.number, given)} END"
+            equals = _equals(text, condition.number, given)
+            yield f"CASE WHEN {kind} = 'number' THEN {equals} END"
 
 
 def _equals(text: str, number: int | float, given: Parameters) -> str:
-    """Return the comparison of a number of the payload, which may be one that no float can be."""
-    if isinstance(number, float) and abs(number) > limits.INTEGER_MAX:
-        is_small = f"abs({text}::numeric) < 1e308"
-        return f"CASE WHEN {is_small} THEN {text}::float8 = {given.add(number)} END"
-    return f"{text}::numeric = {given.add(Decimal(repr(number)))}"
+    """Return the comparison with a number of the payload: an integer of 64 bits, or a float.
+
+    A number that no float can be has no cast: PostgreSQL would end the search with an error.
+    """
+    is_float = float(number) == number  # else no float has its value
+    value, exact = f"{text}::numeric", given.add(Decimal(number))
+    rounded = given.add(float(number) if is_float else math.nan)
+    return (
+        f"CASE WHEN abs({value}) <= {limits.INTEGER_MAX} AND scale({value}) = 0"
+        f" THEN {value} = {exact} WHEN abs({value}) < {_FLOAT_MIN} THEN {rounded} = 0"
+        f" WHEN abs({value}) <= {sys.float_info.max!r} THEN {text}::float8 = {rounded} END"
+    )
