@@ -59,6 +59,22 @@ async def test_a_store_opens_at_its_second_host_when_the_first_one_does_not_resp
     await store.close()
 
 
+async def test_a_host_that_ends_each_connection_keeps_none_from_the_next_one(
+    primary: PostgresServer, tmp_path: Path
+) -> None:
+    """So does a proxy whose database is down."""
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_unix_server(end, tmp_path / ".s.PGSQL.5432"):
+        connection = await connect(parse_address(url_of(tmp_path, primary)), "test")
+
+    assert not await connection.fetchval("SELECT pg_is_in_recovery()")
+    await close(connection)
+
+
 async def test_the_host_that_takes_writes_is_found_in_any_place(
     primary: PostgresServer, standby: PostgresServer, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from schedo.store.postgres.address import Address
 
 Target = Literal["read-write", "prefer-standby"]
 CONNECT_S = 10.0  # for all hosts together
+# It ends the connection at once, or says that it is starting or ending.
+_AWAY = (asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError)
 
 _last: dict[tuple[Address, Target], str] = {}  # the URL of the host that had the last session
 
@@ -38,7 +40,7 @@ async def connect_to_host(address: Address, target: Target, **options: Any) -> a
             except asyncpg.TargetServerAttributeNotMatched as mismatch:
                 others.append(url)
                 error = error or mismatch
-            except (OSError, asyncpg.CannotConnectNowError) as failure:
+            except (OSError, *_AWAY) as failure:
                 error = failure
             else:
                 _last[at] = url
