@@ -13,10 +13,11 @@ from schedo.core.loads import LoadSchedules, LoadTimers
 from schedo.core.paged_index import START
 from schedo.store.postgres import loads, reads, session, snapshots
 from schedo.store.postgres.address import parse_address
+from schedo.store.postgres.control import Control
 from schedo.store.postgres.session import Readers
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
-from tests.postgres import PostgresServer, running_server
+from tests.postgres import USER, PostgresServer, running_server
 from tests.store.steps import listed, put
 
 PLANNED = "SELECT statement, custom_plans FROM pg_prepared_statements"
@@ -43,6 +44,30 @@ async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
 def writing(store: PostgresStore) -> asyncpg.Connection:
     assert store._writer is not None
     return store._writer.connection
+
+
+async def test_a_server_may_be_of_a_user_who_cannot_end_the_sessions_of_a_silent_one(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    """It waits for the end of the session, and its own heartbeats go on."""
+    await store._control.close()
+    silent = store.cluster.me._replace(silent_us=1_000_000)
+    server.sql(
+        "UPDATE jobs.server SET timeout_us = 1; CREATE ROLE other LOGIN;"
+        " GRANT USAGE ON SCHEMA jobs TO other; GRANT pg_read_all_stats TO other;"
+        " GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO other"
+    )
+    try:
+        url = server.url(schema="jobs").replace(f"//{USER}@", "//other@")
+        control = Control(parse_address(url), "other", store.cluster)
+        await control.connect()
+
+        assert not await control._take_over(silent, 0.0)
+
+        assert await store._require_writer().run(lambda c: c.fetchval("SELECT 1")) == 1
+        await control.close()
+    finally:
+        server.sql("DROP OWNED BY other; DROP ROLE other")
 
 
 async def prepared(connection: asyncpg.Connection) -> str:

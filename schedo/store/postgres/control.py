@@ -69,13 +69,19 @@ SELECT take_over({holder.CLASS}, $1::bigint, $2::bigint, $3::smallint[]) FROM un
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL AND no = ANY($2::smallint[])"
 _TAKE_FREE += " RETURNING no"
 # Ends the session in which a server writes, unless the server has been heard of meanwhile. One of
-# an old version has no control session, and is left alone.
+# an old version has no control session, and is left alone. So is one of a user whose sessions this
+# one may not end: an error would end the heartbeats of this server. Its lock is free with its end.
 _FENCE = """
 SELECT pg_terminate_backend(writer_pid) FROM server
 JOIN pg_stat_activity AS writer ON writer.pid = writer_pid AND writer.backend_start = writer_began
 LEFT JOIN pg_stat_activity AS session
     ON session.pid = control_pid AND session.backend_start = control_began
 WHERE no = $1 AND epoch = $2
+AND (
+    pg_has_role(writer.usesysid, 'USAGE')
+    OR pg_has_role('pg_signal_backend', 'USAGE')
+    AND NOT (SELECT rolsuper FROM pg_roles WHERE oid = writer.usesysid)
+)
 AND (
     session.pid IS NULL
     OR clock_timestamp() - session.query_start > timeout_us * interval '1 microsecond'
