@@ -62,8 +62,7 @@ class Maintenance:
 
     def _sweep(self, now_s: float, late_s: float) -> None:
         monitor = self._loop.monitor
-        monitor.rotate()
-        monitor.note_lag(int(late_s * 1_000_000), monitor.clock.now())
+        monitor.swept(int(late_s * 1_000_000))
         self._readiness.note(self._loop.not_ready_reasons())
         self._loop.notes.failure_log.end_windows(monitor.clock.now())
         self._loop.waiters.dropped.evict(now_s)

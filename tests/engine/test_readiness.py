@@ -54,6 +54,21 @@ async def test_a_turn_that_is_exactly_a_second_late_leaves_a_server_ready(path: 
         assert world.engine.health().ready
 
 
+async def test_a_sweep_that_comes_a_second_late_makes_a_server_unready_for_5_more(
+    path: Path,
+) -> None:
+    async with running(path) as world:  # its clock stands still
+        sweep = world.engine._maintenance._sweep
+
+        sweep(0.0, late_s=3.0)
+        for _ in range(4):
+            sweep(0.0, late_s=0.0)
+        assert world.engine.health().reasons == ["the timer loop was 3.0 s late just now"]
+
+        sweep(0.0, late_s=0.0)
+        assert world.engine.health().ready
+
+
 async def test_a_missing_turn_makes_a_server_unready(path: Path) -> None:
     async with running(path) as world:
         await world.submit(delay_us=MINUTE)
