@@ -69,6 +69,7 @@ async def test_a_search_that_ends_early_says_how_far_it_came(
 ) -> None:
     monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 1)
     monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(read_connection, "SEARCH_S", 60.0)  # so a page ends with its parts
     for n in range(8):
         await world.submit(payload={"n": n})
 
@@ -212,6 +213,7 @@ async def test_a_search_for_what_comes_next_ends_early_too(
 ) -> None:
     monkeypatch.setattr(job_search, "LOOKED_AT_ONCE", 1)
     monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(read_connection, "SEARCH_S", 60.0)  # so a page ends with its parts
     for n in range(5):
         await world.submit(payload={"n": n}, delay=f"{n + 1}h")
 
