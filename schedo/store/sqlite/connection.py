@@ -235,7 +235,11 @@ def open_reader(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
     )
-    _set(connection, _READER_PRAGMAS)
+    try:
+        _set(connection, _READER_PRAGMAS)
+    except BaseException:
+        connection.close()  # else it is open until the garbage collector finds it
+        raise
     return connection
 
 

@@ -18,7 +18,7 @@ import pytest
 from schedo.core.loads import LoadJob
 from schedo.errors import StoreBroken, StoreDamaged, StoreError, StoreFull
 from schedo.store.sqlite import reads
-from schedo.store.sqlite.connection import connect_reader
+from schedo.store.sqlite.connection import connect_reader, open_reader
 from schedo.store.sqlite.store import SqliteStore
 from schedo.store.sqlite.waiting_count import WaitingCount
 from tests.factories import make_job
@@ -260,6 +260,19 @@ async def test_a_file_of_a_newer_version_is_refused_and_not_changed(
         await SqliteStore(path).open()
 
     assert contents(path) == content
+
+
+def test_a_damaged_file_that_cannot_be_read_is_closed(path: Path) -> None:
+    lay(path, b"SQLite format 3\0" + b"\7" * 5_000)
+
+    with pytest.raises(sqlite3.DatabaseError) as caught:
+        open_reader(str(path))
+
+    (connection,) = [
+        entry.locals["connection"] for entry in caught.traceback if entry.name == "open_reader"
+    ]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")
 
 
 async def test_a_directory_in_the_place_of_the_file_is_an_error(path: Path) -> None:
