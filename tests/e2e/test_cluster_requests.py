@@ -26,7 +26,8 @@ class Pair:
     """Two servers, and the names that each of them owns."""
 
     def __init__(self, directory: Path, url: str, stack: ExitStack, *more: str) -> None:
-        options = ("--store", url, "--allow-shell", *more)
+        # On a busy machine neither server is taken for dead.
+        options = ("--store", url, "--allow-shell", "--failover-timeout", "5s", *more)
         self.first = stack.enter_context(serving(directory, *options))
         self.second = stack.enter_context(serving(directory, *options))
         eventually(self.shares, "shards for both, and their URLs")
