@@ -307,50 +307,28 @@ async def test_an_attempt_before_the_one_of_another_server_is_stopped(
         assert (found.state, found.attempt) == (State.QUEUED, key.attempt + attempts)
 
 
-async def test_a_start_that_is_not_durable_does_not_replace_the_one_of_another_server(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("state", [State.CANCELLED, State.RETRYING])
+async def test_a_start_that_is_not_durable_counts_less_than_what_another_server_has_done(
+    path: Path, monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:
     async with sharing(path) as (world, shards):
         job = await world.submit()
         read_running_apart(world.engine.store, monkeypatch)
         key = world.worker.leases[0].key
-        waits = await world.engine.get(job.id)
-        waits.state, waits.attempt, waits.epoch = State.RETRYING, key.attempt - 1, key.epoch + 1
+        stored = await world.engine.get(job.id)
+        stored.state, stored.attempt, stored.epoch = state, key.attempt - 1, key.epoch + 1
+        if stored.is_final:
+            stored.epoch, stored.ended_at = 0, world.clock.now()  # it was not started there
 
         async def load_none(after: int, limit: int) -> list[Job]:
             return []
 
-        async def load_waiting(wanted: Load) -> object:
+        async def load_stored(wanted: Load) -> object:
             assert wanted == LoadJob(job.id)
-            return waits
+            return stored
 
         monkeypatch.setattr(world.engine.store, "load_running", load_none)
-        monkeypatch.setattr(world.engine.store, "load", load_waiting)
-        await world.engine._loop.restart(shards.change_shards)
-
-        assert [stop.key for stop in world.worker.stops] == [key]
-        assert world.engine._loop.scheduler.find_job(job.id) is None
-
-
-async def test_a_start_that_is_not_durable_does_not_revive_a_job_that_another_server_has_ended(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with sharing(path) as (world, shards):
-        job = await world.submit()
-        read_running_apart(world.engine.store, monkeypatch)
-        key = world.worker.leases[0].key
-        ended = await world.engine.get(job.id)
-        ended.state, ended.attempt, ended.ended_at = State.CANCELLED, 0, world.clock.now()
-
-        async def load_none(after: int, limit: int) -> list[Job]:
-            return []
-
-        async def load_ended(wanted: Load) -> object:
-            assert wanted == LoadJob(job.id)
-            return ended
-
-        monkeypatch.setattr(world.engine.store, "load_running", load_none)
-        monkeypatch.setattr(world.engine.store, "load", load_ended)
+        monkeypatch.setattr(world.engine.store, "load", load_stored)
         await world.engine._loop.restart(shards.change_shards)
 
         assert [stop.key for stop in world.worker.stops] == [key]
