@@ -85,7 +85,8 @@ def test_a_command_that_ignores_the_stop_is_killed_with_its_descendants(
 
 
 async def test_a_command_that_floods_its_output_can_be_stopped(ready: Path) -> None:
-    context = make_context({"command": f"trap '' TERM; echo up > {ready}; yes", "grace": 0.05})
+    flood = f"yes | (head -c 200000; echo up > {ready}; cat)"
+    context = make_context({"command": f"trap '' TERM; {flood}", "grace": 0.05})
 
     report, _ = await stop_when_ready(context, ready, ShellRunner())
 
