@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import asyncpg
 
@@ -26,30 +27,42 @@ from bench.server.connection import batch_request, connect, run
 from bench.server.evidence import NotDone
 from bench.server.process import Server
 from bench.server.script import Option, Results, run_script
+from bench.stolen import read_stolen_s
 
 OK = 200
 AHEAD_S = 0.3  # between the submit and the first instant
 SPAN_S = 0.6  # in which the jobs are due
 KILL_S = (0.05, 0.2)  # after the first instant
+WATCHED_S = 0.1  # after a kill: the host may take processor time from it
 _STARTS = f"""
 SELECT convert_from(result, 'UTF8')::bigint AS at, epoch, state FROM {SCHEMA}.job
 WHERE due_at >= $1 AND due_at < $2 AND task = 'stamp'"""
 
 
-async def _kill(server: Server, session: asyncpg.Connection) -> int:
-    """Kill a server while its jobs start; return the us until another one starts one."""
+class _Kill(NamedTuple):
+    """took_us: from the signal to the first start by another server. stolen_s: by the host."""
+
+    took_us: int
+    stolen_s: float
+
+
+async def _kill(server: Server, session: asyncpg.Connection) -> _Kill:
+    """Kill a server while its jobs start."""
     first = time.time_ns() // 1000 + int(AHEAD_S * 1e6)
     instants = range(first, first + int(SPAN_S * 1e6), 1000)
     await _submit(server, instants)
     left = first / 1e6 + random.uniform(*KILL_S) - time.time()
     await asyncio.sleep(max(0.0, left))
-    killed = time.time_ns() // 1000
+    killed, stolen_s = time.time_ns() // 1000, read_stolen_s()
     server.kill()
+    await asyncio.sleep(WATCHED_S)
+    stolen_s = read_stolen_s() - stolen_s
     starts = await _starts(session, first, instants[-1] + 1)
     old = {epoch for at, epoch in starts if at < killed}
     if len(old) != 1:
         raise NotDone(f"before the kill, jobs were started in the epochs {sorted(old)}")
-    return min(at for at, epoch in starts if at > killed and epoch not in old) - killed
+    began = min(at for at, epoch in starts if at > killed and epoch not in old)
+    return _Kill(began - killed, stolen_s)
 
 
 async def _starts(session: asyncpg.Connection, first: int, end: int) -> list[tuple[int, int]]:
@@ -95,7 +108,7 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
 
 async def _measure(cluster: Cluster, address: str, kills: int, results: Results) -> None:
     session = await asyncpg.connect(address)
-    found: list[int] = []
+    found: list[_Kill] = []
     memory: list[int] = []
     for number in range(kills):
         await cluster.until_shared()
@@ -104,13 +117,21 @@ async def _measure(cluster: Cluster, address: str, kills: int, results: Results)
         found.append(await _kill(victim, session))
         victim.start_ready()
     await session.close()
-    shares = percentiles(found)
-    for share in ("p50", "p99"):
-        results.add(f"kill to first fire: {share}", shares[share], "us")
-    results.add("kill to first fire: worst", max(found), "us")
+    _add_times(results, "kill to first fire", [each.took_us for each in found])
+    left = [each.took_us for each in found if not each.stolen_s]
+    if left:
+        _add_times(results, "the same, no processor time stolen", left)
+    results.note(f"the host took processor time from {kills - len(left)} of {kills} kills")
     results.add("memory of a server, most", max(memory), "bytes")
     results.check(f"after each of {kills} kills all jobs completed")
     results.note(f"load average {os.getloadavg()[0]:.1f}")
+
+
+def _add_times(results: Results, what: str, times_us: list[int]) -> None:
+    shares = percentiles(times_us)
+    for share in ("p50", "p99"):
+        results.add(f"{what}: {share}", shares[share], "us")
+    results.add(f"{what}: worst", shares["max"], "us")
 
 
 OPTIONS = (

@@ -37,7 +37,8 @@ class Line(NamedTuple):
 class Kill(NamedTuple):
     """A process that was killed. at: seconds of CLOCK_MONOTONIC; ready_at: when requests passed.
 
-    is_warm: a standby was warm then.
+    is_warm: a standby was warm then. stolen_s: processor time that the host took from the machine
+    in between.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Kill(NamedTuple):
     at: float
     ready_at: float
     is_warm: bool = True
+    stolen_s: float = 0.0
 
 
 class Row(NamedTuple):

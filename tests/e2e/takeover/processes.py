@@ -15,6 +15,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+from bench.stolen import read_stolen_s
 from schedo.handover.client import read_status
 from schedo.handover.link import LinkLost
 from schedo.handover.messages import BadMessage, StandbyStatus
@@ -194,10 +195,11 @@ class Servers:
         target = self.active if what == "active" else self.standby
         if target is None:
             return None
-        at = time.monotonic()
+        at, stolen_s = time.monotonic(), read_stolen_s()
         os.kill(target.pid, signal.SIGKILL)
         await asyncio.to_thread(target.wait)
-        kill = Kill(what, target.pid, at, await self.wait_ready(), is_warm)
+        ready_at = await self.wait_ready()
+        kill = Kill(what, target.pid, at, ready_at, is_warm, read_stolen_s() - stolen_s)
         self.kills.append(kill)
         return kill
 

@@ -95,8 +95,12 @@ def _check(outcome: Outcome, servers: Servers, until: float) -> None:
     rows, integrity = read_store(servers.store)
     lines = read_lines(servers.runs)
     findings = outcome.findings = check(log, lines, rows, until, may_repeat=plan.may_kill)
-    for is_warm, what in ((True, "kill to first fire"), (False, "the same, cold")):
-        kills = [kill for kill in servers.kills if kill.is_warm is is_warm]
+    warm = [kill for kill in servers.kills if kill.is_warm]
+    for what, kills in (
+        ("kill to first fire", warm),
+        ("the same, no processor time stolen", [kill for kill in warm if not kill.stolen_s]),
+        ("the same, cold", [kill for kill in servers.kills if not kill.is_warm]),
+    ):
         outcome.times_s[what] = find_first_fires(kills, lines)
     findings.lateness_s = find_lateness(lines, time.time() - time.monotonic())
     findings.counts.update(f"kill, {kill.what}" for kill in servers.kills)
