@@ -144,12 +144,13 @@ def count_slots(workers: WorkerPool) -> tuple[int, int]:
     """Return the slots of all open workers, and how many are in use; it goes through all.
 
     Each slot of a worker that polls one server of a cluster is counted by one server: one in use
-    by that whose job it runs, the others by that which the worker polls.
+    by that whose job it runs, the others by that which the worker polls. After a change of owners
+    it may run more than it has slots.
     """
     slots = busy = 0
     for worker in workers:
         if worker.is_open:
-            is_relayed = worker.spec.is_relayed
-            slots += len(worker.running) if is_relayed else worker.spec.slots - worker.elsewhere
+            left = 0 if worker.spec.is_relayed else worker.spec.slots - worker.elsewhere
+            slots += max(left, len(worker.running))
         busy += len(worker.running)
     return slots, busy

@@ -109,6 +109,18 @@ def test_slots_that_a_worker_uses_for_other_servers_are_counted_there() -> None:
     assert site.scheduler.slots() == (3, 0)
 
 
+def test_a_worker_that_runs_more_than_it_has_slots_counts_those_that_it_uses_here() -> None:
+    site = Site()
+    site.poll(slots=2, max_leases=1)
+    site.submit(make_spec())
+    site.turn()
+    theirs = frozenset(LeaseKey(number, 1, 1) for number in (7, 8, 9))
+
+    site.poll(slots=2, max_leases=0, elsewhere=theirs)
+
+    assert site.scheduler.slots() == (1, 1)
+
+
 def test_a_worker_that_closes_offers_no_slots_but_uses_those_of_its_attempts() -> None:
     server = Server(slots=2)
     server.submit(make_spec())
