@@ -210,7 +210,7 @@ class ScheduleResponse(OptionsResponse, forbid_unknown_fields=True, kw_only=True
             name=spec.name,
             cron=or_unset(spec.cron_source or rule.cron),
             normalized=or_unset(rule.cron),
-            every=duration_or_unset(rule.every_us),
+            every=UNSET if spec.cron_source else duration_or_unset(rule.every_us),
             at=instant_or_unset(rule.at),
             tz=rule.tz,
             dst=UNSET if rule.cron is None else DstResponse(rule.gap, rule.fold),

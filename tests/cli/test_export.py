@@ -133,6 +133,7 @@ VARIANTS: list[dict[str, Any]] = [
     *({"cron": "@daily", name: EXAMPLES[name]} for name in sorted(SCHEDULE_FIELDS)),
     *({"cron": "@daily", "retry": preset} for preset in PRESETS),
     {"cron": "TZ=Asia/Tokyo H 3 * * *"},
+    {"cron": "@every 90s"},
     {"cron": "H H * * *", "tz": "Europe/Paris", "dst": {"gap": "skip", "fold": "both"}},
     {"every": "90s", "jitter": "5s", "start_at": "2030-01-01T00:00:00+02:00"},
     {"at": "2030-01-01T00:00:00Z", "end_at": "2031-01-01T00:00:00Z"},

@@ -65,6 +65,23 @@ async def test_the_schedules_are_sent_with_their_secrets_and_the_result_is_logge
     ]
 
 
+async def test_an_interval_that_is_written_as_cron_is_sent_as_it_is_written(
+    server: FakeServer,
+) -> None:
+    beating = Schedo()
+    beating.cron("@every 90s")(report)
+    server.on("POST", PATH, 200, {"schedules": [], "queues": [], "undeclared": []})
+
+    async with AsyncClient(server.url) as client:
+        await declare_schedules(
+            client, "code:x", beating.registry.schedules.values(), is_pruning=False
+        )
+
+    [sent] = server.requests[0].json["schedules"]
+    assert sent["cron"] == "@every 90s"
+    assert "every" not in sent, "the server takes exactly one of them"
+
+
 async def test_a_refusal_is_logged_once(
     server: FakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
