@@ -54,7 +54,7 @@ def export(client: Client, path: str | None, is_forced: bool, is_json: bool) -> 
     }
     text = _render(document, is_json=is_json or bool(path and path.endswith(".json")))
     if path is None:
-        click.echo(text, nl=False)
+        click.echo(text.encode(), nl=False)  # UTF-8, which apply reads, whatever stdout has
     else:
         with new_file(Path(path), is_replacing=is_forced) as temporary:
             temporary.write_text(text, "utf-8")

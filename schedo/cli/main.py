@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, NamedTuple
 
 import click
@@ -166,6 +167,9 @@ def main() -> None:
     """Run the command line."""
     if sys.argv[1:2] in (["serve"], ["worker"]):
         _end_on_signals()
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        # What the encoding of a terminal or a pipe lacks is escaped, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     cli(prog_name="schedo")
 
 

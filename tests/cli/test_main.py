@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from schedo.cli.main import COMMANDS, cli
 from tests.cli.conftest import Call
-from tests.client.server import FakeServer, Reply, problem
+from tests.client.server import FakeServer, Reply, problem, schedule_record
 
 
 def test_an_unreachable_server_is_reported_with_a_hint(schedo: Call) -> None:
@@ -225,3 +226,32 @@ def test_the_package_can_be_run_as_a_module() -> None:
     )
 
     assert (ended.returncode, ended.stdout[:7]) == (0, b"schedo,")
+
+
+def run_in_latin(*args: str, url: str) -> subprocess.CompletedProcess[bytes]:
+    """Run schedo as on a terminal whose encoding is ISO-8859-1."""
+    return subprocess.run(
+        [sys.executable, "-m", "schedo", *args, "--url", url],
+        env=dict(os.environ, PYTHONIOENCODING="latin-1"),
+        capture_output=True,
+    )
+
+
+def test_a_character_that_the_encoding_lacks_is_escaped(server: FakeServer) -> None:
+    server.on("GET", "/v1/jobs/a/why", 200, {"why": "the server is paused: Grüße ☃"})
+
+    ended = run_in_latin("jobs", "why", "a", url=server.url)
+
+    assert ended.stderr == b""
+    assert ended.stdout.decode("latin-1").startswith("the server is paused: Grüße \\u2603")
+
+
+def test_an_export_is_utf_8_whatever_the_encoding_is(server: FakeServer) -> None:
+    server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(payload="Grüße ☃")]})
+    for empty in ("/v1/expectations", "/v1/queues"):
+        server.on("GET", empty, 200, {"items": []})
+
+    ended = run_in_latin("export", url=server.url)
+
+    assert ended.stderr == b""
+    assert 'payload = "Grüße ☃"' in ended.stdout.decode()
