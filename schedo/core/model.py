@@ -224,8 +224,8 @@ class Expect(msgspec.Struct, frozen=True, omit_defaults=True):
 
     within_us: int | None = None
     max_duration_us: int | None = None
-    on_miss: JobSpec | None = None  # made when it is no longer met
-    on_back: JobSpec | None = None  # made when it is met again
+    on_miss: OnFailure | None = None  # made when it is no longer met
+    on_back: OnFailure | None = None  # made when it is met again
 
 
 class Overlap(StrEnum):

@@ -12,7 +12,7 @@ from schedo.core.model import (
     Expect,
     Failure,
     Job,
-    JobSpec,
+    OnFailure,
     Trigger,
 )
 from tests.core.builders import (
@@ -21,7 +21,7 @@ from tests.core.builders import (
 from tests.core.server import Server
 
 WITHIN = Expect(
-    within_us=30 * SECOND, on_miss=JobSpec("alert", b'{"a":1}'), on_back=JobSpec("all-clear")
+    within_us=30 * SECOND, on_miss=OnFailure("alert", b'{"a":1}'), on_back=OnFailure("all-clear")
 )
 OK, MISSED = ExpectationState
 GIVE_UP = Failed(Failure("oops", "it broke"), retryable=False)

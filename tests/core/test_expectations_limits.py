@@ -18,7 +18,7 @@ from schedo.core.ids import render_id
 from schedo.core.limits import EXPECTATIONS_MAX
 from schedo.core.model import (
     Expect,
-    JobSpec,
+    OnFailure,
     Overlap,
     Rule,
 )
@@ -54,7 +54,7 @@ from tests.core.server import Server
 
 def test_a_run_that_takes_too_long_is_a_miss_until_a_run_has_completed() -> None:
     server = Server()
-    longest = Expect(None, 10 * SECOND, JobSpec("alert"), JobSpec("all-clear"))
+    longest = Expect(None, 10 * SECOND, OnFailure("alert"), OnFailure("all-clear"))
     schedule = made(server, expect=longest)
     (run,) = server.run(MINUTE)
 
@@ -72,7 +72,7 @@ def test_a_run_that_takes_too_long_is_a_miss_until_a_run_has_completed() -> None
 
 def test_a_run_that_ends_in_time_is_no_miss() -> None:
     server = Server()
-    made(server, expect=Expect(max_duration_us=10 * SECOND, on_miss=JobSpec("alert")))
+    made(server, expect=Expect(max_duration_us=10 * SECOND, on_miss=OnFailure("alert")))
     (run,) = server.run(MINUTE)
 
     server.complete(run, MINUTE + 9 * SECOND)
@@ -83,7 +83,7 @@ def test_a_run_that_ends_in_time_is_no_miss() -> None:
 
 def test_an_attempt_that_a_recovery_finds_running_is_reported_once() -> None:
     server = Server()
-    schedule = made(server, expect=Expect(max_duration_us=10 * SECOND, on_miss=JobSpec("alert")))
+    schedule = made(server, expect=Expect(max_duration_us=10 * SECOND, on_miss=OnFailure("alert")))
     server.run(MINUTE)
     server.round(MINUTE)
     (lease,) = server.leases.values()
@@ -104,7 +104,7 @@ def test_an_attempt_that_a_recovery_finds_running_is_reported_once() -> None:
 
 def test_the_limit_of_the_duration_may_be_removed_while_a_run_goes_on() -> None:
     server = Server()
-    made(server, expect=Expect(max_duration_us=10 * SECOND, on_miss=JobSpec("alert")))
+    made(server, expect=Expect(max_duration_us=10 * SECOND, on_miss=OnFailure("alert")))
     server.run(MINUTE)
 
     server.put(make_schedule_spec(expect=Expect(within_us=HOUR)), MINUTE)
@@ -124,7 +124,7 @@ def test_another_limit_of_the_duration_applies_to_the_attempt_that_runs(
     assert waiting is not None
     assert server.run(T1) == [running.id]
 
-    longest = Expect(max_duration_us=MINUTE, on_miss=JobSpec("alert"))
+    longest = Expect(max_duration_us=MINUTE, on_miss=OnFailure("alert"))
     server.put(msgspec.structs.replace(schedule.spec, expect=longest), T1)
     server.settle(MINUTE)
     assert tasks(server) == []

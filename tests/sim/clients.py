@@ -41,7 +41,7 @@ from tests.sim.world import World
 QUEUES = ("default", "fast", "slow")
 TASKS = ("a", "b", "c")
 ALERT = OnFailure("a", b'{"of":"failures"}')
-BREAK, RETURN = JobSpec("b", b'{"of":"breaks"}'), JobSpec("c", b'{"of":"returns"}')
+BREAK, RETURN = OnFailure("b", b'{"of":"breaks"}'), OnFailure("c", b'{"of":"returns"}')
 EXPECTED = {
     "s0": Expect(10 * SECOND, None, BREAK, RETURN),
     "s1": Expect(2 * MINUTE, 5 * SECOND, BREAK, RETURN),

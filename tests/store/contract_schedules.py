@@ -20,6 +20,7 @@ from schedo.core.model import (
     DecisionRecord,
     Expect,
     JobSpec,
+    OnFailure,
     Options,
     Overlap,
     Pause,
@@ -339,13 +340,13 @@ class ScheduleClaims(Claims):
     async def test_every_field_of_an_expectation_is_in_the_snapshot_until_it_is_deleted(
         self, store: Store
     ) -> None:
-        alert = JobSpec("alert", b'{"a":1}', options=Options(tags=("x",)))
+        alert = OnFailure("alert", b'{"a":1}', options=Options(tags=("x",)))
         first = Expectation(
             5,
             "nightly",
             True,
             Rule(cron="0 1 * * *", tz="Europe/Paris"),
-            Expect(9, 8, alert, JobSpec("fine")),
+            Expect(9, 8, alert, OnFailure("fine")),
             created_at=1,
             updated_at=2,
             through=3,

@@ -129,6 +129,19 @@ async def test_a_change_by_hand_is_undone_unless_it_is_to_be_kept(world: World) 
     assert effects(undone) == {"a": "changed"}
 
 
+async def test_what_the_store_has_of_a_schedule_with_event_jobs_is_what_was_declared(
+    world: World,
+) -> None:
+    alert = {"task": "report", "payload": {"a": 1}}
+    schedule = {"name": "a", "expect": {"within": "1h", "on_miss": alert, "on_back": "report"}}
+    await declare(world, schedule)
+    await world.post("/v1/schedules/a:pause", {})  # a paused one is read from the store
+
+    same = await declare(world, schedule, dry_run=True)
+
+    assert effects(same) == {"a": "unchanged"}
+
+
 async def test_a_pause_by_hand_stays_and_is_named(world: World) -> None:
     await declare(world, {"name": "a"})
     await world.post("/v1/schedules/a:pause", {})
