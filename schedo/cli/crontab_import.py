@@ -255,7 +255,8 @@ def _report(
     lines += [(path, problem.line_number, 1, _problem_line(problem)) for path, problem in problems]
     is_one_file = len({path for path, *_ in lines}) == 1
     for path, number, _, text in sorted(lines):
-        place = f"line {number}" if is_one_file else f"{path}:{number}" if number else path
+        # A whole file has no number.
+        place = path if not number else f"line {number}" if is_one_file else f"{path}:{number}"
         click.echo(escape(f"{place}: {text}"))
     for item in stale:
         done = "deleted" if item.is_deleted else f"(schedo schedules rm {item.name})"

@@ -51,6 +51,16 @@ def test_the_crontabs_of_a_directory_are_imported_together(
     ]
 
 
+def test_the_only_file_of_a_directory_is_named_if_it_is_ignored(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    ignored = write(tmp_path, "0 0 * * * root old\n", "php.dpkg-old")
+
+    result = schedo("crontab", "import", str(tmp_path), "--dry-run")
+
+    assert result.stdout.startswith(f"{ignored}: note: cron ignores it, because its name")
+
+
 def test_a_file_that_is_gone_from_a_directory_is_noticed(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
