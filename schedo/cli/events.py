@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -48,12 +49,13 @@ def events(
     After a broken connection it continues where it was, and says so if events are missing.
     """
     wanted = topics or (None if job or schedule else _BY_DEFAULT)
-    for event in client.events(topics=wanted, job=job, schedule=schedule, last_id=last_id):
-        if is_json:
-            line = {"id": event.id, "event": event.name, "data": event.data}
-            click.echo(json.dumps(line))
-        else:
-            _print(event)
+    with suppress(KeyboardInterrupt):
+        for event in client.events(topics=wanted, job=job, schedule=schedule, last_id=last_id):
+            if is_json:
+                line = {"id": event.id, "event": event.name, "data": event.data}
+                click.echo(json.dumps(line))
+            else:
+                _print(event)
 
 
 def _print(event: Event) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from schedo.client.events import Event
+from schedo.client.sync import Client
 from tests.cli.conftest import Call
 from tests.client.server import FakeServer, Reply
 
@@ -89,6 +92,19 @@ def test_events_of_one_job_are_asked_for(streaming: FakeServer, schedo: Call) ->
     schedo("events", "--job", "01K0000000001")
 
     assert streaming.requests[0].target == "/v1/events?job=01K0000000001"
+
+
+def test_ctrl_c_is_the_ordinary_end(schedo: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(client: Client, **_: Any) -> Iterator[Event]:
+        yield Event("queues", {"count": 300}, "1-1")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "events", interrupted)
+
+    result = schedo("events")
+
+    assert result.stdout.endswith("300 changed\n")
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 NAMES = {"queues": ["mail"], "tasks": ["t"], "schedules": [], "workers": [], "tags": ["a", "b"]}
