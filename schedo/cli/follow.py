@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 import click
@@ -27,6 +29,17 @@ _POLL_S = 1.0  # commands report their output this often
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2  # a longer stream is stored without its middle
 _POLLS_TO_WHY = 3
 _STREAMS = ("stdout", "stderr")
+_INTERRUPTED = 130  # what a shell shows of a command that SIGINT has ended
+
+
+@contextmanager
+def leaving_on_interrupt(job_id: str) -> Iterator[None]:
+    """Let Ctrl-C end the command, and say that it does not end the job."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"schedo: interrupted; job {escape(job_id)} continues", err=True)
+        click.get_current_context().exit(_INTERRUPTED)
 
 
 def follow(client: Client, job_id: str, *, is_raw: bool = False) -> JobView:

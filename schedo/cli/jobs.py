@@ -9,7 +9,7 @@ import click
 
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
-from schedo.cli.follow import follow
+from schedo.cli.follow import follow, leaving_on_interrupt
 from schedo.cli.job_changes import CHANGES
 from schedo.cli.job_filters import takes_filters
 from schedo.cli.job_history import print_history
@@ -258,7 +258,8 @@ def output(
     if is_following:
         if wanted or is_json:
             raise click.UsageError("--follow prints all streams of the last attempt, as they are")
-        follow(client, job_id, is_raw=is_raw)
+        with leaving_on_interrupt(job_id):
+            follow(client, job_id, is_raw=is_raw)
         return
     outputs = client.output(job_id)
     if not is_json and "attempt" not in wanted:

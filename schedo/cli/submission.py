@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from schedo.cli.escapes import escape
-from schedo.cli.follow import follow
+from schedo.cli.follow import follow, leaving_on_interrupt
 from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given
 from schedo.cli.job_text import describe_state
 from schedo.cli.tables import print_json
@@ -20,8 +20,6 @@ from schedo.client.sync import Client
 from schedo.client.sync_handles import SyncJobHandle
 from schedo.core.states import State
 from schedo.errors import SchedoError
-
-_INTERRUPTED = 130
 
 wait_option = click.option(
     "--wait",
@@ -79,11 +77,8 @@ def wait_and_print(client: Client, job_id: str, *, is_json: bool) -> int:
 
     The output of a command is printed as it comes; another completed job leaves its result.
     """
-    try:
+    with leaving_on_interrupt(job_id):
         job = client.wait(job_id) if is_json else follow(client, job_id)
-    except KeyboardInterrupt:
-        click.echo(f"schedo: interrupted; job {escape(job_id)} continues", err=True)
-        return _INTERRUPTED
     return print_end(job, is_json=is_json)
 
 

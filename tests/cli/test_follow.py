@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schedo.client import operations
 from tests.cli.conftest import Call
 from tests.client.server import JOB_ID, FakeServer, job_record
 
@@ -99,6 +100,21 @@ def test_the_rest_of_a_long_output_follows_on_what_was_printed(
     shown, _ = follow(server, schedo, ends, output)
 
     assert shown == "x" * printed + rest
+
+
+@pytest.mark.parametrize("command", [("output", "--follow"), ("wait",), ("wait", "--json")])
+def test_ctrl_c_leaves_the_job_running_and_says_so(
+    schedo: Call, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operations, "wait_job", interrupted)
+
+    result = schedo("jobs", command[0], JOB_ID, *command[1:])
+
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == f"schedo: interrupted; job {JOB_ID} continues\n"
 
 
 def test_follow_prints_all_streams_as_they_are(schedo: Call) -> None:
