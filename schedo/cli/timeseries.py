@@ -41,6 +41,8 @@ def timeseries(
     client: Client, window: str, names: str | None, queue: str | None, points: int, is_json: bool
 ) -> None:
     """Print counts of each interval, and the largest values of gauges; - where no server ran."""
+    if queue is not None and window != "24h":
+        raise click.UsageError("give --window 24h with --queue: queues are measured by the minute")
     wanted = names.split(",") if names is not None else None if queue or is_json else _NAMES
     found = client.get_timeseries(window, names=wanted, queue=queue, points=points)
     print_json(found) if is_json else _print(found)

@@ -143,3 +143,11 @@ def test_figures_are_printed_as_json(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/timeseries", 200, SERIES)
 
     assert json.loads(schedo("timeseries", "--json").stdout) == SERIES
+
+
+def test_figures_of_a_queue_need_the_longer_window(server: FakeServer, schedo: Call) -> None:
+    result = schedo("timeseries", "--queue", "mail")
+
+    assert result.exit_code == 2
+    assert "give --window 24h with --queue" in result.stderr
+    assert server.requests == []
