@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from schedo.cli.bulk import change_many, takes_many
 from schedo.cli.connection import as_json, connected
-from schedo.cli.errors import explain
+from schedo.cli.errors import describe_problem, explain
 from schedo.cli.escapes import escape
 from schedo.cli.job_filters import given_filters
 from schedo.cli.job_options import CHANGE_FIELDS, change_options, given
@@ -124,7 +125,7 @@ def _change_each(
     for record in _try_each(client, job_ids, change):
         if isinstance(record, SchedoError):
             is_refused = True
-            click.echo(f"schedo: {escape(explain(record))}", err=True)
+            _show_error(record, is_json=is_json)
             continue
         changed.append(record)
         if not is_json:
@@ -134,6 +135,12 @@ def _change_each(
         print_json(changed)
     if is_refused:
         click.get_current_context().exit(1)
+
+
+def _show_error(error: SchedoError, *, is_json: bool) -> None:
+    """Print the error of one of the jobs on stderr; as JSON, it is a line."""
+    problem = json.dumps(describe_problem(error))
+    click.echo(problem if is_json else f"schedo: {escape(explain(error))}", err=True)
 
 
 def _try_each(

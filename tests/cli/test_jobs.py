@@ -161,6 +161,22 @@ def test_cancel_continues_after_a_refusal_and_reports_it(server: FakeServer, sch
     assert result.stderr == "schedo: job B is completed; it cannot be cancelled\n"
 
 
+def test_with_json_each_refusal_of_a_cancel_is_a_line_of_json(
+    server: FakeServer, schedo: Call
+) -> None:
+    for name in "AB":
+        gone = problem(404, "not-found", f"there is no job {name}")
+        server.on("POST", f"/v1/jobs/{name}:cancel", 404, gone)
+
+    result = schedo("jobs", "cancel", "A", "B", "--json")
+
+    assert (result.exit_code, json.loads(result.stdout)) == (1, [])
+    assert [json.loads(line) for line in result.stderr.splitlines()] == [
+        {"code": "not-found", "status": 404, "detail": "there is no job A"},
+        {"code": "not-found", "status": 404, "detail": "there is no job B"},
+    ]
+
+
 def test_retry_prints_the_new_state(server: FakeServer, schedo: Call) -> None:
     server.on("POST", f"{JOB}:retry", 200, job_record())
 
