@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ from schedo.core.model import Rule
 from schedo.core.timezones import check_zone, load_zone
 from schedo.core.triggers import next_after
 from schedo.errors import Invalid, NotFound, SchedoError
+from schedo.protocol.cron import list_warnings
 from schedo.protocol.times import render_instant
 
 _BYTES_MAX = 1_048_576
@@ -220,6 +221,7 @@ def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:
 
 
 def _plan(source: CrontabSource, entry: CrontabEntry, spec: Record) -> _Imported:
+    _warn(entry, list_warnings(entry.cron, entry.name))
     fire = next_after(Rule(cron=spec["cron"], tz=spec["tz"]), read_now())
     shown = None if fire is None else render_instant(fire)
     return _Imported(source.path, entry, shown, None, spec["tz"])
@@ -229,11 +231,15 @@ def _put(
     client: Client, source: CrontabSource, entry: CrontabEntry, spec: Record, owner: str
 ) -> _Imported:
     schedule, _ = client.put_schedule(entry.name, owner=owner, **spec)
-    for warning in schedule.get("warnings") or []:
-        place = f"line {entry.line_number}: {entry.name}"
-        click.echo(f"schedo: warning: {escape(f'{place}: {warning}')}", err=True)
+    _warn(entry, schedule.get("warnings") or [])
     fires = schedule.get("next_fires") or [None]
     return _Imported(source.path, entry, fires[0], describe_effect(schedule), spec["tz"])
+
+
+def _warn(entry: CrontabEntry, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        place = f"line {entry.line_number}: {entry.name}"
+        click.echo(f"schedo: warning: {escape(f'{place}: {warning}')}", err=True)
 
 
 def _report(

@@ -88,6 +88,17 @@ def test_importing_again_changes_nothing(server: FakeServer, schedo: Call, tmp_p
     assert puts[0].target.endswith(f"?owner={owner}")
 
 
+def test_a_dry_run_has_the_warnings_of_an_import(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "0 9 1 * mon backup\n")
+
+    result = schedo("crontab", "import", str(path), "--dry-run")
+
+    assert "schedo: warning: line 1: mycron.backup-" in result.stderr
+    assert "both day fields are restricted" in result.stderr
+
+
 def test_a_warning_of_the_server_is_printed(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
