@@ -209,7 +209,8 @@ class BulkResponse(Struct, forbid_unknown_fields=True):
             errors=[
                 BulkErrorResponse(render_id(each.job_id), each.message) for each in operation.errors
             ],
-            searched_back_to=render_instant(newest_at(operation.before)),
+            # Below zero an undo has come to what other servers have kept, of jobs of any age.
+            searched_back_to=render_instant(newest_at(max(0, operation.before))),
             ended_at=instant_or_unset(operation.ended_at),
             max_jobs=or_unset(operation.jobs_max),
             expected_count=or_unset(operation.jobs_expected),

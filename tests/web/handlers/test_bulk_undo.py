@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from schedo.core.bulk_undo import BulkStep, JobBefore
+from schedo.core.changes import Changes
+from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Failed
 from schedo.core.model import Failure
+from schedo.core.states import State
 from schedo.protocol.roles import Role
 from schedo.store.sqlite.store import SqliteStore
 from schedo.web.permissions import TokenPermission, digest
 from schedo.web.settings import WebSettings
 from tests.web.handlers.test_bulk import PATH, change, ended
-from tests.web.world import World
+from tests.web.world import T0, World
 
 ERROR = Failure("exit-code", "it ended with 3", exit_code=3)
 
@@ -46,6 +50,21 @@ async def test_many_cancelled_jobs_are_put_back_in_steps(world: World) -> None:
     assert [(each["target"], each["answer"]) for each in log] == [
         (f"operations/{operation['id']}", f"made {undone['id']}")
     ]
+
+
+async def test_an_undo_that_comes_to_what_other_servers_have_kept_has_searched_all_ages(
+    world: World,
+) -> None:
+    job = await world.submit(delay=3600)
+    operation = await change(world, "cancel", task="demo")
+    kept = JobBefore(parse_id(job["id"]) - 64, T0, State.QUEUED, 0, T0)  # of a job that is gone
+    step = BulkStep(parse_id(operation["id"]), -(2**61), (kept,))
+    await world.engine.bulk._store.commit(Changes(steps=[step]))
+
+    undone = await undo(world, operation)
+
+    assert [undone[name] for name in ("state", "done", "skipped")] == ["done", 1, 1]
+    assert undone["searched_back_to"] == "1970-01-01T00:00:00.000000Z"
 
 
 async def test_retried_jobs_that_have_not_started_fail_again_and_the_others_go_on(
