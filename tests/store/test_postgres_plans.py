@@ -111,3 +111,18 @@ async def test_pruning_passes_the_jobs_of_a_server_that_is_behind_in_parts(
 
     assert left == JOBS - 2
     assert max(after - before for before, after in pairwise(looked)) < 2 * pruning.LOOKED_AT_ONCE
+
+
+async def test_pruning_passes_the_jobs_of_another_server_once_if_a_state_has_fewer_of_them(
+    store: PostgresStore, postgres_store_url: str
+) -> None:
+    await multiply(store, postgres_store_url, make_job(id=64, state=State.COMPLETED, ended_at=1))
+    retention, steps = Retention(completed_us=0, failed_us=0), 1
+    async with connected(postgres_store_url) as client:
+        await client.execute("UPDATE job SET shard = 0")
+        await client.execute("UPDATE job SET state = 'failed' WHERE ended_at > $1", JOBS * 2 // 3)
+        owned = Owned(1, [1])
+        while await pruning.prune(client, 2 * JOBS, retention, 100, owned):
+            steps += 1
+
+    assert steps <= 1 + JOBS // pruning.LOOKED_AT_ONCE

@@ -24,6 +24,7 @@ class Owned:
         self.no = no
         self.shards = list(shards)
         self.pruned: dict[str, int] = {}  # up to where pruning has looked; see pruning.py
+        self.passed: set[str] = set()  # where it has come to the end in this pass
         self._next = cycle(self.shards)
         self._limited: set[str] = set()
         self.note_queues(queues)

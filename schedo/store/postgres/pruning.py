@@ -112,7 +112,12 @@ async def _release_runs(
 async def _find_ended(
     connection: asyncpg.Connection, now: int, retention: Retention, limit: int, owned: Owned
 ) -> tuple[list[int], int]:
-    """Return jobs to delete, and how many parts were passed that others follow."""
+    """Return jobs to delete, and how many parts were passed that others follow.
+
+    A pass is over when each order has come to its end once. One with fewer parts begins again
+    meanwhile, for new jobs, but that counts no more: else a pass would last until all orders came
+    to their ends in the same step.
+    """
     kept = kept_us(retention).items()
     orders = [(_ENDED.format(state.value), "ended_at", now - us) for state, us in kept]
     jobs: list[int] = []
@@ -130,7 +135,11 @@ async def _find_ended(
         jobs += [job_id for (job_id,) in found]
         if len(found) < room:  # the part has no more
             owned.pruned[source] = 0 if end is None else end + 1
-            looks += end is not None
+            if end is None:
+                owned.passed.add(source)
+            looks += source not in owned.passed
+    if not (jobs or looks):
+        owned.passed.clear()
     return jobs, looks
 
 
