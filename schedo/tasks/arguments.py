@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -208,9 +209,20 @@ def encode(value: Any) -> bytes:
     msgspec writes NaN and the infinities as null, and the reader would take them for None.
     """
     data = _ENCODER.encode(value)
-    if b"null" in data and _holds_no_number(value):
+    if b"null" in data and _may_hold_no_number(value) and _holds_no_number(value):
         raise ValueError("JSON has no NaN and no infinity")
     return data
+
+
+def _may_hold_no_number(value: Any) -> bool:
+    """Return whether a look at each part of the value, which takes long, could find one.
+
+    None is common. MessagePack takes as little time as JSON, and its texts have no such bytes.
+    """
+    try:
+        return _NO_NUMBER.search(_PACKER.encode(value)) is not None
+    except Exception:  # what only JSON can have, such as an integer of more than 64 bits
+        return True
 
 
 def _holds_no_number(value: Any) -> bool:
@@ -243,4 +255,6 @@ def decode_custom(wanted: Any, value: Any) -> Any:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=encode_custom)
+_PACKER = msgspec.msgpack.Encoder(enc_hook=encode_custom)
+_NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")  # a float whose exponent has all bits set
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Any)

@@ -223,3 +223,17 @@ def test_a_float_that_json_has_not_is_refused(value: float) -> None:
     assert Arguments("task", task).write(([1.5, None],), {}) == b'{"means":[1.5,null]}'
     raw = Arguments("task", task).write((msgspec.Raw(b"null"),), {})
     assert raw == b'{"means":null}'
+
+
+def test_a_none_among_the_arguments_costs_no_look_at_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def task(means: object, of: object = None) -> None: ...
+
+    looks: list[object] = []
+    monkeypatch.setattr("schedo.tasks.arguments._holds_no_number", looks.append)
+    Arguments("task", task).write(([1.5, None, 1 << 63, "\u02ff\u07ff", b"bytes"], {"a": None}), {})
+    assert not looks
+
+    Arguments("task", task).write(([None, 1 << 64],), {})  # only JSON has such an integer
+    assert len(looks) == 1
