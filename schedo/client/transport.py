@@ -127,8 +127,8 @@ class Transport:
     def _take_idle(self) -> HTTPConnection | None:
         """Return an open connection; none that another process has as well, because of a fork."""
         if self._process != os.getpid():
+            self.close()  # first: another thread may come here meanwhile
             self._process = os.getpid()
-            self.close()
         with suppress(IndexError):
             while True:
                 connection = self._idle.pop()

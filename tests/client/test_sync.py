@@ -218,6 +218,25 @@ def test_a_forked_process_does_not_use_the_connections_of_its_parent(
     assert first == last != forked
 
 
+def test_two_threads_of_a_forked_process_use_no_connection_of_its_parent(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("GET", JOB, 200, job_record())
+    client.get(JOB_ID)
+    transport = client._transport
+    close, taken = transport.close, []
+
+    def take_meanwhile() -> None:
+        monkeypatch.setattr(transport, "close", close)
+        taken.append(transport._take_idle())  # as another thread does
+        close()
+
+    monkeypatch.setattr(transport, "close", take_meanwhile)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+
+    assert [transport._take_idle(), *taken] == [None, None]
+
+
 def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
     server: FakeServer, client: Client
 ) -> None:
