@@ -36,7 +36,8 @@ def end_of(job: Job, outcome: str, offset_us: int, now: int, *, is_lost: bool = 
         if not is_lost:
             run_us = now - began_at
         due_at = job.due_at
-        if job.attempt == 1 or job.rank != due_at - offset_us - REQUEUE_BOOST_US:
+        # One that was requeued at the front may have got another priority there.
+        if job.attempt == 1 or job.rank > due_at - offset_us - REQUEUE_BOOST_US // 2:
             # A client may submit a job with a past due time: it is late from its creation.
             if due_at < job.created_at and job.trigger is not _SCHEDULE:
                 due_at = job.created_at

@@ -123,6 +123,8 @@ def test_a_row_can_be_extended() -> None:
         ({"trigger": Trigger.CATCHUP}, (90, None)),
         ({"attempt": 2}, (90, 10)),
         ({"attempt": 2, "rank": 1_100 - 7 - REQUEUE_BOOST_US}, (90, None)),
+        ({"attempt": 2, "rank": 1_100 - 7 - REQUEUE_BOOST_US + 18 * DAY}, (90, None)),
+        ({"attempt": 2, "rank": 1_100 - 7 - 9 * DAY, "priority": 9}, (90, 10)),
     ],
 )
 def test_the_end_of_an_attempt_says_how_long_it_ran_and_how_late_it_was(
