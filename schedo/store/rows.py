@@ -62,10 +62,13 @@ JOB = Columns(
         "result": Codec("record.result and empty + record.result"),
         "options": Codec("options", "PLAIN if {0} is None else decode_options({0})"),
         "due_at": Codec("record.due_at - offset_us if record.due_elapsed else record.due_at"),
-        # That of a job which waits for an instant of the wall clock is on that timeline, too.
+        # That of a job which waits for an instant of the wall clock is as it was with the offset
+        # when the job was created, and so for earlier versions as well.
         "rank": Codec(
-            "record.rank + offset_us if offset_us and not record.due_elapsed"
-            " and record.state in TIMED else record.rank"
+            "record.rank + offset_us - record.offset_us if offset_us != record.offset_us"
+            " and not record.due_elapsed and record.state in TIMED else record.rank",
+            "{0} + record.offset_us if record.offset_us and not record.due_elapsed"
+            " and record.state in TIMED else {0}",
         ),
         "expires_at": Codec(
             "record.expires_at - offset_us if record.expires_elapsed"

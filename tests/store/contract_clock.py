@@ -156,12 +156,13 @@ class ClockClaims(Claims):
 
     @STEPS
     @pytest.mark.parametrize("elapsed", [True, False])
+    @pytest.mark.parametrize("created_with", [0, HOUR])
     async def test_a_job_that_becomes_due_has_the_rank_of_its_instant_on_the_elapsed_timeline(
-        self, store: Store, step: int, elapsed: bool
+        self, store: Store, step: int, elapsed: bool, created_with: int
     ) -> None:
         await store.save_clock(ClockMark(offset_us=HOUR))
         timed = waiting(1, AT, elapsed=elapsed)
-        timed.rank = AT - HOUR
+        timed.rank, timed.offset_us = AT - HOUR, created_with
         await put(store, timed)
         await store.save_clock(ClockMark(offset_us=HOUR + step))
 

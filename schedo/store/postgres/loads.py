@@ -51,7 +51,8 @@ _DUE = (
 _PROMOTE = f"""
 WITH {UNSYNCED}, {first_of_shards(*_DUE)},
 due AS MATERIALIZED (SELECT page.*, job.state FROM page JOIN job ON job.id = page.id)
-UPDATE job SET state = 'queued', rank = job.rank - (1 - job.due_elapsed) * {_OFFSET}
+UPDATE job SET state = 'queued',
+    rank = job.rank - (1 - job.due_elapsed) * ({_OFFSET} - job.offset_us)
 FROM due CROSS JOIN unsynced WHERE job.id = due.id
 RETURNING due.at, job.id, job.rank, due.state, job.queue, job.task, job.requirements,
     EXISTS (SELECT 1 FROM cut) AS is_cut"""

@@ -128,10 +128,7 @@ def _promote_due(
             connection.execute(queries.QUEUE_JOBS, {"ids": ids, "offset_us": offset_us})
     last = page[-1][0] if len(page) == load.limit else None
     return loads.Promoted(
-        [
-            (rows.ready_key_from_row(row[5:]), (row[2] - (not row[4]) * offset_us, job_id))
-            for (_, job_id), row in page
-        ],
+        [(rows.ready_key_from_row(row[4:]), (row[2], job_id)) for (_, job_id), row in page],
         last,
         frozenset(job_id for (_, job_id), row in page if row[3] == "retrying"),
     )

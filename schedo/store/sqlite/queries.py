@@ -74,13 +74,15 @@ SELECT id, schedule_id FROM job
 WHERE state = 'blocked' AND {LISTED_STATE} AND id > ? ORDER BY id LIMIT ?"""
 
 TIMERS = _paged(f"SELECT {_JOB} FROM job WHERE {TIMED} AND due_elapsed = :elapsed", "due_at")
+# The rank with the present offset, not with that when the job was created.
+_DUE_RANK = "rank - (1 - due_elapsed) * (:offset_us - offset_us)"
 DUE = _paged(
-    "SELECT due_at, id, rank, state, due_elapsed, queue, task, requirements FROM job"
+    f"SELECT due_at, id, {_DUE_RANK}, state, queue, task, requirements FROM job"
     f" WHERE {TIMED} AND due_elapsed = :elapsed AND due_at <= :until",
     "due_at",
 )
 QUEUE_JOBS = (
-    "UPDATE job SET state = 'queued', rank = rank - (1 - due_elapsed) * :offset_us"
+    f"UPDATE job SET state = 'queued', rank = {_DUE_RANK}"
     f" WHERE id IN (SELECT value FROM json_each(:ids)) AND {TIMED}"
 )
 # One row for a whole page, because each row that is fetched releases the interpreter's lock, and

@@ -174,12 +174,13 @@ def page_of_timelines(
 
     Each row comes with its (key, id); the key is an instant of the wall clock.
     """
-    found = page_of_rows(connection, query, load.after, load.limit, elapsed=0, until=until)
+    fields = {"elapsed": 0, "until": until, "offset_us": offset_us}
+    found = page_of_rows(connection, query, load.after, load.limit, **fields)
     page = [(key(row), row) for row in found]
     value, last_id = load.after
     moved = (max(value - offset_us, _INTEGER_MIN), last_id)
-    until = min(until - offset_us, _INTEGER_MAX)
-    for row in page_of_rows(connection, query, moved, load.limit, elapsed=1, until=until):
+    fields |= {"elapsed": 1, "until": min(until - offset_us, _INTEGER_MAX)}
+    for row in page_of_rows(connection, query, moved, load.limit, **fields):
         at, row_id = key(row)
         page.append(((at + offset_us, row_id), row))
     page.sort(key=itemgetter(0))

@@ -18,6 +18,7 @@ from schedo.core.model import Job
 from schedo.core.paged_index import START
 from schedo.core.states import State
 from schedo.errors import StoreError, StoreLocked
+from schedo.store.base import ClockMark
 from schedo.store.sqlite import reads
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job, make_schedule
@@ -47,6 +48,18 @@ class TestSqliteStore(StoreContract):
 
         assert (opening.epoch, opening.last_id, payload) == (2, 2, LARGE)
         assert schedule == make_schedule(id=2)
+
+    async def test_the_rank_of_a_job_with_run_at_is_stored_as_the_version_before_has_it(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        await store.save_clock(ClockMark(offset_us=7))
+        timed = make_job(id=1, state=State.SCHEDULED, due_at=1_000, due_elapsed=False)
+        timed.rank, timed.offset_us = 993, 7
+        await put(store, timed)
+        await store.close()
+
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT due_at, rank FROM job").fetchall() == [(1_000, 993)]
 
     async def test_a_second_open_raises_with_the_holder(
         self, store: SqliteStore, path: Path
