@@ -45,6 +45,10 @@ class KeptOutput(Protocol):
         """Return the kept parts of each stream that is not empty; the attempt has ended."""
 
 
+class TakenBack(Exception):
+    """Another server may have the job by now, so the attempt must not begin."""
+
+
 class AttemptContext(msgspec.Struct, eq=False):
     """A running attempt: the lease, with its payload loaded, the stop signal, and more."""
 
@@ -54,6 +58,16 @@ class AttemptContext(msgspec.Struct, eq=False):
     # Only attempts of an application's tasks have these two.
     output: KeptOutput | None = None  # what the handler prints and logs
     handler: asyncio.Task[None] | None = None  # the asyncio task in which an async handler runs
+    may_start: Callable[[], bool] | None = None  # None: always
+
+    def confirm(self) -> None:
+        """Raise TakenBack if the attempt must not begin; called right before it has an effect.
+
+        The process may have been stopped since the attempt was decided, and also since a runner was
+        called that has prepared something first.
+        """
+        if self.may_start is not None and not self.may_start():
+            raise TakenBack
 
 
 class Runner(Protocol):

@@ -25,7 +25,7 @@ from schedo.core.model import Failure, LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.tasks.progress import ProgressThrottle
 from schedo.tasks.python import TaskRunner
-from schedo.tasks.runner import AttemptContext, Runner, StopSignal
+from schedo.tasks.runner import AttemptContext, Runner, StopSignal, TakenBack
 from schedo.worker.handler_tasks import HandlerTasks
 from schedo.worker.shutdown import Grace
 
@@ -53,8 +53,8 @@ class Executor:
     The connection starts no more attempts than the worker has slots.
 
     watches_timeouts: stop an attempt whose timeout is over and whose stop has not come.
-    may_start: asked right before a runner is called; False releases the attempt. A TaskRunner has
-    its own, see tasks.python.Watcher. None: always.
+    may_start: asked right before an attempt has an effect; False releases it. A TaskRunner has its
+    own, see tasks.python.Watcher. None: always.
     """
 
     def __init__(
@@ -98,7 +98,9 @@ class Executor:
             return False
         if not self._running:
             self._is_idle.clear()
-        context = self._running[key] = AttemptContext(lease, StopSignal(), self._report_progress)
+        context = self._running[key] = AttemptContext(
+            lease, StopSignal(), self._report_progress, may_start=self._may_start
+        )
         if self._watches_timeouts and lease.options.timeout_us is not None:
             self._timeouts[key] = asyncio.get_running_loop().call_later(
                 lease.options.timeout_us / SECOND + LATE_S, context.stop.set, StopReason.TIMEOUT
@@ -208,9 +210,8 @@ class Executor:
         try:
             if runner is None:
                 result = _refuse_task(lease)
-            elif self._may_start is not None and not self._may_start():
-                result = AttemptResult(lease.key, Released())
             else:
+                context.confirm()
                 began_ns = perf_counter_ns()
                 result = await runner(context)
                 ran_us = (perf_counter_ns() - began_ns) // 1_000
@@ -218,6 +219,8 @@ class Executor:
                     result = AttemptResult(result.key, result.outcome, result.output, ran_us)
             if not isinstance(result, AttemptResult):
                 raise TypeError(f"it returned {type(result).__name__}, not an AttemptResult")
+        except TakenBack:
+            result = AttemptResult(lease.key, Released())
         except (Exception, asyncio.CancelledError) as error:
             if _is_cancelled():
                 raise

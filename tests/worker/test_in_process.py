@@ -94,6 +94,30 @@ async def test_a_server_that_is_no_longer_sure_of_its_jobs_starts_no_runner(
     await worker.drain(LONG_S)
 
 
+async def test_an_attempt_whose_server_loses_its_jobs_while_it_is_prepared_is_released(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [False, True]  # the last one first: for the call of the runner
+    monkeypatch.setattr(engine.sessions, "may_start", lambda: not answers or answers.pop())
+    effects: list[int] = []
+
+    async def prepare(context: AttemptContext) -> AttemptResult:
+        await asyncio.sleep(0)
+        context.confirm()
+        effects.append(context.lease.key.attempt)
+        return AttemptResult(context.lease.key, Completed())
+
+    worker = LocalWorker(engine, "local", 1, {"work": prepare})
+    worker.attach()
+
+    [job] = [await engine.wait(i, LONG_S) for i in await submit(engine, "work")]
+
+    assert (job.state, job.failures, job.losses) == (State.COMPLETED, 0, 0)
+    assert not answers
+    assert effects == [job.attempt]
+    await worker.drain(LONG_S)
+
+
 async def test_a_runner_that_raises_fails_its_job_and_no_other(engine: Engine) -> None:
     async def broken(context: AttemptContext) -> AttemptResult:
         raise RuntimeError("a bug")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import httptools
@@ -59,15 +59,20 @@ class ExchangeFailed(Exception):
 
 
 async def exchange(
-    request: Request, addresses: Sequence[str], tls: ssl.SSLContext | None
+    request: Request,
+    addresses: Sequence[str],
+    tls: ssl.SSLContext | None,
+    confirm: Callable[[], None] = lambda: None,
 ) -> Response:
     """Send the request to the first address that accepts a connection, and return the response.
 
+    confirm: called right before the request is sent. What it raises ends the exchange.
     An address that does not answer must not take all of the caller's time.
     Raise ExchangeFailed, or OSError if this machine has no resources for another connection.
     """
     reader, writer = await _connect(request, addresses, tls)
     try:
+        confirm()
         # Without drain(): the body is bounded, and a server may respond before it has read it all.
         writer.write(_render(request))
         return await _read_response(reader, request.method)

@@ -96,7 +96,7 @@ class HttpRunner(BuiltInRunner):
             payload = check_http_payload(context.lease.payload or b"null")
         except Invalid as error:
             return AttemptResult(context.lease.key, refuse_payload(error))
-        attempt = asyncio.create_task(self._run_attempt(context.lease, payload))
+        attempt = asyncio.create_task(self._run_attempt(context, payload))
         stopping = asyncio.create_task(context.stop.wait())
         try:
             await asyncio.wait((attempt, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -120,11 +120,12 @@ class HttpRunner(BuiltInRunner):
         """Return why no request can be sent, as a list of at most one sentence."""
         return self._shortage.not_ready_reasons()
 
-    async def _run_attempt(self, lease: Lease, payload: HttpPayload) -> AttemptResult:
-        url = parse_url(payload.url)
+    async def _run_attempt(self, context: AttemptContext, payload: HttpPayload) -> AttemptResult:
+        lease, url = context.lease, parse_url(payload.url)
         try:
             request = self._prepare(lease, payload, url)
-            response = await self._send(request, parse_duration(payload.timeout))
+            timeout_us = parse_duration(payload.timeout)
+            response = await self._send(request, timeout_us, context.confirm)
         except _UnknownSecret as error:
             return AttemptResult(lease.key, _fail("unknown-secret", str(error), retryable=False))
         except TargetRefused as error:
@@ -146,13 +147,14 @@ class HttpRunner(BuiltInRunner):
         outcome = await _outcome_of(response, payload, url, self._now())
         return AttemptResult(lease.key, outcome, _capture(response))
 
-    async def _send(self, request: Request, timeout_us: int) -> Response:
+    async def _send(
+        self, request: Request, timeout_us: int, confirm: Callable[[], None]
+    ) -> Response:
         async with asyncio.timeout(timeout_us / limits.SECOND):
             found = await self._find_addresses(request.host, request.port)
             addresses = self._rules.check(request.host, request.port, found)
-            return await exchange(
-                request, addresses, self._tls_context() if request.is_tls else None
-            )
+            tls = self._tls_context() if request.is_tls else None
+            return await exchange(request, addresses, tls, confirm)
 
     async def _find_addresses(self, host: str, port: int) -> list[str]:
         try:

@@ -264,6 +264,7 @@ class _Attempt:
         stdout, stderr = (pipe.write_end for pipe in self._pipes)
         if self._orphans is not None:  # before the start, so that a crash cannot miss the command
             self._orphans.announce(self._mark)
+        self._context.confirm()
 
         def record(pid: int, ticks: int | None) -> None:
             on_start()

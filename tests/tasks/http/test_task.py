@@ -16,6 +16,7 @@ from schedo.core.model import Options
 from schedo.core.strict_json import CheckedJson
 from schedo.protocol.pieces import PIECE_BYTES
 from schedo.tasks.http.task import HttpRunner, parse_retry_after
+from schedo.tasks.runner import TakenBack
 from tests.tasks.http.servers import NOW, Server, answer, call_server, make_runner, run
 from tests.worker.calls import JOB, both_loops, capture_of, failure_of, make_context, result_of
 
@@ -60,6 +61,25 @@ def test_a_json_body_is_posted_with_the_job_s_identity(make_loop: MakeLoop) -> N
         "x-a": "b",
     }
     assert result_of(report) == {"status": 200, "headers": {"content-length": "0"}}
+
+
+async def test_a_request_whose_job_another_server_may_have_once_it_is_connected_is_not_sent() -> (
+    None
+):
+    async with Server(answer(200)) as server:
+        context = make_context({"url": server.url("/hook")}, "http")
+        connected: list[bool] = []
+
+        def may_start() -> bool:
+            connected.append(True)
+            return False
+
+        context.may_start = may_start
+        with pytest.raises(TakenBack):
+            await make_runner()(context)
+
+    assert connected == [True]
+    assert not server.received
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from schedo.core.leases import AttemptResult, Failed, Released
 from schedo.core.model import LeaseKey, Options
 from schedo.core.progress import ProgressUpdate
 from schedo.protocol import reading
+from schedo.tasks.runner import TakenBack
 from schedo.tasks.shell.spawner import Running
 from schedo.tasks.shell.task import ShellRunner
 from tests.worker.calls import (
@@ -74,6 +75,20 @@ async def test_another_shell_can_be_named() -> None:
     report = await run({"command": "echo ${BASH_VERSION:+bash}", "shell": "/bin/bash"})
 
     assert text_of(report) == "bash\n"
+
+
+async def test_a_command_whose_job_another_server_may_have_by_then_does_not_start(
+    tmp_path: Path,
+) -> None:
+    context = make_context({"command": f"touch {tmp_path}/started"})
+    context.may_start = lambda: False
+    runner = ShellRunner()
+
+    with pytest.raises(TakenBack):
+        await runner(context)
+    runner.close()
+
+    assert not os.listdir(tmp_path)
 
 
 async def test_a_silent_command_has_no_output() -> None:
