@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schedo.core.commands import Cordon
-from schedo.core.explain import Check, Explanation
+from schedo.core.explain import FEW, Check, Explanation
 from schedo.core.instants import render_instant
 from schedo.core.model import Job, JobSpec, Options
 from schedo.core.remote_reasons import Others
@@ -290,3 +290,26 @@ def test_beyond_64_workers_of_a_server_their_number_is_not_known() -> None:
     assert explanation.has_more_workers
     assert find(explanation, "worker").text == "at least 64 workers could run it"
     assert explanation.reasons == ["all slots for task work are taken"]
+
+
+def test_of_workers_that_could_run_a_job_a_few_say_that_there_are_more() -> None:
+    few, many = make_site("a"), make_site(*(f"w{number}" for number in range(FEW + 1)))
+    key = few.submit(make_spec(), T0).ready_key
+
+    one, several = (site.scheduler.explain_remote(key, only_able=True) for site in (few, many))
+
+    assert [each.reason.worker for each in one.workers] == ["a"]
+    assert not one.has_more
+    assert len(several.workers) == FEW
+    assert several.has_more
+
+
+def test_where_no_worker_could_run_a_job_what_they_lack_is_said() -> None:
+    site = Site()
+    site.poll("a", spec=WorkerSpec("a", 1, WORK))
+    key = site.submit(JobSpec("work", options=Options(requirements=EU)), T0).ready_key
+
+    said = site.scheduler.explain_remote(key, only_able=True)
+
+    assert not said.workers
+    assert said.unmet == ["label region = eu"]
