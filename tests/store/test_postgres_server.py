@@ -12,7 +12,14 @@ import pytest
 from schedo.core.changes import AttemptRecord, Changes
 from schedo.core.model import Queue
 from schedo.core.states import State
-from schedo.errors import StoreBroken, StoreError, StoreRefused, StoreUnsuitable
+from schedo.errors import (
+    Exit,
+    StoreBroken,
+    StoreError,
+    StoreRefused,
+    StoreUnsuitable,
+    exit_of_server,
+)
 from schedo.store.postgres import schema, session
 from schedo.store.postgres.errors import ends_session, store_error
 from schedo.store.postgres.store import PostgresStore
@@ -220,26 +227,35 @@ async def test_migrations_run_in_order_and_once(url: str, tmp_path: Path) -> Non
     await connection.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'"), ("LONG_S", 0.0)],
+    ids=["it has just begun", "it has begun before"],
+)
 async def test_a_migration_that_would_have_to_wait_for_a_backup_stops_no_server(
-    store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     for migration in schema.DIRECTORY.iterdir():
         (tmp_path / migration.name).write_bytes(migration.read_bytes())
     (tmp_path / "9999_later.sql").write_text(
         "-- schedo: reads_from=1\nALTER TABLE job ADD COLUMN later int;"
     )
-    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    monkeypatch.setattr(schema, name, value)
     backup = await asyncpg.connect(
         store._address.url, server_settings={"application_name": "pg_dump"}
     )
     await backup.execute("BEGIN; SELECT FROM jobs.job")
+    await store.count_waiting(1)  # it reads the tables, too
 
     connection = await session.connect(store._address, "a later version")
-    with pytest.raises(StoreUnsuitable, match="cannot be migrated while pg_dump "):
-        await schema.migrate(connection, store._address, tmp_path)
+    try:
+        with pytest.raises(StoreError, match="cannot be migrated while pg_dump ") as raised:
+            await schema.migrate(connection, store._address, tmp_path)
+        await put(store, make_job(id=1))
+    finally:
+        await backup.close()
 
-    await put(store, make_job(id=1))
-    await backup.close()
+    assert exit_of_server(raised.value) == Exit.BROKEN  # a supervisor starts it again
     newest = (await schema.migrate(connection, store._address, tmp_path)).after
     assert newest == 9_999
     await connection.close()

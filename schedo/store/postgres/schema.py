@@ -11,13 +11,14 @@ table `meta` has the number of the last migration as `schema`, and what it says 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import asyncpg
 
-from schedo.errors import StoreUnsuitable
+from schedo.errors import StoreError, StoreUnsuitable
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.session import transaction
 
@@ -32,11 +33,14 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtext('schedo migrations of ' || $1))"
 # All servers wait behind a migration that waits for a table. It is longer than deadlock_timeout,
 # after which PostgreSQL ends an automatic vacuum for it.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
+LONG_S = 2.0  # a transaction that uses the tables for longer is no commit of a server
+# The one that has used the tables of the schema for longest, for at least so many seconds.
 _HOLDER = """
 SELECT coalesce(nullif(application_name, ''), usename::text, backend_type), pid
 FROM pg_locks JOIN pg_stat_activity USING (pid) JOIN pg_class ON pg_class.oid = relation
 JOIN pg_namespace AS schema ON schema.oid = relnamespace
 WHERE nspname = $1 AND granted AND pid <> pg_backend_pid() AND datname = current_database()
+AND clock_timestamp() - xact_start >= make_interval(secs => $2) AND backend_type = 'client backend'
 ORDER BY xact_start LIMIT 1"""
 # To create a schema that exists needs the right to create one, even with IF NOT EXISTS.
 _HAS_SCHEMA = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)"
@@ -76,16 +80,22 @@ async def migrate(
     """Bring the schema to the newest version; raise StoreUnsuitable if it is newer than that.
 
     All pending migrations run in one transaction, so another version finds all of them or none.
+    Raise StoreError, and change nothing, while another session uses the tables for long. That is
+    found out before the other servers would have to wait, so a supervisor may try again and again.
     """
     try:
         return await _migrate(connection, address, directory)
     except asyncpg.LockNotAvailableError:
-        found = await connection.fetchrow(_HOLDER, address.schema)
-        who = "another session" if found is None else f"{found[0]} (PostgreSQL session {found[1]})"
-        raise StoreUnsuitable(
-            f"{address.shown} cannot be migrated while {who} uses its tables, as a backup does;"
-            " nothing was changed, start again when that has ended"
-        ) from None
+        found = await connection.fetchrow(_HOLDER, address.schema, 0.0)
+        raise _is_in_use(address, found) from None
+
+
+def _is_in_use(address: Address, holder: Sequence[object] | None) -> StoreError:
+    who = "another session" if holder is None else f"{holder[0]} (PostgreSQL session {holder[1]})"
+    return StoreError(
+        f"{address.shown} cannot be migrated while {who} uses its tables, as a backup does;"
+        " nothing was changed, start again when that has ended"
+    )
 
 
 async def _migrate(connection: asyncpg.Connection, address: Address, directory: Path) -> Migrated:
@@ -97,6 +107,10 @@ async def _migrate(connection: asyncpg.Connection, address: Address, directory: 
         pending = [each for each in migrations if each.number > before]
         if not await connection.fetchval(_HAS_SCHEMA, address.schema):
             await connection.execute(f'CREATE SCHEMA "{address.schema}"')
+        if pending:
+            holder = await connection.fetchrow(_HOLDER, address.schema, LONG_S)
+            if holder is not None:
+                raise _is_in_use(address, holder)
         await connection.execute(_LOCK_TIMEOUT)
         for migration in pending:
             await connection.execute(migration.script)
