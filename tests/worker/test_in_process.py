@@ -17,6 +17,7 @@ from schedo.errors import SchedoError
 from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.runner import AttemptContext
 from schedo.worker.in_process import LocalWorker
+from tests.passes import one_pass
 
 LONG_S = 20.0
 
@@ -102,7 +103,7 @@ async def test_an_attempt_whose_server_loses_its_jobs_while_it_is_prepared_is_re
     effects: list[int] = []
 
     async def prepare(context: AttemptContext) -> AttemptResult:
-        await asyncio.sleep(0)
+        await one_pass()
         context.confirm()
         effects.append(context.lease.key.attempt)
         return AttemptResult(context.lease.key, Completed())
