@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import queue
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 from schedo.log_format import LogFormat, make_handler, quiet_libraries
+
+
+class _Late(ModuleType):
+    """A module that is imported when something uses it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+if "pickle" in sys.modules:
+    import logging.handlers
+else:  # half a megabyte, which only handlers need that send records elsewhere
+    sys.modules["pickle"] = _Late("pickle")
+    try:
+        import logging.handlers
+    finally:
+        del sys.modules["pickle"]
 
 
 def start_logging(

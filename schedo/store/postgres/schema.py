@@ -34,7 +34,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtext('schedo migrations of ' || $1))"
 # after which PostgreSQL ends an automatic vacuum for it.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 LONG_S = 2.0  # a transaction that uses the tables for longer is no commit of a server
-# The one that has used the tables of the schema for longest, for at least so many seconds.
+# The one that has used the tables of the schema for longest, for at least $2 seconds.
 _HOLDER = """
 SELECT coalesce(nullif(application_name, ''), usename::text, backend_type), pid
 FROM pg_locks JOIN pg_stat_activity USING (pid) JOIN pg_class ON pg_class.oid = relation
