@@ -156,14 +156,17 @@ class Clients:
 
     async def _submit_batch(
         self, client: Client, made: list[tuple[Submission, dict[str, object]]]
-    ) -> None:
+    ) -> bool:
+        """Submit them; return whether the server has answered for each of them."""
         try:
             reply = await client.ask("POST", "/v1/jobs:batch", [job for _, job in made])
         except Broken:
-            return
-        if reply.status == 200:
-            for (submission, _), item in zip(made, reply.body["items"], strict=True):
-                self._note(submission, Reply(item["status"], item.get("job") or item["problem"]))
+            return False
+        if reply.status != 200:
+            return False
+        for (submission, _), item in zip(made, reply.body["items"], strict=True):
+            self._note(submission, Reply(item["status"], item.get("job") or item["problem"]))
+        return True
 
     async def _keyed(self, client: Client) -> None:
         submission, job = self._submission("keyed")
@@ -242,9 +245,21 @@ class Clients:
             self.log.wrong.append(f"{submission} ended with {found}: {reply}")
 
     async def _timers(self, client: Client) -> None:
-        """Submit jobs that are due one after the other, from the last of those before on."""
+        """Submit jobs that are due one after the other, from the last of those before on.
+
+        If a kill breaks the submit, others are submitted for the same instants. Without them, no
+        job would be due in half a second, and a kill in it would wait for a fire until its end.
+        """
         ahead_s = TIMERS_FAR_AHEAD_S if self._load.is_long else TIMERS_AHEAD_S
         begin = max(self._timers_until, time.time() + ahead_s)
+        self._timers_until = begin + TIMERS_S
+        while not await self._submit_batch(client, self._make_timers(begin)):
+            if time.time() >= begin:
+                break
+        await asyncio.sleep(max(0.0, begin + TIMERS_AHEAD_S - ahead_s - time.time()))
+
+    def _make_timers(self, begin: float) -> list[tuple[Submission, dict[str, object]]]:
+        """Return jobs that are due from this Unix time on, for TIMERS_S."""
         count = max(1, round(self._load.firings * TIMERS_S))
         made = []
         for number in range(count):
@@ -253,9 +268,7 @@ class Clients:
             self.log.submissions.append(submission)
             due = datetime.fromtimestamp(begin + number * TIMERS_S / count, UTC)
             made.append((submission, self._job(token, "child", 0) | {"run_at": due.isoformat()}))
-        self._timers_until = begin + TIMERS_S
-        await self._submit_batch(client, made)
-        await asyncio.sleep(max(0.0, begin + TIMERS_AHEAD_S - ahead_s - time.time()))
+        return made
 
     async def _connect(self, _: Client) -> None:
         """Open a new connection for one request."""
