@@ -73,28 +73,14 @@ def test_a_new_process_gets_no_lease_that_waited_for_its_commit_when_it_came() -
     assert (site.job(job.id).state, site.job(job.id).losses) == (State.QUEUED, 0)
 
 
-def test_a_new_process_gets_no_lease_that_waited_for_its_gang_when_it_came() -> None:
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_new_process_gets_no_lease_that_waited_for_its_gang_when_it_came(slots: int) -> None:
     site = Site()
-    site.poll(supports_offers=False)
+    site.poll(slots=slots, supports_offers=False)
     offer_poll = site.poll("b")
-    jobs = site.invoke(2)
+    jobs = site.invoke(slots + 1)
     [offer] = site.response(offer_poll).leases
-    changed = WorkerSpec("a", 1, frozenset({"other"}))
-
-    poll = site.poll(session="s2", spec=changed, supports_offers=False)
-    site.report_in("b", accept=[offer.key])
-
-    assert poll not in site.replies
-    assert {site.state(job.id) for job in jobs} == {State.FAILED}
-
-
-def test_leases_of_a_gang_that_wait_are_released_together_with_their_process() -> None:
-    site = Site()
-    site.poll(slots=2, supports_offers=False)
-    offer_poll = site.poll("b")
-    jobs = site.invoke(3)
-    [offer] = site.response(offer_poll).leases
-    changed = WorkerSpec("a", 2, frozenset({"other"}))
+    changed = WorkerSpec("a", slots, frozenset({"other"}))
 
     poll = site.poll(session="s2", spec=changed, supports_offers=False)
     site.report_in("b", accept=[offer.key])
