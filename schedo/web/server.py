@@ -114,13 +114,18 @@ class HttpServer:
         return Connection(self._state)
 
     async def _accept_no_more(self) -> None:
-        await _let_callbacks_run()  # closing a listener would break connections in accept
-        self._close_listeners()
-
-    def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners = self.sockets = ()
+        """Close the listeners; connections that are accepted already go on."""
+        listeners, self._listeners = self._listeners, ()
+        sockets, self.sockets = self.sockets, ()
+        for sock in sockets:
+            # asyncio drops a connection whose listener closes while it is accepted. For uvloop,
+            # which accepts in one step, a listener is no reader, and this changes nothing.
+            self._state.loop.remove_reader(sock.fileno())
+        try:
+            await _let_callbacks_run()
+        finally:
+            for listener in listeners:
+                listener.close()
 
     async def _accept_last(self, listening: Sequence[socket.socket]) -> None:
         """Accept what has come since the last turn, and close: what comes then is refused."""
@@ -158,13 +163,7 @@ class HttpServer:
         holding = Holding(self._app, waits_s)
         self._holding = self._app.context.holding = self._state.app = holding
         self._state.is_leaving = True  # so the next connection reaches the other process itself
-        await asyncio.gather(self._leave_listeners(holding), self._wait_for_active(end_waits))
-
-    async def _leave_listeners(self, holding: Holding) -> None:
-        """Accept no more, unless this server has resumed in the meantime."""
-        await _let_callbacks_run()
-        if self._holding is holding:
-            self._close_listeners()
+        await asyncio.gather(self._accept_no_more(), self._wait_for_active(end_waits))
 
     async def _wait_for_active(self, end_waits: Callable[[], None]) -> None:
         assert self._app is not None, "it listens"
@@ -195,10 +194,7 @@ class HttpServer:
         self._release(None)
         self._holding = None
         kept, self._kept = self._kept, []
-        if self._listeners:  # it has not come to close them
-            _close(kept)
-        else:
-            await self._accept(kept)
+        await self._accept(kept)
 
     def pass_on(self, successor: ASGIApp) -> None:
         """Let the successor answer what waits, and one more request of each connection."""
