@@ -162,7 +162,7 @@ def load_config(
 
 def _read_file(path: Path, must_exist: bool) -> Iterator[tuple[str, _Found]]:
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # editors of Windows begin a file with a mark
         import tomllib  # a server without a file does not need it
 
         tree = tomllib.loads(text)

@@ -6,6 +6,7 @@ by name.
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import sys
@@ -110,6 +111,7 @@ def _read(path: str) -> bytes:
 
 
 def _parse(path: str, data: bytes) -> Any:
+    data = data.removeprefix(codecs.BOM_UTF8)  # editors of Windows write it
     is_json = path.endswith(".json") or (path == "-" and data.lstrip().startswith(b"{"))
     try:
         if is_json:

@@ -33,7 +33,7 @@ def read_private(path: str, setting: str, characters_max: int) -> str:
     Kubernetes have the modes 0444 and 0644.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(characters_max)
     except (OSError, ValueError) as error:

@@ -58,7 +58,7 @@ def change(
         return loop.try_enqueue(command, finish)
 
     def finish_and_note(reply: R) -> T:
-        entry = _describe(author, reply, loop.clock.now())
+        entry = _describe(author, reply, loop.turn_at)
         if entry is not None:
             loop.scheduler.apply(NoteChange(entry), entry.at)
         return finish(reply)
@@ -73,7 +73,7 @@ class _Effect(NamedTuple):
 
 
 def _describe(author: Author, reply: Any, now: int) -> LogEntry | None:
-    """Return the entry; None if nothing was changed."""
+    """Return the entry; None if nothing was changed. now: the instant of the change."""
     effect = _read_effects(reply) if isinstance(reply, list | tuple) else _read_effect(reply)
     if effect is None or (reply == [] and author.action == "declare"):
         return None

@@ -64,6 +64,7 @@ class EngineLoop(TurnEnd):
         self._make_scheduler = make_scheduler
         self._on_fatal = on_fatal
         self._is_open = self._is_dispatching = self.is_frozen = False
+        self.turn_at = 0  # the instant of the commands that are being applied
         # Whether this server may start jobs. None: always, because no other one can have its jobs.
         self.is_sure: Callable[[], bool] | None = None
         # Whether other servers run jobs of the same queues, and share their limits.
@@ -170,6 +171,7 @@ class EngineLoop(TurnEnd):
                 self.dispatcher.note_late(self._hold_back_commands(), self.clock.now())
             return
         now, step_us = self.clock.now(), self.clock.step_us()
+        self.turn_at = now
         self.monitor.turn_began(now)
         must_decide, self._must_decide = self._must_decide, False
         items, starts = self._inbox.drain(), 0
@@ -305,7 +307,7 @@ class EngineLoop(TurnEnd):
             self.wake()  # schedules may fire again, and new jobs may be due
 
     def _deliver(self, loaded: list[tuple[Load, Any]]) -> None:
-        now = self.clock.now()
+        now = self.turn_at = self.clock.now()
         self.scheduler.deliver(loaded, now)
         found: dict[Any, Any] = dict(loaded)
         for queued, _ in self._unanswered.batch.unloaded:

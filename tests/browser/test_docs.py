@@ -7,7 +7,7 @@ import json
 import shlex
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from schedo.protocol.public_url import parse_public_url
 from schedo.web.settings import WebSettings
@@ -54,6 +54,23 @@ async def test_a_search_leaves_what_has_all_the_words(open_page: Open, shop: Sho
     await page.get_by_role("searchbox").fill("")
 
     await expect(page.locator("#create_job")).to_be_visible()
+
+
+async def test_what_is_typed_before_the_reference_has_come_is_searched(open_page: Open) -> None:
+    page = await open_page("/docs")
+    is_typed = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await is_typed.wait()
+        await route.continue_()
+
+    await page.route("**/openapi.json", hold)
+    await page.reload()
+    await page.get_by_role("searchbox").fill("submit a job;")
+    is_typed.set()
+
+    await expect(page.locator("#create_job")).to_be_visible()
+    await expect(page.locator("#about")).to_contain_text("match")
 
 
 async def test_a_link_into_what_the_search_has_hidden_shows_it(open_page: Open, shop: Shop) -> None:

@@ -91,6 +91,19 @@ def test_a_file_is_checked_first_and_then_declared(
     assert result.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("jobs.toml", TOML), ("jobs.json", '{"owner": "file:jobs", "queues": {}}')]
+)
+def test_a_file_may_begin_with_the_mark_that_editors_of_windows_write(
+    server: FakeServer, schedo: Call, tmp_path: Path, name: str, text: str
+) -> None:
+    on_declare(server)
+
+    result = schedo("apply", write(tmp_path, "\ufeff" + text, name))
+
+    assert result.exit_code == 0, result.stderr
+
+
 def test_diff_changes_nothing_and_says_by_its_exit_code_whether_anything_differs(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ function show(api) {
   for (const [name, schema] of Object.entries(api.components.schemas)) types.append(showType(name, schema));
   const field = document.getElementById("search");
   field.addEventListener("input", () => search(field.value));
+  if (field.value) search(field.value); // typed before the reference was there
   addEventListener("hashchange", () => { // a link may lead to what the search has hidden
     if (!document.querySelector(":target[hidden]")) return;
     field.value = "";
