@@ -105,10 +105,6 @@ def test_the_default_files_are_in_the_working_directory_in_the_home_and_in_etc(
     assert (config.port, config.concurrency) == (2, 7)
 
 
-def test_a_file_may_begin_with_the_mark_that_editors_of_windows_write(tmp_path: Path) -> None:
-    assert load("\ufeffport = 8081", folder=tmp_path).port == 8081
-
-
 def test_a_configuration_file_given_by_name_must_exist(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"no\.toml does not exist"):
         load_config({}, {}, [tmp_path / "no.toml"], must_exist=True)

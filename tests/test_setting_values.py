@@ -78,3 +78,10 @@ def test_a_unix_socket_has_no_tls_and_needs_no_token() -> None:
 
     with pytest.raises(Invalid, match=r"^tls_cert .*a Unix socket .* has no TLS"):
         check_config(load_config({**local, "tls_cert": "a", "tls_key": "b"}, {}, []))
+
+
+def test_a_file_may_begin_with_the_mark_that_editors_of_windows_write(tmp_path: Path) -> None:
+    path = tmp_path / "schedo.toml"
+    path.write_text("\ufeffport = 8081")
+
+    assert load_config({}, {}, [path]).port == 8081
