@@ -223,7 +223,7 @@ def _read_options(options: dict[str, Any]) -> dict[str, Any]:
 
 def _read_file(path: str) -> dict[str, Any]:
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--file") from error
     value = _parse_json(text, "--file")

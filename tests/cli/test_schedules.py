@@ -175,11 +175,12 @@ def test_put_makes_a_schedule_that_runs_a_task(server: FakeServer, schedo: Call)
     }
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "written by an editor of Windows"])
 def test_an_option_replaces_a_field_of_the_schedule_in_a_file(
-    server: FakeServer, schedo: Call, tmp_path: Path
+    server: FakeServer, schedo: Call, tmp_path: Path, mark: str
 ) -> None:
     path = tmp_path / "spec.json"
-    path.write_text('{"cron": "@daily", "task": "report", "payload": null, "priority": 1}')
+    path.write_text(mark + '{"cron": "@daily", "task": "report", "payload": null, "priority": 1}')
     server.on("PUT", PATH, 201, schedule_record(effect="created"))
 
     schedo("schedules", "put", "nightly", "--file", str(path), "--priority", "5")
