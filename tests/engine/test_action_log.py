@@ -34,7 +34,7 @@ async def test_an_entry_has_the_instant_of_its_change(
         job = await world.submit(delay_us=HOUR)
         instants = itertools.count(T0, MILLISECOND)  # other processes have the processor meanwhile
         monkeypatch.setattr(world.clock, "now", lambda: next(instants))
-        with acting(ADA):
+        with acting(ADA._replace(action="cancel_job", target="jobs/1")):
             cancelled = await world.engine.cancel(job.id)
 
         ((_, entry),) = await world.store.list_log(LogFilter(), None, 9)

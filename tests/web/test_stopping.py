@@ -45,14 +45,12 @@ async def is_closed(client: socket.socket) -> bool:
 
 
 async def stop_while_clients_connect() -> None:
-    world, http = World(), HttpServer()
-    await world.engine.start()
-    port = await http.start(world.app, "127.0.0.1", 0)
+    async with World() as world:
+        http = HttpServer()
+        port = await http.start(world.app, "127.0.0.1", 0)
 
-    clients = await connect_each_pass(port, asyncio.create_task(http.stop(grace_s=0.2)))
-
-    are_closed = await asyncio.gather(*map(is_closed, clients))
-    await world.engine.stop()
+        clients = await connect_each_pass(port, asyncio.create_task(http.stop(grace_s=0.2)))
+        are_closed = await asyncio.gather(*map(is_closed, clients))
 
     assert clients
     assert all(are_closed)
