@@ -22,6 +22,7 @@ FAR = {"queue": "far", "requires": {"labels": {"place": "far"}}}
 STREAMS = 2
 TIMERS_S = 0.5  # the time that the timers of one batch cover
 TIMERS_AHEAD_S = 0.5  # from their submit to the first of them
+TIMERS_LEAST_AHEAD_S = 0.1  # the same if a kill has delayed the submit
 # Beside thousands of new connections a second, a new one waits for a second or two. A timer must
 # not be due before its submit is accepted.
 TIMERS_FAR_AHEAD_S = 4.0
@@ -250,8 +251,12 @@ class Clients:
         If a kill breaks the submit, others are submitted for the same instants. Without them, no
         job would be due in half a second, and a kill in it would wait for a fire until its end.
         """
-        ahead_s = TIMERS_FAR_AHEAD_S if self._load.is_long else TIMERS_AHEAD_S
-        begin = max(self._timers_until, time.time() + ahead_s)
+        ahead_s, least_s = TIMERS_AHEAD_S, TIMERS_LEAST_AHEAD_S
+        if self._load.is_long:
+            ahead_s = least_s = TIMERS_FAR_AHEAD_S
+        begin = self._timers_until
+        if begin < time.time() + least_s:
+            begin = time.time() + ahead_s
         self._timers_until = begin + TIMERS_S
         while not await self._submit_batch(client, self._make_timers(begin)):
             if time.time() >= begin:
