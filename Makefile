@@ -12,6 +12,8 @@ PINNED := $(PIP) install -q --require-hashes --only-binary :all:
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# Without compiled bytecode the server takes 5 MB more and starts five times slower.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run test test-others check check-postgres coverage fmt format lint types proto sdk sdk-typescript sdk-go sim takeover cluster-kill cluster-roll soak bench bench-quick bench-compare bench-peers lock screenshots vendor vendor-check build binary clean
 
 help:  ## show this list
@@ -30,10 +32,9 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	$(PINNED) -r requirements/dev.txt
 	@touch $@
 
-# Without compiled bytecode the server takes 5 MB more and starts five times slower.
 run: $(VENV)/.run  ## set up and start the server on 127.0.0.1:8080 [ARGS="--allow-shell"]
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q schedo
-	@exec env -u PYTHONDONTWRITEBYTECODE $(BIN)/schedo serve $(ARGS)
+	@$(BIN)/python -m compileall -q schedo
+	@exec $(BIN)/schedo serve $(ARGS)
 
 $(VENV)/go/.made: requirements/go.txt $(VENV)/.run
 	$(PIP) install -q --require-hashes --only-binary :all: --no-compile --upgrade --target $(VENV)/go -r requirements/go.txt
@@ -96,16 +97,16 @@ BENCH := $(BIN)/python -m pytest bench --benchmark-enable --timeout=0 -s -q --be
 	-W ignore::pytest_benchmark.logger.PytestBenchmarkWarning $(if $(K),-k '$(K)',--benchmark-autosave)
 
 bench: $(VENV)/.dev  ## run the benchmarks, print their tables, compare with the last run [K=name]
-	env -u PYTHONDONTWRITEBYTECODE $(BENCH) --benchmark-storage=.benchmarks/full \
+	$(BENCH) --benchmark-storage=.benchmarks/full \
 		$(if $(wildcard .benchmarks/full/*/*.json),--benchmark-compare) $(ARGS)
 
 bench-quick: $(VENV)/.dev  ## the same within a minute, to see that they run [K=name]
-	env -u PYTHONDONTWRITEBYTECODE SCHEDO_BENCH_QUICK=1 $(BENCH) --benchmark-storage=.benchmarks/quick \
+	SCHEDO_BENCH_QUICK=1 $(BENCH) --benchmark-storage=.benchmarks/quick \
 		$(if $(wildcard .benchmarks/quick/*/*.json),--benchmark-compare) \
 		--benchmark-max-time=0.1 --benchmark-min-rounds=1 $(ARGS)
 
 bench-compare: $(VENV)/.dev  ## run two commits alternately; fail if one row became slower OLD=commit [NEW=HEAD] [ARGS=--quick]
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m bench.compare $(or $(OLD),$(error name a commit: make bench-compare OLD=main)) $(or $(NEW),HEAD) $(ARGS)
+	@$(BIN)/python -m bench.compare $(or $(OLD),$(error name a commit: make bench-compare OLD=main)) $(or $(NEW),HEAD) $(ARGS)
 
 $(VENV)/peers/.made: requirements/peers.txt $(wildcard bench/peers/graphile/*)
 	$(PYTHON) -m venv $(VENV)/peers
@@ -115,23 +116,23 @@ $(VENV)/peers/.made: requirements/peers.txt $(wildcard bench/peers/graphile/*)
 	@touch $@
 
 bench-peers: $(VENV)/.dev $(VENV)/peers/.made  ## compare with graphile-worker and pgqueuer; needs node and PostgreSQL [ARGS="--rounds 7"]
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m bench.peers $(ARGS)
+	$(BIN)/python -m bench.peers $(ARGS)
 
 sim: $(VENV)/.dev  ## simulate servers, faults and crashes [SEEDS=200] [FIRST=0] [SECONDS=600] [JOBS=2] or replay one [SEED=n] [ARGS=--trace]
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JOBS),--jobs $(JOBS))) $(ARGS)
 
 takeover: $(VENV)/.dev  ## kill servers under load, and check what clients and handlers saw [N=20] [SEED=0] [ARGS="--failpoints"]
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.takeover --kills $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python -m tests.e2e.takeover --kills $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 cluster-kill: $(VENV)/.dev  ## harm a cluster on PostgreSQL under load, and check every promise [N=20] [SEED=0] [ARGS="--nemeses kill"]
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.cluster --count $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python -m tests.e2e.cluster --count $(or $(N),20) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 cluster-roll: $(VENV)/.dev  ## restart all servers of a cluster in turn, and answer every request [N=3] [ARGS="--rate 500"]
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.e2e.cluster.rolling --upgrades $(or $(N),3) $(ARGS)
+	$(BIN)/python -m tests.e2e.cluster.rolling --upgrades $(or $(N),3) $(ARGS)
 
 soak: $(VENV)/.dev  ## a steady load on a cluster: does memory or a table grow? [MINUTES=30] [ARGS="--rate 500"]
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m bench.server.soak --minutes $(or $(MINUTES),30) $(ARGS)
+	$(BIN)/python -m bench.server.soak --minutes $(or $(MINUTES),30) $(ARGS)
 
 LOCK := $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-emit-index-url --no-header --no-config --no-cache --quiet

@@ -103,7 +103,8 @@ def test_a_server_joins_when_it_has_imported_its_application(cluster: Cluster) -
         joining.result()
 
     assert known == 1
-    assert cluster.owned() == [SHARDS // 2, SHARDS // 2]
+    # On a busy machine a heartbeat can be late, and then the shards are away for a moment.
+    eventually(lambda: cluster.owned() == [SHARDS // 2, SHARDS // 2], "half of the shards each")
 
 
 def test_the_jobs_of_a_killed_server_run_at_the_other_one(cluster: Cluster) -> None:
