@@ -34,7 +34,9 @@ class LiveFigures:
         self._ticks: dict[str, Record] = {}  # the last one of each server
         self._gauges: dict[str, Record] = {}  # the last figures of each server
         self._new: list[Record] = []  # ticks whose figures no tick of the stream has yet
-        self._queues: dict[str, dict[str, Counts]] = {}  # by server, and by queue
+        # By server, and by queue; a queue without jobs has none, once the server's list is noted.
+        self._queues: dict[str, dict[str, Counts]] = {}
+        self._listed: set[str] = set()  # servers
         self.workers = LiveWorkers()
 
     def note_queues(self, server: str, queues: Sequence[Record]) -> None:
@@ -42,6 +44,8 @@ class LiveFigures:
         known = self._queues.setdefault(server, {})
         for queue in queues:  # what an event has told meanwhile is newer
             known.setdefault(queue["name"], (queue["running"], queue["waiting"]))
+        self._queues[server] = {name: each for name, each in known.items() if _has_jobs(each)}
+        self._listed.add(server)
 
     def merge(self, server: str, name: str, data: Record) -> Record | None:
         """Return the data of an event with what the other servers have told; None: it waits."""
@@ -90,14 +94,22 @@ class LiveFigures:
         return data
 
     def _count_queue(self, server: str, queue: Record) -> Record:
-        name = queue["name"]
-        self._queues.setdefault(server, {})[name] = queue["running"], queue["waiting"]
+        name, counts = queue["name"], (queue["running"], queue["waiting"])
+        known = self._queues.setdefault(server, {})
+        known[name] = counts
+        if server in self._listed and not _has_jobs(counts):
+            del known[name]
         found = [known[name] for known in self._queues.values() if name in known]
         running = sum(each for each, _ in found)
         return queue | {"running": running, "waiting": add_counts(*(each for _, each in found))}
 
     def _merge_workers(self, server: str, data: Record) -> Record:
         return self.workers.merge(server, data)
+
+
+def _has_jobs(counts: Counts) -> bool:
+    running, waiting = counts
+    return bool(running or any(waiting.values()))
 
 
 _MERGERS: Mapping[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,6 +112,34 @@ def test_what_an_event_told_is_newer_than_the_list(live: LiveFigures) -> None:
 
     assert merged is not None
     assert merged["queues"] == [{"name": "mail", "running": 8, "waiting": {}}]
+
+
+def test_a_list_that_was_read_before_an_event_brings_back_no_job(live: LiveFigures) -> None:
+    live.merge("other", "queues", {"queues": [{"name": "mail", "running": 0, "waiting": {}}]})
+    live.note_queues("other", [{"name": "mail", "running": 1, "waiting": {"queued": 2}}])
+
+    merged = live.merge(
+        "own", "queues", {"queues": [{"name": "mail", "running": 1, "waiting": {}}]}
+    )
+
+    assert merged is not None
+    assert merged["queues"] == [{"name": "mail", "running": 1, "waiting": {}}]
+
+
+def test_a_stream_keeps_nothing_of_queues_that_have_no_jobs_any_more(live: LiveFigures) -> None:
+    live.note_queues("other", [{"name": "listed", "running": 0, "waiting": {}}])
+
+    def tell() -> int:
+        tracemalloc.start()
+        for number in range(2_000):
+            for running in (1, 0):
+                queue = {"name": f"tenant-{number}", "running": running, "waiting": {"queued": 0}}
+                live.merge("other", "queues", {"queues": [queue]})
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return kept
+
+    assert tell() < 100_000
 
 
 def test_a_change_of_limits_is_passed_on_as_it_is(live: LiveFigures) -> None:
