@@ -6,7 +6,7 @@ event job and the completed run are in the same commit: none of them is lost or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from schedo.core.commands import Command, PutEffect
@@ -18,15 +18,7 @@ from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.limits import EXPECTATIONS_MAX, TURN_FIRES_MAX
 from schedo.core.loads import Appliers, Loaded
-from schedo.core.model import (
-    BY_HAND,
-    Decision,
-    DecisionRecord,
-    Job,
-    Schedule,
-    ScheduleSpec,
-    Trigger,
-)
+from schedo.core.model import BY_HAND, Decision, DecisionRecord, Job, Schedule, Trigger
 from schedo.core.states import State
 from schedo.core.timers import Timers, earliest
 from schedo.errors import Conflict, NotFound
@@ -139,12 +131,14 @@ class Expectations:
 
     # Schedules and their runs.
 
-    def check_room(self, specs: Sequence[ScheduleSpec]) -> None:
-        """Raise Conflict if these schedules would bring too many expectations."""
-        names = {spec.name for spec in specs if spec.expect is not None}
-        if names:
-            names -= {each.name for each in self._by_id.values() if each.of_schedule}
-            self._check_room(len(names))
+    def check_room(self, wanted: Set[str], unwanted: Set[str]) -> None:
+        """Raise Conflict if these schedules, by name, would bring too many expectations.
+
+        unwanted: schedules whose expectations go in the same change, if they have any.
+        """
+        if wanted:
+            known = {each.name for each in self._by_id.values() if each.of_schedule}
+            self._check_room(len(wanted - known), len(unwanted & known))
 
     def follow_schedule(self, schedule: Schedule, now: int) -> None:
         """Expect what the schedule now says, if anything."""
@@ -211,20 +205,21 @@ class Expectations:
         spec = command.spec
         known = self._find(spec.name)
         if known is None:
-            self._check_room(1)
+            self._check_room(1, 0)
             return self._create(spec, BY_HAND, now), PutEffect.CREATED
         return known, self._change(known, spec, now)
 
     def _declare(
         self, command: DeclareExpectations, now: int, loaded: Loaded
     ) -> list[DeclaredExpectation]:
-        self._check_room(sum(spec.name not in self._named for spec in command.specs))
+        found = filter(None, map(self._find, command.removed))
+        owned = [known for known in found if known.owner == command.owner]
+        new = sum(spec.name not in self._named for spec in command.specs)
+        self._check_room(new, len(owned))
         done = [self._declare_one(spec, command.owner, now) for spec in command.specs]
-        for known in filter(None, map(self._find, command.removed)):
-            if known.owner == command.owner:
-                self._remove(known)
-                done.append(DeclaredExpectation(PutEffect.REMOVED, known, known))
-        return done
+        for known in owned:
+            self._remove(known)
+        return done + [DeclaredExpectation(PutEffect.REMOVED, known, known) for known in owned]
 
     def _declare_one(self, spec: ExpectationSpec, owner: str, now: int) -> DeclaredExpectation:
         known = self._find(spec.name)
@@ -278,8 +273,8 @@ class Expectations:
     def _find(self, name: str) -> Expectation | None:
         return self._by_id.get(self._named.get(name, 0))
 
-    def _check_room(self, new: int) -> None:
-        if len(self._by_id) + new > EXPECTATIONS_MAX:
+    def _check_room(self, new: int, removed: int) -> None:
+        if new > removed and len(self._by_id) + new - removed > EXPECTATIONS_MAX:
             raise Conflict(f"there are {EXPECTATIONS_MAX} expectations; that is the most")
 
     # Changes of one expectation.

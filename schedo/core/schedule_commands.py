@@ -5,7 +5,7 @@ All of them find their schedule in memory, else in what was loaded for them: mem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from schedo.core.catchup import Firing
@@ -106,7 +106,7 @@ class ScheduleCommands:
         known = self._find(command.spec.name, loaded)
         if isinstance(known, Needs):
             return known
-        self._expectations.check_room([command.spec])
+        self._check_room([command.spec])
         if known is None:
             return self._create(command.spec, BY_HAND, now), PutEffect.CREATED
         known = self._table.track(known)
@@ -126,16 +126,26 @@ class ScheduleCommands:
         )
         if loads:
             return Needs(loads)
-        self._expectations.check_room(command.specs)
         known = {n: self._table.track(s) for n, s in found.items() if isinstance(s, Schedule)}
         owned = [
             known[n] for n in command.removed if n in known and known[n].owner == command.owner
         ]
         check_declaration(command, (known.get(spec.name) for spec in command.specs), owned)
+        plans = [
+            (spec, plan_declaration(known.get(spec.name), spec, command)) for spec in command.specs
+        ]
+        self._check_room([spec for spec, plan in plans if plan is not PutEffect.KEPT], owned)
         put = [self._declare_one(known.get(s.name), s, command, now) for s in command.specs]
         for schedule in owned:
             self._delete(schedule, DeleteSchedule(schedule.name), now)
         return put + [Declared(PutEffect.REMOVED, schedule, schedule) for schedule in owned]
+
+    def _check_room(self, specs: Iterable[ScheduleSpec], removed: Iterable[Schedule] = ()) -> None:
+        """Raise Conflict if the change would bring too many expectations."""
+        wanted = {spec.name: spec.expect is not None for spec in specs}
+        wanted.update({schedule.spec.name: False for schedule in removed})
+        with_one = {name for name, is_wanted in wanted.items() if is_wanted}
+        self._expectations.check_room(with_one, wanted.keys() - with_one)
 
     def _declare_one(
         self, known: Schedule | None, spec: ScheduleSpec, command: DeclareSchedules, now: int
@@ -235,7 +245,7 @@ class ScheduleCommands:
     ) -> tuple[Schedule, PutEffect]:
         declared, effect = schedule.declared, PutEffect.UNCHANGED
         if declared is not None:
-            self._expectations.check_room([declared])
+            self._check_room([declared])
             schedule.declared = None
             effect = self._change(schedule, declared, now)
         return schedule, effect

@@ -85,6 +85,34 @@ def test_too_many_expectations_change_nothing(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
+def test_expectations_that_take_the_place_of_others_need_no_further_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expectation_table, "EXPECTATIONS_MAX", 2)
+    server = Server()
+    declare(server, spec("a"), spec("b"))
+
+    with pytest.raises(Conflict):  # one more than there is room for
+        declare(server, spec("c"), spec("d"), spec("e"), removed=("a", "b"))
+    with pytest.raises(Conflict):  # those of another owner stay
+        declare(server, spec("c"), removed=("a",), owner="file:other")
+    declare(server, spec("c"), spec("d"), removed=("a", "b"))
+
+    assert owners(server) == {"c": FILE, "d": FILE}
+
+
+def test_more_expectations_than_there_may_be_can_still_be_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server()
+    declare(server, spec("a"), spec("b"))
+    monkeypatch.setattr(expectation_table, "EXPECTATIONS_MAX", 1)  # as with shards of two servers
+
+    done = declare(server, spec("a", 2 * HOUR), spec("b"))
+
+    assert done == [("a", PutEffect.CHANGED), ("b", PutEffect.UNCHANGED)]
+
+
 def test_what_was_removed_is_gone() -> None:
     server = Server()
     declare(server, spec())

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import pytest
 
+from schedo.core import expectation_table
 from schedo.core.commands import (
     Command,
     Declared,
@@ -211,6 +212,37 @@ def test_a_reset_makes_no_expectation_beyond_the_most_there_may_be() -> None:
         send(server, ResetSchedule("s"))
 
     assert put(server, EDITED).declared == make_schedule_spec(expect=WITHIN)
+
+
+def test_expectations_that_take_the_place_of_others_need_no_further_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expectation_table, "EXPECTATIONS_MAX", 2)
+    plain = [make_schedule_spec(name=name) for name in "abcd"]
+    watched = [make_schedule_spec(name=name, expect=WITHIN) for name in "abcd"]
+    server = Server()
+    declare(server, *watched[:2])
+
+    with pytest.raises(Conflict):
+        declare(server, *watched[:3])
+    done = declare(server, plain[0], *watched[2:], removed=("b",))
+
+    assert effects(done) == [
+        PutEffect.CHANGED,
+        PutEffect.CREATED,
+        PutEffect.CREATED,
+        PutEffect.REMOVED,
+    ]
+
+
+def test_a_kept_edit_keeps_its_expectation_and_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expectation_table, "EXPECTATIONS_MAX", 1)
+    server = Server()
+    declare(server, SPEC)
+    put(server, make_schedule_spec(expect=WITHIN))
+
+    with pytest.raises(Conflict):
+        declare(server, SPEC, make_schedule_spec(name="new", expect=WITHIN))
 
 
 def test_a_declaration_that_its_check_refuses_changes_nothing() -> None:
