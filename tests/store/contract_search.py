@@ -97,6 +97,24 @@ class SearchClaims:
 
         assert await listed(store, payload=(condition,)) == [ID + n for n in expected]
 
+    @pytest.mark.parametrize(
+        ("where", "expected"), [("größe", 0), ("größe.a/b", 1), ("a", 0), ("🙂.n", 2)]
+    )
+    async def test_a_name_is_found_however_it_is_escaped(
+        self, store: Store, where: str, expected: int
+    ) -> None:
+        payloads = (
+            rb'{"gr\u00f6\u00DFe": "\u0031", "\u0061": 1}',
+            rb'{"gr\u00f6\u00dfe": {"a\/b": 1, "\u000a": "\\"}}',
+            rb'{"\ud83d\ude42": {"x": 1e-400, "n": 1}, "\"": 1}',
+        )
+        jobs = (make_job(id=ID + n, payload=payload) for n, payload in enumerate(payloads))
+        await put(store, *jobs)
+
+        found = await listed(store, payload=(PayloadCondition(tuple(where.split(".")), "1"),))
+
+        assert found == [ID + expected]
+
     async def test_a_large_number_is_found(self, store: Store) -> None:
         await put(store, make_job(id=1, payload=b'{"n": 18446744073709551615}'))
         await put(store, make_job(id=2, payload=b'{"n": 9223372036854775807}'))

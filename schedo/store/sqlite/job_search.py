@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from schedo.core import limits
 from schedo.core.ids import ID_MAX, first_id, prefix_range
-from schedo.core.job_filter import JobFilter, Order
+from schedo.core.job_filter import JobFilter, Order, PayloadCondition
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.store import rows
@@ -24,6 +24,7 @@ from schedo.store.conditions import LISTED_STATE, TIMED
 from schedo.store.job_indexes import By, usable_indexes
 from schedo.store.pages import JobPage
 from schedo.store.sqlite import queries
+from schedo.store.sqlite.plain_names import PLAIN_PAYLOAD, has_escapes
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
 # Entries of an index that is not in order of id, if they decide on the filter without the jobs.
@@ -176,17 +177,26 @@ def _payload_terms(which: JobFilter) -> list[str]:
     """Return the terms of the payload; the parameters have the values and the paths."""
     terms = []
     for number, condition in enumerate(which.payload):
-        value, meanings = f":value_{number}", []
-        for meaning in range(len(condition.paths)):
-            found = f"{_PAYLOAD} ->> :path_{number}_{meaning}"
-            kind = f"json_type({_PAYLOAD}, :path_{number}_{meaning})"
-            meanings.append(f"({kind} = 'text' AND {found} = {value})")
-            if condition.value in ("true", "false", "null"):
-                meanings.append(f"{kind} = {value}")
-            elif condition.number is not None:
-                meanings.append(f"({kind} IN ('integer', 'real') AND {found} = :number_{number})")
-        terms.append(f"(payload IS NOT NULL AND ({' OR '.join(meanings)}))")
+        plain, written = (
+            _is_value(condition, number, payload) for payload in (PLAIN_PAYLOAD, _PAYLOAD)
+        )
+        either = f"CASE WHEN {has_escapes(condition.path)} THEN {plain} ELSE {written} END"
+        terms.append(f"(payload IS NOT NULL AND {either})")
     return terms
+
+
+def _is_value(condition: PayloadCondition, number: int, payload: str) -> str:
+    """Return the term that a payload, as JSON text, has the value at the path in one meaning."""
+    value, meanings = f":value_{number}", []
+    for meaning in range(len(condition.paths)):
+        found = f"{payload} ->> :path_{number}_{meaning}"
+        kind = f"json_type({payload}, :path_{number}_{meaning})"
+        meanings.append(f"({kind} = 'text' AND {found} = {value})")
+        if condition.value in ("true", "false", "null"):
+            meanings.append(f"{kind} = {value}")
+        elif condition.number is not None:
+            meanings.append(f"({kind} IN ('integer', 'real') AND {found} = :number_{number})")
+    return f"({' OR '.join(meanings)})"
 
 
 def _payload_parameters(which: JobFilter) -> dict[str, Any]:
