@@ -10,6 +10,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NamedTuple
@@ -88,11 +90,30 @@ _OPTIONS = {
 }
 
 
+@contextmanager
+def _ending_without_reader() -> Iterator[None]:
+    """Let SIGPIPE end the process, silently, when its output has no reader, as in `… | head -1`.
+
+    Other commands end so; click would end with the code of a failure. Python ignores the signal,
+    and has to: else a connection that a server closes would end the process as well.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+
+
 class LazyGroup(click.Group):
     """A group that lists its commands from a table, without importing their modules."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which may print the help."""
+        with _ending_without_reader():
+            return super().make_context(*args, **extra)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -135,6 +156,10 @@ class LazyGroup(click.Group):
 
         With --json, each error is a JSON object on stderr, with the exit code unchanged.
         """
+        with _ending_without_reader():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (SchedoError, click.ClickException) as error:
@@ -170,7 +195,8 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding of a terminal or a pipe lacks is escaped, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
-    cli(prog_name="schedo")
+    with _ending_without_reader():
+        cli(prog_name="schedo")
 
 
 def _end_on_signals() -> None:

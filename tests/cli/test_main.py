@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -255,3 +256,22 @@ def test_an_export_is_utf_8_whatever_the_encoding_is(server: FakeServer) -> None
 
     assert ended.stderr == b""
     assert 'payload = "Grüße ☃"' in ended.stdout.decode()
+
+
+def test_an_output_without_a_reader_ends_a_command_as_sigpipe_does(server: FakeServer) -> None:
+    server.on("GET", "/v1/jobs", 200, {"items": []})
+    server.on("GET", "/v1/queues", 404, problem(404, "not-found", "there is no such address"))
+    for args in (["jobs", "ls"], ["--help"], ["cron", "--help"], ["queues", "ls"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        ended = subprocess.run(
+            [sys.executable, "-m", "schedo", *args],
+            env=dict(os.environ, SCHEDO_URL=server.url),
+            stdout=writer,
+            stderr=writer if args[0] == "queues" else subprocess.PIPE,
+            timeout=30,
+        )
+        os.close(writer)
+
+        assert (args, ended.returncode) == (args, -signal.SIGPIPE)
+        assert not ended.stderr
