@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from schedo.cli.make_client import ca_cert_option, make_client
 from schedo.cli.names import suggest_name
 from schedo.errors import NotFound
+
+if TYPE_CHECKING:
+    from schedo.client.sync import Client
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -52,13 +58,38 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
         }
         with make_client(partial(Client, agent="schedo-cli"), url, token_file) as client:
             try:
-                function(client, *args, **options)
+                with telling_unreadable(client):
+                    function(client, *args, **options)
             except NotFound as error:
                 if hint := suggest_name(context, client):
                     raise NotFound(f"{error}{hint}") from error
                 raise
 
     return command
+
+
+@contextmanager
+def telling_unreadable(client: Client) -> Iterator[None]:
+    """Raise NotSchedo if the block cannot read what the server has answered.
+
+    The client has checked the main fields. The rest is what another program, or a server of another
+    version, may have in another form; the place is for a bug in the command.
+    """
+    try:
+        yield
+    except UnicodeError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        if not client.has_answered:
+            raise
+        from schedo.client.errors import NotSchedo
+
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        raise NotSchedo(
+            f"cannot read what {client.url} answered: it is no schedo server, or one of another"
+            f" version ({type(error).__name__}: {error}, {where})"
+        ) from error
 
 
 _JSON = "schedo.json"

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import click
 import msgspec
 
-from schedo.cli.connection import as_json, server_options
+from schedo.cli.connection import as_json, server_options, telling_unreadable
 from schedo.cli.escapes import escape
 from schedo.cli.make_client import make_client
 from schedo.cli.tables import print_facts, print_json, print_table
@@ -94,9 +94,8 @@ def _ask_server(request: CronRequest, url: str, token_file: str | None) -> CronR
         name: getattr(request, name)
         for name in ("tz", "name", "start", "end", "count", "coincidences")
     }
-    with make_client(Client, url, token_file) as client:
-        found = client.explain_cron(request.cron, **options)
-    return msgspec.convert(found, CronResponse)
+    with make_client(Client, url, token_file) as client, telling_unreadable(client):
+        return msgspec.convert(client.explain_cron(request.cron, **options), CronResponse)
 
 
 def _print_fires(response: CronResponse, *, has_others: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from schedo.cli.connection import as_json, server_options
+from schedo.cli.connection import as_json, server_options, telling_unreadable
 from schedo.cli.errors import BadConfiguration
 from schedo.cli.make_client import make_client
 from schedo.cli.serve import config_file, load
@@ -86,7 +86,10 @@ def _ask_server(url: str, token_file: str | None, *, is_json: bool) -> bool:
     from schedo.cli.served_status import show_served
     from schedo.client.sync import Client
 
-    with make_client(partial(Client, agent="schedo-cli"), url, token_file) as client:
+    with (
+        make_client(partial(Client, agent="schedo-cli"), url, token_file) as client,
+        telling_unreadable(client),
+    ):
         return show_served(client, url, is_json=is_json)
 
 

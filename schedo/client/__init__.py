@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from schedo.client.aio import AsyncClient
     from schedo.client.aio_handles import AsyncJobHandle, AsyncReservation
-    from schedo.client.errors import JobCancelled, JobFailed, Unreachable
+    from schedo.client.errors import JobCancelled, JobFailed, NotSchedo, Unreachable
     from schedo.client.events import Event
     from schedo.client.sync import Client
     from schedo.client.sync_handles import Reservation, SyncJobHandle
@@ -24,6 +24,7 @@ __all__ = [
     "Event",
     "JobCancelled",
     "JobFailed",
+    "NotSchedo",
     "Reservation",
     "SyncJobHandle",
     "Unreachable",
@@ -39,6 +40,7 @@ _MODULES = {
     "JobFailed": "errors",
     "Reservation": "sync_handles",
     "SyncJobHandle": "sync_handles",
+    "NotSchedo": "errors",
     "Unreachable": "errors",
 }
 

@@ -339,8 +339,9 @@ class AsyncClient(AsyncMonitoring):
             try:
                 async with aclosing(self._transport.stream(wanted)) as pieces:
                     async for piece in pieces:
-                        for event in parser.feed(piece):
-                            yield event
+                        with self._transport.address.naming(wanted):
+                            for event in parser.feed(piece):
+                                yield event
             except (Unreachable, Unavailable):
                 if not parser.has_begun:
                     raise

@@ -175,7 +175,7 @@ class AsyncTransport:
         """Send the operation and return its result; raise the server's error, or Unreachable."""
         try:
             async with asyncio.timeout(self._timeout_s + operation.held_s):
-                return operation.read(await self._ask(operation))
+                return self.address.read(operation, await self._ask(operation))
         except (OSError, httptools.HttpParserError) as error:
             raise Unreachable(
                 f"the connection to schedo at {self.address.url} broke before the response arrived"
@@ -188,7 +188,9 @@ class AsyncTransport:
         try:
             timeout_s = self._timeout_s + operation.held_s
             async for response in connection.stream(self._render(operation), timeout_s):
-                if response.status < 400:
+                if response.status < 400 and response.has_headers:
+                    with self.address.naming(operation):
+                        operation.check_head(HttpResponse(response.status, response.headers, b""))
                     yield response.take()
                 elif response.is_complete:
                     operation.read(response.result())

@@ -36,6 +36,18 @@ class Unreachable(SchedoError):
     status = 503
 
 
+class NotSchedo(SchedoError):
+    """What responded is no schedo server, or one of another version."""
+
+    code = "not-schedo"
+    status = 502
+
+    @classmethod
+    def because(cls, what: str) -> NotSchedo:
+        """Return the error for a response of which this is said."""
+        return cls(f"this is not a schedo server: {what}")
+
+
 class JobFailed(SchedoError):
     """The job ended without a result; `job` is its record and `error` its last error.
 
@@ -81,13 +93,14 @@ _BY_STATUS: dict[int, type[SchedoError]] = {
     507: StoreFull,
 }
 _BY_CODE = all_errors()
+_DIGITS_MAX = 10  # of a count; Python refuses to parse a text of thousands
 
 
 def parse_problem(status: int, headers: Mapping[str, str], body: bytes) -> SchedoError:
     """Return the error of a response with a status of 400 or more."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         phrase = HTTPStatus(status).phrase if status in list(HTTPStatus) else ""
@@ -132,7 +145,7 @@ def _make(kind: type[SchedoError], detail: str, document: Mapping[str, Any]) -> 
         rejected = document.get("rejected")
         return kind(
             detail,
-            int(document.get("considered") or 0),
+            _read_count(document.get("considered")),
             rejected if isinstance(rejected, dict) else None,
             _retry_after_s(document),
         )
@@ -142,8 +155,13 @@ def _make(kind: type[SchedoError], detail: str, document: Mapping[str, Any]) -> 
 
 
 def _retry_after_s(document: Mapping[str, Any]) -> int:
-    seconds = str(document.get("retry_after") or "")
-    return int(seconds) if seconds.isdecimal() else 1
+    return _read_count(document.get("retry_after")) or 1
+
+
+def _read_count(value: object) -> int:
+    """Return a count of a document that may be that of another program, or 0."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS_MAX else 0
 
 
 def _fields(errors: object) -> Iterator[Problem]:

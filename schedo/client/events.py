@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from schedo.client.errors import NotSchedo
 from schedo.client.messages import Record
 from schedo.errors import SchedoError
 
@@ -54,7 +55,7 @@ class EventParser:
             raise SchedoError("an event of the server has no end")
         for line in lines:
             if line:
-                self._read_field(line.decode())
+                self._read_field(line.decode("utf-8", "replace"))
             elif self._data:
                 yield self._end_event()
 
@@ -73,8 +74,11 @@ class EventParser:
     def _end_event(self) -> Event:
         self.last_id = self._id
         try:
-            event = Event(self._name, json.loads(self._data), self.last_id)
-        except ValueError:
-            raise SchedoError("this is not a schedo server: its events are not JSON") from None
+            data = json.loads(self._data)
+        except (ValueError, RecursionError):
+            raise NotSchedo.because("its events are not JSON") from None
+        if not isinstance(data, dict):
+            raise NotSchedo.because("its events are not JSON objects")
+        event = Event(self._name, data, self.last_id)
         self._name, self._data = "", ""
         return event

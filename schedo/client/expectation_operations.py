@@ -11,12 +11,14 @@ from schedo.client.rest import (
     JSON,
     encode,
     get,
+    items_with,
     post,
     quote_part,
-    read_items,
     read_nothing,
-    read_record,
+    record_with,
 )
+
+_read_expectation = record_with("name")
 
 
 def _expectation(name: str) -> str:
@@ -26,17 +28,17 @@ def _expectation(name: str) -> str:
 def put_expectation(name: str, spec: Mapping[str, Any]) -> Operation[Record]:
     """Create or change a named expectation; return it."""
     body = encode(render_options(spec))
-    return Operation("PUT", _expectation(name), read_record, body, JSON, is_repeatable=True)
+    return Operation("PUT", _expectation(name), _read_expectation, body, JSON, is_repeatable=True)
 
 
 def list_expectations() -> Operation[list[Record]]:
     """Return the named expectations."""
-    return get("/v1/expectations", read_items)
+    return get("/v1/expectations", items_with("name"))
 
 
 def get_expectation(name: str) -> Operation[Record]:
     """Return a named expectation, and whether it is met."""
-    return get(_expectation(name), read_record)
+    return get(_expectation(name), _read_expectation)
 
 
 def delete_expectation(name: str) -> Operation[None]:
@@ -46,4 +48,4 @@ def delete_expectation(name: str) -> Operation[None]:
 
 def beat(name: str) -> Operation[Record]:
     """Note that the work outside has been done."""
-    return post(f"{_expectation(name)}/beat", {}, is_repeatable=True)
+    return post(f"{_expectation(name)}/beat", {}, _read_expectation, is_repeatable=True)

@@ -7,13 +7,14 @@ blocking sockets, async_transport.py with asyncio.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from schedo.client.errors import parse_problem
-from schedo.errors import Invalid, SchedoError
+from schedo.client.errors import NotSchedo, parse_problem
+from schedo.errors import Invalid
 
 T = TypeVar("T")
 Record = dict[str, Any]
@@ -33,12 +34,15 @@ class HttpResponse(NamedTuple):
     body: bytes
 
     def json(self) -> Any:
-        """Return the parsed body; raise SchedoError if it is not JSON."""
+        """Return the parsed body; raise NotSchedo if it is not JSON."""
         try:
             return json.loads(self.body)
-        except ValueError:
-            kind = self.headers.get("content-type", "no content type")
-            raise SchedoError(f"this is not a schedo server: it answered with {kind}") from None
+        except (ValueError, RecursionError):
+            raise NotSchedo.because(f"it answered with {self.content_type}") from None
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "no content type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,23 @@ class Operation(Generic[T]):
     is_repeatable: bool = False  # sending it twice has the same effect as sending it once
     held_s: float = 0.0  # the server may hold the request open this long
     handled_statuses: frozenset[int] = frozenset()  # error statuses that `read` handles
+    content_type: str | None = None  # of a body that is passed on in pieces
 
     def read(self, response: HttpResponse) -> T:
-        """Return the result of the response; raise the server's error."""
+        """Return the result of the response; raise the server's error, or NotSchedo."""
         if response.status >= 400 and response.status not in self.handled_statuses:
             raise parse_problem(response.status, response.headers, response.body)
+        self.check_head(response)
         return self.parse(response)
+
+    def check_head(self, response: HttpResponse) -> None:
+        """Raise NotSchedo if no schedo server responds so, before the body is read."""
+        if 300 <= response.status < 400:
+            place = response.headers.get("location", "no address")
+            raise NotSchedo.because(f"it answered {response.status}, a redirect to {place}")
+        wanted = self.content_type
+        if wanted is not None and response.content_type.partition(";")[0].strip() != wanted:
+            raise NotSchedo.because(f"it answered with {response.content_type}, not {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,20 @@ class Address:
     headers: Mapping[str, str] = field(repr=False)  # they contain the token
     ca_cert: str | None = None  # a file of the authorities to trust; None: the default ones
     socket_path: str | None = None  # of a Unix socket, in place of host and port
+
+    def read(self, operation: Operation[T], response: HttpResponse) -> T:
+        """Return the result of the response of this server; NotSchedo says what was asked."""
+        with self.naming(operation):
+            return operation.read(response)
+
+    @contextmanager
+    def naming(self, operation: Operation[Any]) -> Iterator[None]:
+        """Add the request and the address to a NotSchedo of the block."""
+        try:
+            yield
+        except NotSchedo as error:
+            path = operation.target.partition("?")[0]
+            raise NotSchedo(f"{error} ({operation.method} {path} at {self.url})") from None
 
     def with_token(self, token: str | None) -> Address:
         """Return the same address with this token in the headers."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schedo.errors import SchedoError
+from schedo.client.errors import NotSchedo
 
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)\Z")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
@@ -90,7 +90,7 @@ class Scrape:
 
 
 def parse_metrics(body: bytes) -> Scrape:
-    """Return the samples of a page; raise SchedoError for a malformed one."""
+    """Return the samples of a page; raise NotSchedo for a malformed one."""
     samples: dict[tuple[str, Labels], float] = {}
     try:
         for line in body.decode().splitlines():
@@ -98,7 +98,7 @@ def parse_metrics(body: bytes) -> Scrape:
                 name, labels, value = _parse_line(line)
                 samples[name, labels] = value
     except ValueError as error:
-        raise SchedoError(f"the page of metrics is malformed: {error}") from None
+        raise NotSchedo.because(f"its page of metrics is malformed: {error}") from None
     return Scrape(samples)
 
 

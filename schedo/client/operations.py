@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypedDict
 
-from schedo.client.errors import build_error, parse_problem
+from schedo.client.errors import NotSchedo, build_error, parse_problem
 from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.metrics import Scrape, parse_metrics
 from schedo.client.options import Duration, Instant, render_options, render_value
@@ -18,12 +18,14 @@ from schedo.client.rest import (
     Page,
     encode,
     get,
+    items_with,
+    list_with,
+    page_with,
     post,
     quote_part,
-    read_items,
     read_nothing,
-    read_page,
     read_record,
+    record_with,
     render_query,
     submit_headers,
 )
@@ -38,6 +40,12 @@ INVOKE_WAIT_S = 30.0
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _JOB_FAILED = frozenset({502})
 _MINIMAL = {"Prefer": "return=minimal"}
+_SQLITE = "application/vnd.sqlite3"
+_read_job = record_with("id", "state")
+_read_jobs = items_with("id", "state")
+_read_batch = items_with()
+_read_named = record_with("name")
+_read_pauses = record_with("pauses")
 
 
 class JobFilters(TypedDict, total=False):
@@ -80,7 +88,7 @@ def render_request(job: Mapping[str, Any]) -> Record:
 
 
 def _pauses(response: HttpResponse) -> list[Record]:
-    pauses: list[Record] = read_record(response).get("pauses", [])
+    pauses: list[Record] = _read_pauses(response)["pauses"]
     return pauses
 
 
@@ -102,7 +110,7 @@ def _worker(name: str) -> str:
 def submit(request: Record, idempotency_key: str | None = None) -> Operation[Record]:
     """Submit one job."""
     headers = submit_headers(idempotency_key)
-    return Operation("POST", "/v1/jobs", read_record, encode(request), headers, is_repeatable=True)
+    return Operation("POST", "/v1/jobs", _read_job, encode(request), headers, is_repeatable=True)
 
 
 def submit_many(
@@ -120,11 +128,14 @@ def submit_many(
 
 
 def _batch(response: HttpResponse) -> list[Record | SchedoError]:
+    items = _read_batch(response)
+    if not all(isinstance(item.get("problem") or item.get("job"), dict) for item in items):
+        raise NotSchedo.because("its answer has neither jobs nor problems")
     return [
         build_error({"status": item.get("status"), **item["problem"]})
         if item.get("problem")
         else item["job"]
-        for item in read_items(response)
+        for item in items
     ]
 
 
@@ -139,7 +150,7 @@ def broadcast(
 
 def get_job(job_id: str) -> Operation[Record]:
     """Return the current record of the job."""
-    return get(_job(job_id), read_record)
+    return get(_job(job_id), _read_job)
 
 
 def list_jobs(
@@ -147,7 +158,10 @@ def list_jobs(
 ) -> Operation[Page]:
     """Return one page of jobs, newest first; it can be short, because a search is bounded."""
     wanted = {**filters, **_payload_parameters(filters.get("payload")), "payload": None}
-    return get(f"/v1/jobs{render_query({**wanted, 'limit': limit, 'cursor': cursor})}", read_page)
+    return get(
+        f"/v1/jobs{render_query({**wanted, 'limit': limit, 'cursor': cursor})}",
+        page_with("id", "state"),
+    )
 
 
 def _payload_parameters(values: Mapping[str, Any] | None) -> dict[str, str]:
@@ -166,62 +180,65 @@ def wait_job(
         left = POLL_S if end is None else end - clock()
         held = max(0.0, min(left, POLL_S))
         # Rounded up to a microsecond; a float like 1e-07 would not be a duration on the wire.
-        yield get(
-            f"{_job(job_id)}/wait{render_query({'timeout': f'{held:.6f}'})}", read_record, held
-        )
+        yield get(f"{_job(job_id)}/wait{render_query({'timeout': f'{held:.6f}'})}", _read_job, held)
         if end is not None and clock() >= end:
             return
 
 
 def why_job(job_id: str) -> Operation[Record]:
     """Return the reason why the job waits."""
-    return get(f"{_job(job_id)}/why", read_record)
+    return get(f"{_job(job_id)}/why", record_with("why"))
 
 
 def get_history(job_id: str) -> Operation[Record]:
     """Return what happened to the job and when."""
-    return get(f"{_job(job_id)}/history", read_record)
+    return get(f"{_job(job_id)}/history", list_with("at"))
 
 
 def list_attempts(job_id: str) -> Operation[list[Record]]:
     """Return the attempts that did not complete the job."""
-    return get(f"{_job(job_id)}/attempts", read_items)
+    return get(f"{_job(job_id)}/attempts", items_with("attempt"))
 
 
 def list_progress(job_id: str) -> Operation[list[Record]]:
     """Return the latest progress reports of the running attempt, oldest first."""
-    return get(f"{_job(job_id)}/progress", read_items)
+    return get(f"{_job(job_id)}/progress", items_with("at", "attempt"))
 
 
 def list_outputs(job_id: str) -> Operation[list[Record]]:
     """Return every captured stream as text."""
-    return get(f"{_job(job_id)}/output", read_items)
+    return get(f"{_job(job_id)}/output", items_with("attempt", "stream"))
 
 
 def cancel_job(job_id: str) -> Operation[Record]:
     """Cancel a waiting job, or request a running one to stop."""
-    return post(f"{_job(job_id)}:cancel", is_repeatable=True)
+    return post(f"{_job(job_id)}:cancel", None, _read_job, is_repeatable=True)
 
 
 def retry_job(job_id: str) -> Operation[Record]:
     """Run a failed, cancelled or expired job again."""
-    return post(f"{_job(job_id)}:retry")
+    return post(f"{_job(job_id)}:retry", None, _read_job)
 
 
 def run_job_now(job_id: str) -> Operation[Record]:
     """Make a waiting job due now."""
-    return post(f"{_job(job_id)}:run")
+    return post(f"{_job(job_id)}:run", None, _read_job)
 
 
 def delete_job(job_id: str) -> Operation[Record]:
     """Delete an ended job with its output. It is not repeatable: a second request gets a 404."""
-    return Operation("DELETE", _job(job_id), lambda response: {"id": job_id, "state": "deleted"})
+
+    def read(response: HttpResponse) -> Record:
+        read_nothing(response)
+        return {"id": job_id, "state": "deleted"}
+
+    return Operation("DELETE", _job(job_id), read)
 
 
 def reschedule_job(job_id: str, changes: Mapping[str, Any]) -> Operation[Record]:
     """Change a waiting job's run_at or delay, or its priority."""
     body = encode(render_options(changes))
-    return Operation("PATCH", _job(job_id), read_record, body, JSON)
+    return Operation("PATCH", _job(job_id), _read_job, body, JSON)
 
 
 # Right now.
@@ -238,12 +255,14 @@ def invoke(request: Record, wait_s: float) -> Operation[list[Record]]:
 def dry_run(request: Record) -> Operation[Record]:
     """Return whether the jobs would start now, and what each worker says."""
     body = encode({**request, "dry_run": True})
-    return Operation("POST", "/v1/invoke", read_record, body, JSON, is_repeatable=True)
+    return Operation(
+        "POST", "/v1/invoke", record_with("would_start"), body, JSON, is_repeatable=True
+    )
 
 
 def reserve(options: Mapping[str, Any]) -> Operation[Record]:
     """Reserve slots; return {"id", "nonce", "workers", "expires_at"}."""
-    return post("/v1/reservations", options)
+    return post("/v1/reservations", options, record_with("id", "nonce"))
 
 
 def commit_reservation(slots: Record, request: Record, wait_s: float) -> Operation[list[Record]]:
@@ -270,14 +289,13 @@ def _nonce(slots: Record) -> dict[str, str]:
 def _placed(response: HttpResponse) -> list[Record]:
     """Return the jobs, also those of a problem document that says that a job has failed."""
     if response.status not in _JOB_FAILED:
-        record = read_record(response)
-        jobs: list[Record] = record.get("items", [record])
-        return jobs
+        is_gang = "items" in read_record(response)
+        return _read_jobs(response) if is_gang else [_read_job(response)]
     try:
         problem = read_record(response)
     except SchedoError:  # the 502 is that of a proxy
         problem = {}
-    jobs = problem.get("jobs", [problem["job"]] if "job" in problem else [])
+    jobs: list[Record] = problem.get("jobs", [problem["job"]] if "job" in problem else [])
     if not jobs:
         raise parse_problem(response.status, response.headers, response.body)
     return jobs
@@ -290,7 +308,11 @@ def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
     handled_statuses = frozenset({503})
     return Operation(
-        "GET", "/readyz", read_record, is_repeatable=True, handled_statuses=handled_statuses
+        "GET",
+        "/readyz",
+        record_with("ready"),
+        is_repeatable=True,
+        handled_statuses=handled_statuses,
     )
 
 
@@ -303,7 +325,7 @@ def pause_server(options: Mapping[str, Any]) -> Operation[list[Record]]:
 def advance_clock(options: Mapping[str, Any]) -> Operation[Record]:
     """Move the clock of a test server; return its time and how many jobs still run."""
     body = encode(render_options(options))
-    return Operation("POST", "/v1/clock:advance", read_record, body, JSON)
+    return Operation("POST", "/v1/clock:advance", record_with("now"), body, JSON)
 
 
 def resume_server(scopes: Sequence[str]) -> Operation[list[Record]]:
@@ -317,6 +339,7 @@ def create_backup() -> Operation[str]:
     return Operation(
         *("POST", "/v1/backup", lambda response: response.headers.get("schedo-instant", "")),
         held_s=BACKUP_S,
+        content_type=_SQLITE,
     )
 
 
@@ -330,23 +353,23 @@ def get_metrics() -> Operation[Scrape]:
 
 def list_queues() -> Operation[list[Record]]:
     """Return the queues with their limits and counts of waiting jobs."""
-    return get("/v1/queues", read_items)
+    return get("/v1/queues", items_with("name"))
 
 
 def set_queue(name: str, changes: Mapping[str, Any]) -> Operation[Record]:
     """Change limits of a queue; None is sent, because it lifts the limit."""
     plain = {key: render_value(value) for key, value in changes.items()}
-    return Operation("PATCH", _queue(name), read_record, encode(plain), JSON, is_repeatable=True)
+    return Operation("PATCH", _queue(name), _read_named, encode(plain), JSON, is_repeatable=True)
 
 
 def pause_queue(name: str, options: Mapping[str, Any] = NO_OPTIONS) -> Operation[Record]:
     """Pause the queue, with a note and an end if they are given: it starts no new jobs."""
-    return post(f"{_queue(name)}:pause", options, is_repeatable=True)
+    return post(f"{_queue(name)}:pause", options, _read_named, is_repeatable=True)
 
 
 def resume_queue(name: str) -> Operation[Record]:
     """Resume a paused queue."""
-    return post(f"{_queue(name)}:resume", is_repeatable=True)
+    return post(f"{_queue(name)}:resume", None, _read_named, is_repeatable=True)
 
 
 # Workers.
@@ -354,24 +377,24 @@ def resume_queue(name: str) -> Operation[Record]:
 
 def list_workers() -> Operation[list[Record]]:
     """Return the workers with their specs and load."""
-    return get("/v1/workers", read_items)
+    return get("/v1/workers", items_with("name"))
 
 
 def get_worker(name: str) -> Operation[Record]:
     """Return the status of the worker."""
-    return get(_worker(name), read_record)
+    return get(_worker(name), _read_named)
 
 
 def cordon_worker(name: str) -> Operation[Record]:
     """Give the worker no new jobs; its running attempts continue."""
-    return post(f"{_worker(name)}:cordon", is_repeatable=True)
+    return post(f"{_worker(name)}:cordon", None, _read_named, is_repeatable=True)
 
 
 def uncordon_worker(name: str) -> Operation[Record]:
     """Give a cordoned worker new jobs again."""
-    return post(f"{_worker(name)}:uncordon", is_repeatable=True)
+    return post(f"{_worker(name)}:uncordon", None, _read_named, is_repeatable=True)
 
 
 def drain_worker(name: str) -> Operation[Record]:
     """Request the worker to finish its attempts and to stop."""
-    return post(f"{_worker(name)}:drain", is_repeatable=True)
+    return post(f"{_worker(name)}:drain", None, _read_named, is_repeatable=True)

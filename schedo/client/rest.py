@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote, urlencode
 
+from schedo.client.errors import NotSchedo
 from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.options import render_options
-from schedo.errors import Invalid, SchedoError
+from schedo.errors import Invalid
 
 JSON = {"Content-Type": "application/json"}
 
@@ -47,27 +49,74 @@ def read_record(response: HttpResponse) -> Record:
     """Return the JSON object of the response."""
     value = response.json()
     if not isinstance(value, dict):
-        raise SchedoError("this is not a schedo server: it did not answer with a JSON object")
+        raise NotSchedo.because("it did not answer with a JSON object")
     return value
 
 
-def read_page(response: HttpResponse) -> Page:
-    """Return one page of a list."""
-    record = read_record(response)
-    page: Page = {"items": record.get("items", []), "next_cursor": record.get("next_cursor")}
-    if "looked_at" in record:
-        page["looked_at"], page["searched_to"] = record["looked_at"], record["searched_to"]
-    return page
+def record_with(*names: str) -> Callable[[HttpResponse], Record]:
+    """Return the function that reads a JSON object, which has these fields on a schedo server."""
+
+    def read(response: HttpResponse) -> Record:
+        record = read_record(response)
+        _check_fields(record, names)
+        return record
+
+    return read
 
 
-def read_items(response: HttpResponse) -> list[Record]:
-    """Return the records of a list that has one page."""
-    return read_page(response)["items"]
+def list_with(*names: str) -> Callable[[HttpResponse], Record]:
+    """As record_with, of an object whose `items` have these fields each."""
+
+    def read(response: HttpResponse) -> Record:
+        record = _read_list(response)
+        items = record["items"]
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise NotSchedo.because("its answer is no list of records")
+        for item in items:
+            _check_fields(item, names)
+        return record
+
+    return read
+
+
+_read_list = record_with("items")
+
+
+def _check_fields(record: Record, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in record:
+            raise NotSchedo.because(f"its answer has no {name!r}")
+
+
+def page_with(*names: str) -> Callable[[HttpResponse], Page]:
+    """Return the function that reads a page of a list, whose records have these fields."""
+    read_list = list_with(*names)
+
+    def read(response: HttpResponse) -> Page:
+        record = read_list(response)
+        page: Page = {"items": record["items"], "next_cursor": record.get("next_cursor")}
+        if "looked_at" in record:
+            page["looked_at"], page["searched_to"] = record["looked_at"], record["searched_to"]
+        return page
+
+    return read
+
+
+def items_with(*names: str) -> Callable[[HttpResponse], list[Record]]:
+    """As page_with, of a list that has one page."""
+    read_list = list_with(*names)
+
+    def read(response: HttpResponse) -> list[Record]:
+        items: list[Record] = read_list(response)["items"]
+        return items
+
+    return read
 
 
 def read_nothing(response: HttpResponse) -> None:
-    """Ignore the body of the response."""
-    return None
+    """Check that the response has no body, which says that it is done."""
+    if response.status != HTTPStatus.NO_CONTENT:
+        raise NotSchedo.because(f"it answered {response.status} with {response.content_type}")
 
 
 def render_query(values: Mapping[str, object]) -> str:
@@ -93,11 +142,15 @@ def get(target: str, parse: Callable[[HttpResponse], Any], held_s: float = 0.0) 
 
 
 def post(
-    target: str, options: Mapping[str, object] | None = None, *, is_repeatable: bool = False
+    target: str,
+    options: Mapping[str, object] | None = None,
+    parse: Callable[[HttpResponse], Record] = read_record,
+    *,
+    is_repeatable: bool = False,
 ) -> Operation[Record]:
     """Return an action, whose response is a record; options that are None are left out."""
     body = encode(render_options(options or {}))
-    return Operation("POST", target, read_record, body, JSON, is_repeatable)
+    return Operation("POST", target, parse, body, JSON, is_repeatable)
 
 
 def submit_headers(key: str | None) -> dict[str, str]:

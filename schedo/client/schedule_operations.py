@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
-from schedo.client.messages import Operation, Record
+from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.operations import PAGE_JOBS
 from schedo.client.options import Duration, Instant, render_options
 from schedo.client.rest import (
@@ -13,15 +13,18 @@ from schedo.client.rest import (
     Page,
     encode,
     get,
+    list_with,
+    page_with,
     post,
     quote_part,
     read_nothing,
-    read_page,
     read_record,
+    record_with,
     render_query,
 )
 
 DECISIONS_LISTED = 50
+_read_schedule = record_with("name")
 
 
 def _schedule(name: str) -> str:
@@ -48,7 +51,9 @@ def explain_cron(cron: str, options: CronOptions) -> Operation[Record]:
     """Explain a cron expression in words, with its next fires."""
     names = {"start": "from", "end": "to"}
     wanted = {names.get(name, name): value for name, value in options.items()}
-    return post("/v1/cron:explain", {"cron": cron, **wanted}, is_repeatable=True)
+    return post(
+        "/v1/cron:explain", {"cron": cron, **wanted}, record_with("next_fires"), is_repeatable=True
+    )
 
 
 def put_schedule(
@@ -63,7 +68,7 @@ def put_schedule(
     return Operation(
         "PUT",
         f"{_schedule(name)}{render_query({'owner': owner})}",
-        lambda response: (read_record(response), response.status == 201),
+        lambda response: (_read_schedule(response), response.status == 201),
         body,
         JSON,
         is_repeatable=True,
@@ -72,7 +77,7 @@ def put_schedule(
 
 def get_schedule(name: str) -> Operation[Record]:
     """Return the schedule with its next fires and counters."""
-    return get(_schedule(name), read_record)
+    return get(_schedule(name), _read_schedule)
 
 
 class ScheduleFilters(TypedDict, total=False):
@@ -95,7 +100,7 @@ def list_schedules(
     wanted = {**filters, "failing": filters.get("failing") or None}
     texts = {n: str(v).lower() if isinstance(v, bool) else v for n, v in wanted.items()}
     query = {**texts, "limit": limit, "cursor": cursor}
-    return get(f"/v1/schedules{render_query(query)}", read_page)
+    return get(f"/v1/schedules{render_query(query)}", page_with("name"))
 
 
 def list_decisions(
@@ -103,7 +108,7 @@ def list_decisions(
 ) -> Operation[Page]:
     """Return one page of the decisions about the instants, newest first."""
     query = {"limit": limit, "cursor": cursor}
-    return get(f"{_schedule(name)}/decisions{render_query(query)}", read_page)
+    return get(f"{_schedule(name)}/decisions{render_query(query)}", page_with("decision"))
 
 
 def list_fires(
@@ -111,12 +116,14 @@ def list_fires(
 ) -> Operation[Record]:
     """Return when all schedules fire in some hours from an instant."""
     query = {"from": start, "hours": hours, "bucket": bucket, "limit": limit}
-    return get(f"/v1/fires{render_query(query)}", read_record)
+    return get(f"/v1/fires{render_query(query)}", list_with("names"))
 
 
 def list_schedule_fires(name: str, start: Instant | None, end: Instant | None) -> Operation[Record]:
     """Return when the schedule fires from an instant to another one."""
-    return get(f"{_schedule(name)}/fires{render_query({'from': start, 'to': end})}", read_record)
+    return get(
+        f"{_schedule(name)}/fires{render_query({'from': start, 'to': end})}", list_with("at")
+    )
 
 
 def delete_schedule(name: str) -> Operation[None]:
@@ -126,22 +133,32 @@ def delete_schedule(name: str) -> Operation[None]:
 
 def reset_schedule(name: str) -> Operation[Record]:
     """Undo the changes by hand: the schedule gets what its owner declared last."""
-    return post(f"{_schedule(name)}:reset", {}, is_repeatable=True)
+    return post(f"{_schedule(name)}:reset", {}, _read_schedule, is_repeatable=True)
 
 
 def pause_schedule(name: str, note: str | None = None) -> Operation[Record]:
     """Pause the schedule: it does not fire until it is resumed."""
-    return post(f"{_schedule(name)}:pause", {"note": note}, is_repeatable=True)
+    return post(f"{_schedule(name)}:pause", {"note": note}, _read_schedule, is_repeatable=True)
 
 
 def resume_schedule(name: str, resume_from: Instant | None = None) -> Operation[Record]:
     """Resume a paused schedule; instants since `resume_from` count as missed runs."""
-    return post(f"{_schedule(name)}:resume", {"resume_from": resume_from}, is_repeatable=True)
+    return post(
+        f"{_schedule(name)}:resume",
+        {"resume_from": resume_from},
+        _read_schedule,
+        is_repeatable=True,
+    )
 
 
 def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]:
     """Fire once now; return {"job"} or {"skipped_overlap", "blocking_job"}."""
-    return post(f"{_schedule(name)}:trigger", {"overlap": overlap})
+    return post(f"{_schedule(name)}:trigger", {"overlap": overlap}, _read_triggered)
+
+
+def _read_triggered(response: HttpResponse) -> Record:
+    record = read_record(response)
+    return record if "skipped_overlap" in record else record_with("job")(response)
 
 
 def declare(declaration: Mapping[str, Any]) -> Operation[Record]:
@@ -150,4 +167,6 @@ def declare(declaration: Mapping[str, Any]) -> Operation[Record]:
     declaration: {owner, schedules, queues, prune, keep_edits, dry_run}.
     """
     body = encode(declaration)
-    return Operation("POST", "/v1/declarations", read_record, body, JSON, is_repeatable=True)
+    return Operation(
+        "POST", "/v1/declarations", record_with("schedules"), body, JSON, is_repeatable=True
+    )

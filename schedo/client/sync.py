@@ -59,6 +59,11 @@ class Client(Monitoring):
         """The URL of the server, as the user wrote it."""
         return self._transport.address.url
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether there has been a response to any request."""
+        return self._transport.has_answered
+
     def close(self) -> None:
         """Close the connections; the next call opens a new one."""
         self._transport.close()
@@ -337,7 +342,8 @@ class Client(Monitoring):
             wanted = monitoring_operations.get_events(topics, job, schedule, parser.last_id)
             try:
                 for line in self._transport.stream(wanted):
-                    yield from parser.feed(line)
+                    with self._transport.address.naming(wanted):
+                        yield from parser.feed(line)
             except (Unreachable, Unavailable):
                 if not parser.has_begun:
                     raise

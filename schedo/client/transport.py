@@ -48,20 +48,21 @@ class Transport:
         self._idle: list[HTTPConnection] = []  # append and pop are atomic
         self._process = os.getpid()
         self._tls = client_context(address.ca_cert) if address.is_tls else None
+        self.has_answered = False
 
     def send(self, operation: Operation[T]) -> T:
         """Send the operation and return its result; raise the server's error, or Unreachable."""
         connection, idle = self._take_idle(), self._idle
         if connection is not None:
             try:
-                return operation.read(self._exchange(connection, operation, idle))
+                return self._read(connection, operation, idle)
             except _DROPPED as error:
                 if not operation.is_repeatable:
                     raise self._broken(error) from error
             except (OSError, HTTPException) as error:
                 raise self._broken(error) from error
         try:
-            return operation.read(self._exchange(self._connect(), operation, idle))
+            return self._read(self._connect(), operation, idle)
         except (OSError, HTTPException) as error:
             raise self._broken(error) from error
 
@@ -70,7 +71,7 @@ class Transport:
         with self._open_response(operation) as response:
             while piece := self._read_piece(response):
                 file.write(piece)
-            return operation.read(_head(response, b""))
+            return self.address.read(operation, _head(response, b""))
 
     def stream(self, operation: Operation[Any]) -> Generator[bytes, None, None]:
         """Yield the lines of a response as they come; raise the server's error, or Unreachable."""
@@ -92,6 +93,8 @@ class Transport:
                 raise self._broken(error) from error
             if refusal is not None:
                 operation.read(refusal)
+            with self.address.naming(operation):
+                operation.check_head(_head(response, b""))
             yield response
 
     def _read_line(self, response: HTTPResponse) -> bytes:
@@ -159,6 +162,11 @@ class Transport:
             )
         return HTTPConnection(address.host, address.port, timeout=self._timeout_s)
 
+    def _read(
+        self, connection: HTTPConnection, operation: Operation[T], idle: list[HTTPConnection]
+    ) -> T:
+        return self.address.read(operation, self._exchange(connection, operation, idle))
+
     def _exchange(
         self, connection: HTTPConnection, operation: Operation[Any], idle: list[HTTPConnection]
     ) -> HttpResponse:
@@ -183,7 +191,9 @@ class Transport:
             operation.body or None,
             {**self.address.headers, **operation.headers, **current_trace().headers},
         )
-        return connection.getresponse()
+        response = connection.getresponse()
+        self.has_answered = True
+        return response
 
     def _broken(self, error: Exception) -> Unreachable:
         return Unreachable(

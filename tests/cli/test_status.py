@@ -162,7 +162,8 @@ STORE = {
 def arrange(server: FakeServer, *, ready: bool = True) -> None:
     readiness = {"ready": ready, "code": "ready", "reasons": [] if ready else ["it is away"]}
     server.on("GET", "/readyz", 200 if ready else 503, readiness)
-    summary = {"version": "1.0", "epoch": 7, "started_at": "2026-11-20T11:00:00.000000Z"}
+    started_at = "2026-11-20T11:00:00.000000Z"
+    summary = {"verdict": {}, "version": "1.0", "epoch": 7, "started_at": started_at}
     server.on("GET", "/v1/summary", 200, summary)
     server.on("GET", "/v1/store", 200, STORE)
 

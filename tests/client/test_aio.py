@@ -14,6 +14,8 @@ import uvloop
 
 from schedo.client import AsyncClient, AsyncJobHandle, JobFailed, Unreachable
 from schedo.client.async_transport import Streams, open_streams
+from schedo.client.messages import HttpResponse
+from schedo.client.rest import get
 from schedo.errors import Invalid, NotFound, SchedoError
 from tests.client.server import JOB_ID, FakeServer, Reply, job_record, problem, schedule_record
 
@@ -230,9 +232,9 @@ async def test_a_response_that_is_not_http_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("answer", "is_whole"),
     [
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[]", True),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", False),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n", True),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", False),
         (b"HTTP/1.1 200 O", False),
     ],
@@ -249,7 +251,7 @@ async def test_a_response_ends_at_its_declared_length(answer: bytes, is_whole: b
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     async with listener, AsyncClient(url) as client:
         if is_whole:
-            assert (await client.get(JOB_ID)).record == {}
+            assert await client.send(get("/whole", HttpResponse.json)) == []
         else:
             with pytest.raises(Unreachable, match="the response is incomplete"):
                 await client.get(JOB_ID)

@@ -12,7 +12,7 @@ import pytest
 from schedo.client import Client, Unreachable
 from tests.client.server import JOB_ID
 
-WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+WHOLE = b'HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{"id":"1","state":"s"}'
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from schedo import AsyncClient, Client
-from schedo.client.errors import Unreachable
+from schedo.client.errors import NotSchedo, Unreachable
 from schedo.client.events import Event, EventParser
 from schedo.errors import BadRequest, SchedoError
 from tests.client.server import FakeServer, Reply
@@ -90,6 +90,29 @@ async def test_a_server_that_was_never_reached_is_said(server: FakeServer) -> No
     async with AsyncClient(server.url) as client_2:
         with pytest.raises(Unreachable):
             await anext(client_2.events())
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, b"{}", {"Content-Type": "application/json"}),
+        Reply(200, b"data: [1]\n\n", STREAM),
+        Reply(200, b"data: \xff\n\n", STREAM),
+        Reply(302, b"", {"Location": "/login"}),
+    ],
+    ids=["JSON", "other events", "no text", "a redirect"],
+)
+async def test_a_stream_of_another_program_is_not_asked_for_again(
+    server: FakeServer, reply: Reply
+) -> None:
+    server.reply("GET", "/v1/events", reply)
+    where = rf"not a schedo server: .* \(GET /v1/events at {server.url}\)"
+
+    with Client(server.url) as client, pytest.raises(NotSchedo, match=where):
+        next(client.events())
+    async with AsyncClient(server.url) as other:
+        with pytest.raises(NotSchedo, match=where):
+            await anext(other.events())
 
 
 def test_events_are_parsed_however_they_are_cut() -> None:
