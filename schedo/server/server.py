@@ -104,7 +104,9 @@ class Server:
         self.reload = Reload(config, read, self._use)
         self.predecessors = Predecessors(self.engine.sessions, self.workers.reap_left)
         self.takeover: Takeover | None = None  # by which it became active; None: the store was free
-        self._control = ControlSocket(self._make_control, self.store.path)
+        self._control = ControlSocket(
+            self._make_control, self.store.path, lambda: self.handover is not None
+        )
         self._bound: list[socket.socket] = []  # on which it will listen
         self._bound_grpc: list[socket.socket] = []
         self._owns_sockets = False  # they are not from systemd
