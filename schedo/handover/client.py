@@ -17,6 +17,7 @@ from schedo.handover.messages import (
     Failed,
     GetStatus,
     Hello,
+    Message,
     Status,
     Upgrade,
     UpgradeFailed,
@@ -88,7 +89,7 @@ async def request_upgrade(path: str, timeout_s: float, passing_s: float) -> Acti
                 await introduce(link, "operator", 0)
             link.send(Upgrade(timeout_s))
             async with asyncio.timeout(timeout_s + passing_s):
-                response = await link.receive()
+                response = await _receive_result(link)
         except TimeoutError:
             raise Stuck(link.peer.pid) from None
     if isinstance(response, Failed):
@@ -96,3 +97,13 @@ async def request_upgrade(path: str, timeout_s: float, passing_s: float) -> Acti
     if not isinstance(response, Activated):
         raise BadMessage(f"the server sent an unexpected {type(response).__name__}")
     return response
+
+
+async def _receive_result(link: Link) -> Message:
+    try:
+        return await link.receive()
+    except LinkLost:  # it may have been killed at any step
+        raise LinkLost(
+            f"the server (pid {link.peer.pid}) has ended during the upgrade; `schedo status` shows"
+            " whether the new process, or a standby, serves now"
+        ) from None

@@ -10,7 +10,8 @@ import pytest
 from schedo.handover import socket_file
 from schedo.handover.client import connected, introduce, request_upgrade
 from schedo.handover.http_way import HttpWay
-from schedo.handover.messages import BadMessage, ServeHttp, UpgradeFailed, Welcome
+from schedo.handover.link import LinkLost
+from schedo.handover.messages import Activated, BadMessage, ServeHttp, UpgradeFailed, Welcome
 from tests.handover.active import SCHEMA, Served, open_descriptors
 
 
@@ -23,6 +24,18 @@ async def test_an_operator_gets_the_result_of_an_upgrade(served: Served) -> None
 async def test_an_operator_gets_the_reason_of_a_failure(served: Served) -> None:
     with pytest.raises(UpgradeFailed, match="the new process has failed"):
         await request_upgrade(served.control_path, 20.0, 5.0)
+
+
+async def test_an_operator_is_told_where_to_look_if_the_server_dies(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(_: float) -> Activated:
+        raise asyncio.CancelledError  # the connection ends
+
+    monkeypatch.setattr(served.active, "upgrade", die)
+
+    with pytest.raises(LinkLost, match=r"has ended during the upgrade; `schedo status` shows"):
+        await request_upgrade(served.control_path, 1.0, 5.0)
 
 
 @pytest.mark.parametrize(("is_trusted", "said"), [(True, b"trusted"), (False, b"client")])
