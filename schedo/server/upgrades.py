@@ -42,13 +42,23 @@ class Upgrades:
     async def _run_logged(self) -> None:
         try:
             await self.run(TIMEOUT_S)
-        except SchedoError as error:
-            log.error("upgrade: %s; this process serves on", error)
+        except SchedoError:
+            pass  # it is logged
         except Exception:
             log.exception("the upgrade has failed for an unexpected reason")
 
     async def run(self, timeout_s: float) -> Activated:
-        """Replace this process by a new one; raise UpgradeFailed, and serve on then."""
+        """Replace this process by a new one; raise UpgradeFailed, and serve on then.
+
+        The reason is logged as well: who has asked for the upgrade may not be there any more.
+        """
+        try:
+            return await self._run(timeout_s)
+        except SchedoError as error:
+            log.error("upgrade: %s; this process was not replaced", error)
+            raise
+
+    async def _run(self, timeout_s: float) -> Activated:
         # In a thread: these modules take some 20 ms, in which no timer would fire.
         with contextlib.suppress(RuntimeError):  # the system has no thread for it
             await asyncio.to_thread(import_module, "schedo.server.upgrade")

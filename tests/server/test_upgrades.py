@@ -77,9 +77,16 @@ async def test_a_server_that_stops_is_not_replaced(server: Server) -> None:
         await server.upgrades.run(1.0)
 
 
-async def test_a_program_that_is_gone_is_the_reason(server: Server) -> None:
+async def test_a_program_that_is_gone_is_the_reason_and_the_log_has_it(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(UpgradeFailed, match=r"cannot be started: .*No such file"):
         await server.upgrades.run(1.0)
+
+    assert (
+        "No such file or directory: '/no/such/program'; this process was not replaced"
+        in caplog.text
+    )
 
 
 def test_what_only_one_start_does_is_not_repeated() -> None:
