@@ -82,8 +82,8 @@ class Link:
         beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))]
         try:
             self._socket.sendmsg([encode(message)], beside if descriptors else [])
-        except OSError as error:  # EAGAIN too: the peer has left many messages unread
-            raise LinkLost(f"the peer does not take a message: {error}") from error
+        except OSError as error:
+            raise _lost(error) from error
 
     async def receive(self) -> Message:
         """Return the next message; raise BadMessage, also for one with descriptors, or LinkLost."""
@@ -126,7 +126,7 @@ class Link:
             except BlockingIOError:
                 await self._wait_readable()
             except OSError as error:
-                raise LinkLost(f"the connection has ended: {error}") from error
+                raise _lost(error) from error
 
     def _receive_now(self) -> tuple[bytes, list[int]]:
         room = socket.CMSG_SPACE(DESCRIPTORS_MAX * _INTEGER_BYTES)
@@ -139,7 +139,7 @@ class Link:
         close_all(descriptors)
         if data:
             raise BadMessage("the message is too long, or has too many descriptors")
-        raise LinkLost("the peer has closed the connection")
+        raise ConnectionResetError
 
     async def _wait_readable(self) -> None:
         self._readable = self._loop.create_future()
@@ -164,6 +164,15 @@ def _check_kind(message: Message, kind: type[M]) -> M:
     if not isinstance(message, kind):
         raise BadMessage(f"a message {type(message).__name__} does not belong here")
     return message
+
+
+def _lost(error: OSError) -> LinkLost:
+    """Return the error as an operator can read it in a log."""
+    if isinstance(error, BlockingIOError):
+        return LinkLost("the other process leaves messages unread")
+    if isinstance(error, BrokenPipeError | ConnectionResetError):
+        return LinkLost("the other process has ended, or has closed the connection")
+    return LinkLost(f"the connection has failed: {error.strerror}")
 
 
 def _wake(future: asyncio.Future[None]) -> None:
