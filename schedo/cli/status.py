@@ -97,7 +97,6 @@ def _read(store: str) -> Status:
     from schedo.handover.client import read_status
     from schedo.handover.link import LinkLost
     from schedo.handover.socket_file import SUFFIX
-    from schedo.store.sqlite.lock import read_holder
 
     path = os.path.realpath(path_of(store))
     until = time.monotonic() + _PASSING_S * os.path.exists(path + ".lock")
@@ -106,11 +105,21 @@ def _read(store: str) -> Status:
             return asyncio.run(read_status(path + SUFFIX))
         except LinkLost as error:
             if time.monotonic() > until:
-                raise Unavailable(_describe_missing(error, read_holder(path + ".lock"))) from error
+                raise Unavailable(_describe_missing(error, path + ".lock")) from error
         time.sleep(_RETRY_S)
 
 
-def _describe_missing(error: LinkLost, holder: int | None) -> str:
+def _describe_missing(error: LinkLost, lock_path: str) -> str:
+    from schedo.store.sqlite.lock import find_living, read_holder
+
+    living = find_living(lock_path)
+    if living is not None:
+        return (
+            f"{error}; but pid {living}, the last one that has locked the store, runs: it is"
+            " starting, for instance importing its application, or its log says why it has no"
+            f" control socket; {_OTHER_WAYS}"
+        )
+    holder = read_holder(lock_path)
     last = "" if holder is None else f"; the last holder of the store was pid {holder}"
     return f"the store has no active server: {error}{last}; {_OTHER_WAYS}"
 

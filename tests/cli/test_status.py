@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from schedo.cli.main import cli
 from schedo.handover.messages import Handover, LastTakeover, StandbyStatus, Status
 from schedo.handover.steps import Step
+from schedo.store.sqlite.lock import FileLock
 from tests.cli.conftest import Call
 from tests.client.server import FakeServer
 
@@ -103,6 +105,18 @@ def test_a_store_without_a_server_has_none_that_is_active(tmp_path: Path) -> Non
     assert result.exit_code == 1
     assert "the store has no active server: no server answers at" in result.stderr
     assert "the last holder of the store was pid 42" in result.stderr
+
+
+def test_a_server_that_is_starting_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+    lock = FileLock(str(tmp_path / "jobs.db.lock"))
+    lock.acquire()  # as it does before it imports its application
+
+    result = CliRunner().invoke(cli, ["status", "--store", str(tmp_path / "jobs.db")])
+    lock.release()
+
+    assert result.exit_code == 1
+    assert "no active server" not in result.stderr
+    assert f"but pid {os.getpid()}, the last one that has locked the store, runs" in result.stderr
 
 
 def test_the_check_fails_for_a_server_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

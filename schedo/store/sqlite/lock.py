@@ -137,6 +137,24 @@ def read_holder(path: str) -> int | None:
     return None
 
 
+def find_living(path: str) -> int | None:
+    """Return the pid that the lock file names if such a process runs since this boot, or None.
+
+    It need not be the holder: the number may have been used again after a kill, or be one of
+    another container.
+    """
+    pid = read_holder(path)
+    try:
+        if pid is None or f"boot {_read_boot()}".encode() not in Path(path).read_bytes()[:1_000]:
+            return None
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid  # it runs, as another user
+    except OSError:
+        return None
+    return pid
+
+
 def _read(descriptor: int) -> bytes:
     return os.pread(descriptor, 1_000, 0)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schedo.errors import StoreError, StoreLocked
-from schedo.store.sqlite.lock import BOOT_ID, FileLock
+from schedo.store.sqlite.lock import BOOT_ID, FileLock, find_living
 
 HOLD = """
 import sys
@@ -161,3 +161,38 @@ def test_a_kill_during_the_shutdown_counts_as_orderly(
 
     assert not second.was_killed
     second.release()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_living"),
+    [
+        ("pid {pid} on host since now\nboot {boot}\n", True),
+        ("pid {pid} on host since now\nboot another\n", False),
+        ("pid 4194305 on host since now\nboot {boot}\n", False),
+        ("", False),
+    ],
+)
+def test_a_holder_lives_if_its_number_runs_since_this_boot(
+    tmp_path: Path, text: str, is_living: bool
+) -> None:
+    path = tmp_path / "jobs.db.lock"
+    path.write_text(text.format(pid=os.getpid(), boot=BOOT_ID.read_text().strip()))
+
+    assert find_living(str(path)) == (os.getpid() if is_living else None)
+
+
+def test_a_holder_of_another_user_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = FileLock(str(tmp_path / "lock"))
+    lock.acquire()
+
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+
+    assert find_living(str(tmp_path / "lock")) == os.getpid()
+    lock.release()
+
+
+def test_without_a_lock_file_no_holder_lives(tmp_path: Path) -> None:
+    assert find_living(str(tmp_path / "lock")) is None
