@@ -19,7 +19,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -198,7 +198,7 @@ class Server:
         if passed:
             _close(left)  # else they would go on listening after a stop
         self._owns_sockets = not passed
-        self._bound = list(passed or left) or await _bind(config)
+        self._bound = list(passed) or await _bind(config, left)
         self._bound_grpc = list(grpc)
         if config.grpc_port is None:
             _close(grpc)
@@ -360,12 +360,14 @@ def _close(sockets: Iterable[socket.socket]) -> None:
         sock.close()
 
 
-async def _bind(config: Config) -> list[socket.socket]:
+async def _bind(config: Config, left: Sequence[socket.socket]) -> list[socket.socket]:
     path = unix_path(config.host)
     if path is not None:
-        from schedo.web.unix_socket import bind_unix
+        from schedo.web.unix_socket import listen_at
 
-        return [bind_unix(path, int(config.socket_mode, 8))]
+        return listen_at(path, int(config.socket_mode, 8), left)
+    if left:
+        return list(left)
     with _explaining(config.host, config.port):
         return await bind(config.host, config.port)
 

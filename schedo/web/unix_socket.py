@@ -8,14 +8,44 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from schedo.errors import Invalid, Unavailable
+from schedo.errors import Invalid, SchedoError, Unavailable
 from schedo.left_sockets import remove_left
 
+log = logging.getLogger("schedo")
+
 _BACKLOG = 4_096
+
+
+def listen_at(path: str, mode: int, left: Sequence[socket.socket]) -> list[socket.socket]:
+    """Return the sockets that the server before has left, or else a new one at the path.
+
+    If the file of theirs at the path was removed, no client finds it: a new one replaces it. If
+    that is impossible, the log has the reason, and the server runs its jobs all the same.
+    """
+    removed = [each for each in left if _is_at(each, path)] if not os.path.lexists(path) else []
+    if left and not removed:
+        return list(left)
+    try:
+        made = bind_unix(path, mode)
+    except SchedoError as error:
+        if not left:
+            raise
+        log.error("unix:%s was removed, so no client finds this server: %s", path, error)
+        return list(left)
+    if removed:
+        log.warning("unix:%s was removed; this server has made it again", path)
+    for sock in removed:
+        sock.close()
+    return [made, *(each for each in left if each not in removed)]
+
+
+def _is_at(sock: socket.socket, path: str) -> bool:
+    return sock.family == socket.AF_UNIX and sock.getsockname() == path
 
 
 def bind_unix(path: str, mode: int) -> socket.socket:

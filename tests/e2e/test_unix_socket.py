@@ -156,6 +156,18 @@ def test_an_upgrade_continues_on_the_same_socket(local: Local) -> None:
     os.kill(new, 9)
 
 
+def test_an_upgrade_makes_a_socket_again_that_was_removed(local: Local) -> None:
+    local.said(local.serve())
+    os.unlink(local.directory / "api.sock")
+
+    upgraded = schedo(local.directory, "upgrade")
+
+    assert upgraded.returncode == 0, upgraded.stderr
+    assert [*local.client.list_jobs()] == []
+    new = int(local.status().partition("pid ")[2].partition(",")[0])
+    os.kill(new, 9)
+
+
 def test_a_second_server_leaves_the_socket_of_the_first_one_alone(local: Local) -> None:
     local.said(local.serve())
 

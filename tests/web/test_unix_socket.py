@@ -12,7 +12,7 @@ import pytest
 
 from schedo.errors import Invalid, Unavailable
 from schedo.web.server import HttpServer
-from schedo.web.unix_socket import bind_unix
+from schedo.web.unix_socket import bind_unix, listen_at
 from tests.web.connecting import HEAD, respond
 from tests.web.world import World
 
@@ -53,6 +53,39 @@ def test_the_socket_of_a_server_that_accepts_nothing_now_is_left_alone(path: str
 
         with pytest.raises(Unavailable):
             bind_unix(path, 0o600)
+
+
+def test_a_socket_that_the_server_before_has_left_is_used(path: str) -> None:
+    with bind_unix(path, 0o600) as left, socket.create_server(("127.0.0.1", 0)) as port:
+        assert listen_at(path, 0o600, [left, port]) == [left, port]
+        assert listen_at(f"{path}.other", 0o600, [left, port]) == [left, port]
+
+
+def test_a_left_socket_whose_file_was_removed_is_replaced(path: str) -> None:
+    with bind_unix(path, 0o600) as left, socket.create_server(("127.0.0.1", 0)) as port:
+        os.unlink(path)
+
+        made, other = listen_at(path, 0o660, [left, port])
+
+        assert (other, left.fileno()) == (port, -1)
+        with made, socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+
+
+def test_a_left_socket_stays_if_its_file_cannot_be_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "run"
+    place.mkdir()
+    with bind_unix(f"{place}/api.sock", 0o600) as left:
+        (place / "api.sock").unlink()
+        place.rmdir()
+
+        assert listen_at(f"{place}/api.sock", 0o600, [left]) == [left]
+
+    assert f"no client finds this server: host = 'unix:{place}/api.sock'" in caplog.text
+    with pytest.raises(Invalid, match="does not exist"):
+        listen_at(f"{place}/api.sock", 0o600, [])
 
 
 def test_another_file_is_left_alone(path: str) -> None:
