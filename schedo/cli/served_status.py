@@ -20,10 +20,12 @@ def show_served(client: Client, url: str, *, is_json: bool) -> bool:
     summary = client.send(monitoring_operations.get_summary())
     store = client.send(monitoring_operations.get_store())
     is_ready, reasons = bool(readiness["ready"]), readiness.get("reasons", [])
+    notes = readiness.get("notes", [])
     if is_json:
         kept = ("version", "epoch", "started_at")
         facts = {name: summary[name] for name in kept}
-        print_json({**facts, "is_ready": is_ready, "reasons": reasons, "store": store})
+        facts |= {"is_ready": is_ready, "reasons": reasons, "notes": notes}
+        print_json({**facts, "store": store})
         return is_ready
     now = read_now()
     since = render_time(summary["started_at"], now)
@@ -34,6 +36,7 @@ def show_served(client: Client, url: str, *, is_json: bool) -> bool:
             ("store", render_size(store["bytes"])),
             ("address", url),
             ("ready", "yes" if is_ready else f"NO: {'; '.join(reasons)}"),
+            *(("note", note) for note in notes),
             *_describe(store, now),
         ]
     )

@@ -132,6 +132,7 @@ def _print(found: Status) -> None:
         ("store", found.store),
         ("address", ", ".join(found.addresses)),
         ("ready", "yes" if found.is_ready else f"NO: {'; '.join(found.reasons)}"),
+        *(("note", note) for note in found.notes),
         ("take-overs", str(found.takeovers)),
     ]
     if found.last_takeover is not None:

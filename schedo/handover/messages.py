@@ -153,6 +153,7 @@ class Status(_Message, frozen=True, kw_only=True):
     last_takeover: LastTakeover | None
     standbys: list[StandbyStatus]
     handover: Handover | None = None  # None: the store stays with this server
+    notes: list[str] = []  # such as a pause; those of /readyz
 
 
 # An upgrade: an operator asks for it, and the server passes everything to a new process.

@@ -52,6 +52,8 @@ class ActiveServer:
         )
 
     def status(self, standbys: list[StandbyStatus]) -> Status:
+        from schedo.web.handlers.system import read_notes  # a start does not need it
+
         server = self._server
         health = server.engine.health()
         return Status(
@@ -67,6 +69,7 @@ class ActiveServer:
             last_takeover=self._last_takeover(),
             standbys=standbys,
             handover=server.handover,
+            notes=read_notes(server.app.context, health),
         )
 
     def _last_takeover(self) -> LastTakeover | None:

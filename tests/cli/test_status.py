@@ -59,6 +59,14 @@ def test_a_server_without_standbys_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert (found["epoch"], found["ready"], found["standby"]) == (["7"], ["yes"], ["none"])
 
 
+def test_a_pause_is_shown_with_its_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = "the server is paused: starts (the database is being moved); schedo resume ends that"
+
+    _, found = show(monkeypatch, make_status(notes=[paused]))
+
+    assert (found["ready"], found["note"]) == (["yes"], [paused])
+
+
 def test_each_standby_has_a_line_with_its_warmth_and_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     cold = StandbyStatus(
         pid=44, version="1.0", since=SINCE, is_warm=False, kill_stuck_s=5.0, notes=["a note"]
@@ -174,7 +182,8 @@ STORE = {
 
 
 def arrange(server: FakeServer, *, ready: bool = True) -> None:
-    readiness = {"ready": ready, "code": "ready", "reasons": [] if ready else ["it is away"]}
+    reasons = [] if ready else ["it is away"]
+    readiness = {"ready": ready, "code": "ready", "reasons": reasons, "notes": ["it is paused"]}
     server.on("GET", "/readyz", 200 if ready else 503, readiness)
     started_at = "2026-11-20T11:00:00.000000Z"
     summary = {"verdict": {}, "version": "1.0", "epoch": 7, "started_at": started_at}
@@ -195,6 +204,7 @@ def test_a_server_on_postgresql_is_asked_over_its_api(
     assert lines[0].startswith("active schedo 1.0, since 2026-11-20 11:00")
     assert lines[1:3] == ["epoch 7", "store 3.0 MB"]
     assert "ready yes" in lines
+    assert "note it is paused" in lines
     oldest = "session psql\\x1b (pid 77), for 7m1s, 4,000 transactions behind"
     assert f"oldest {oldest}" in lines
     assert "longest no transaction" in lines
@@ -213,3 +223,4 @@ def test_a_server_is_asked_over_its_api_where_no_store_is(
     assert schedo("status", "--check").exit_code == 1
     found = json.loads(schedo("status", "--json").stdout)
     assert (found["is_ready"], found["reasons"], found["store"]) == (False, ["it is away"], STORE)
+    assert found["notes"] == ["it is paused"]

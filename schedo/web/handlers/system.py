@@ -47,14 +47,20 @@ async def check_ready(context: AppContext, request: Request) -> Response:
     status, code = 200 if is_ready else 503, _find_code(context, health)
     if request.permission is None or not request.permission.includes(Role.VIEWER):
         return Response(status, msgspec.json.encode(ReadyResponse(is_ready, code)))
+    notes = read_notes(context, health)
+    body = ReadyResponse(is_ready, code, "active", health.epoch, reasons, notes or UNSET)
+    return Response(status, msgspec.json.encode(body))
+
+
+def read_notes(context: AppContext, health: Health) -> list[str]:
+    """Return what an operator should know of a server, whether it is ready or not."""
     notes = [_describe_clock(health.clock_behind_us)] if health.clock_behind_us else []
     pauses = context.engine.pauses()
     if pauses:
         notes.append(f"the server is paused: {describe_pauses(pauses)}; schedo resume ends that")
     if context.cluster is not None:
         notes += context.cluster.notes()
-    body = ReadyResponse(is_ready, code, "active", health.epoch, reasons, notes or UNSET)
-    return Response(status, msgspec.json.encode(body))
+    return notes
 
 
 async def get_info(context: AppContext, request: Request) -> Response:
