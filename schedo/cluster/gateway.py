@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Set
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from schedo.cluster.asking import ask_each
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, to_response
 from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
@@ -73,11 +75,12 @@ class Gateway:
         """Return the response to a worker, or to its gateway."""
         if asked.hop is None and not self._router.others() and owns_all(self._router.cluster):
             return await asked.here()
-        if asked.hop is not None and asked.hop.purpose == "surplus":
+        purpose = None if asked.hop is None else asked.hop.purpose
+        if purpose == "surplus":
             return await self._own_surplus.respond(asked)
-        if asked.hop is not None and asked.hop.purpose == "why":
+        if purpose == "why":
             return explain_own_workers(asked)
-        if asked.hop is not None and asked.hop.purpose == "served":
+        if purpose == "served":
             return await say_what_is_served(asked)
         try:
             request = WorkerRequest(asked.request.body)
@@ -192,23 +195,25 @@ class Gateway:
 
     async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
         """Ask the servers with a surplus for leases, as many as the worker has room for."""
-        found: list[PartResponse] = []
         targets, call.targets = call.targets, set()
-        for member in self._router.others():
-            room = self._find_room(call)
-            if member.no not in targets or room <= 0 or not call.may_ask:
-                continue
-            theirs = self._owners.group(call, call.worker.elsewhere)
-            leases = next((leases for each, leases in theirs if each.no == member.no), [])
-            response = await self._ask(call, member, leases, room)
-            if call.spec is not None:
-                is_any = response is not None and bool(response.leases)
-                self._surplus_of_others.note_outcome(member.no, call.spec, is_any=is_any)
-            if response is not None:
-                found.append(response)
-                call.worker.elsewhere.update(dict.fromkeys(response.new_leases))
-                call.foreign.update(response.new_leases)
-        return found
+        members = [member for member in self._router.others() if member.no in targets]
+        # One that has just been silent comes last, because it may keep its share for seconds.
+        members.sort(key=lambda member: member.no in call.worker.unanswered)
+        ask = partial(self._ask_one, call)
+        return await ask_each(members, lambda: self._find_room(call) if call.may_ask else 0, ask)
+
+    async def _ask_one(self, call: WorkerCall, member: Member, room: int) -> PartResponse | None:
+        """Ask one server for leases, and note those that it gives."""
+        groups = self._owners.group(call, call.worker.elsewhere)
+        leases = next((leases for each, leases in groups if each.no == member.no), [])
+        response = await self._ask(call, member, leases, room)
+        if call.spec is not None:
+            is_any = response is not None and bool(response.leases)
+            self._surplus_of_others.note_outcome(member.no, call.spec, is_any=is_any)
+        if response is not None:
+            call.worker.elsewhere.update(dict.fromkeys(response.new_leases))
+            call.foreign.update(response.new_leases)
+        return response
 
     def _find_room(self, call: WorkerCall) -> int:
         """Return how many more leases the worker can have.
