@@ -26,8 +26,8 @@ from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
-from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers, use_up
-from schedo.cluster.unserved import say_what_is_served
+from schedo.cluster.questions import QUESTIONS, Questions
+from schedo.cluster.surplus import Found, SurplusOfOthers, use_up
 from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
@@ -37,7 +37,6 @@ from schedo.cluster.work_parts import (
     read_response,
 )
 from schedo.cluster.worker_call import PollingWorker, Refusal, Unanswered, WorkerCall
-from schedo.cluster.worker_reasons import explain_own_workers
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
@@ -67,7 +66,7 @@ class Gateway:
         self._router = router
         self._owners = LeaseOwners(router.cluster, sessions)
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
-        self._own_surplus = OwnSurplus(sessions)
+        self._questions = Questions(sessions, self._workers)
         self._surplus_of_others = SurplusOfOthers(router, self._wake)
         sessions.watch_offers(self._surplus_of_others.note_offer)
 
@@ -75,13 +74,8 @@ class Gateway:
         """Return the response to a worker, or to its gateway."""
         if asked.hop is None and not self._router.others() and owns_all(self._router.cluster):
             return await asked.here()
-        purpose = None if asked.hop is None else asked.hop.purpose
-        if purpose == "surplus":
-            return await self._own_surplus.respond(asked)
-        if purpose == "why":
-            return explain_own_workers(asked)
-        if purpose == "served":
-            return await say_what_is_served(asked)
+        if asked.hop is not None and asked.hop.purpose in QUESTIONS:
+            return await self._questions.respond(asked)
         try:
             request = WorkerRequest(asked.request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):

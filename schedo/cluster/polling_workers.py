@@ -38,6 +38,20 @@ class PollingWorkers:
         worker.asked_at = now
         return worker
 
+    def doubt(self, name: str, no: int) -> WorkerCall | None:
+        """Note that a server asks what the worker runs; return its poll that waits, if it is new.
+
+        The worker may poll this server next, also if it has never done so before.
+        """
+        worker = self._by_name.get(name)
+        if worker is None:
+            worker = self._by_name[name] = PollingWorker()
+            worker.asked_at = self._read_time()
+        if no in worker.unanswered:
+            return None
+        worker.note_unanswered(no)
+        return worker.poll
+
     def forget_if_done(self, name: str, worker: PollingWorker) -> None:
         """Forget the worker, whose request has ended, unless it is still to be known."""
         if worker.is_done and self._by_name.get(name) is worker:

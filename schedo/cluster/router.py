@@ -32,6 +32,7 @@ from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
+from schedo.cluster.unheard_workers import UnheardWorkers
 from schedo.cluster.unserved import UnservedJobs
 from schedo.cluster.worker_reasons import explain_workers
 from schedo.core.commands import DeclareSchedules
@@ -72,6 +73,7 @@ class Router:
         self.list_remote_workers = partial(list_remote_workers, self)
         self.explain_workers = partial(explain_workers, self)
         self._unserved = UnservedJobs(self, context.engine.sessions)
+        self._unheard = UnheardWorkers(self, context.engine.sessions)
 
     def start(self) -> None:
         """Begin to look after the other servers."""
@@ -92,7 +94,8 @@ class Router:
 
     async def look(self) -> None:
         """Ask the other servers what they are asked once a second."""
-        await asyncio.gather(self._reachability.look(), self._unserved.look())
+        looks = self._reachability, self._unserved, self._unheard
+        await asyncio.gather(*(each.look() for each in looks))
 
     # What the application needs.
 

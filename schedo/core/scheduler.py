@@ -136,13 +136,13 @@ class Scheduler:
         explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
         # All that a job waits for, or how it ended; and what each worker says about a ready key.
         self.explain, self.explain_workers = explainer.explain, explainer.explain_workers
-        self.held_by, self.explain_remote = workers.held_by, explainer.explain_remote
+        self.explain_remote = explainer.explain_remote
+        self.held_by, self.list_unheard = workers.held_by, workers.list_unheard
         self.find_waiting = partial(figures.find_waiting, self._jobs, explainer)
         self.dry_run = DryRuns(self._pauses, self._placement, self._workers, explainer).find
         self.find_surplus = partial(figures.find_surplus, self._jobs, self._pauses)
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
-        # The replies to polls that are complete, once the leases were dispatched.
-        self.take_replies = self._sessions.take_replies
+        self.take_replies = self._sessions.take_replies  # to complete polls, after `take_leases`
         return {AttemptResult: results.apply, **workers.appliers, **self._sessions.appliers}
 
     @property

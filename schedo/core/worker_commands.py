@@ -13,13 +13,14 @@ from schedo.core.commands import (
     TransferAttempts,
 )
 from schedo.core.cordons import Cordons
+from schedo.core.held_leases import IN_FLIGHT_US
 from schedo.core.leases import AttemptResult, Lease, Lost, Released
 from schedo.core.loads import Appliers, Loaded
 from schedo.core.results import Results
 from schedo.core.running import RunningAttempts
 from schedo.core.worker_messages import WorkerStatus
 from schedo.core.worker_pool import Worker, WorkerPool
-from schedo.core.worker_session import SessionTable
+from schedo.core.worker_session import Session, SessionTable
 from schedo.core.worker_sessions import WorkerSessions
 from schedo.core.worker_status import status
 from schedo.errors import NotFound
@@ -138,6 +139,17 @@ class WorkerCommands:
         session = self._table.by_name.get(name)
         return [held.lease for held in session.held.values()] if session is not None else []
 
+    def list_unheard(self, now: int) -> list[str]:
+        """Return the workers that hold leases and have sent no request for IN_FLIGHT_US.
+
+        In a cluster they may poll another server, and may not have got these leases.
+        """
+        return [
+            name
+            for name, session in self._table.by_name.items()
+            if session.held and not session.polls and _is_unheard(session, now)
+        ]
+
     def _find(self, name: str) -> Worker:
         worker = self._workers.find(name)
         if worker is None and name in self._table.by_name:
@@ -147,3 +159,7 @@ class WorkerCommands:
         if worker is None:
             raise NotFound(f"there is no worker {name!r}")
         return worker
+
+
+def _is_unheard(session: Session, now: int) -> bool:
+    return session.last_seen_at is None or now - session.last_seen_at > IN_FLIGHT_US

@@ -45,6 +45,10 @@ class Workers:
         """Return the leases that the worker holds, or held when the previous server ended."""
         return self._loop.scheduler.held_by(name)
 
+    def list_unheard(self) -> list[str]:
+        """Return the workers that hold leases and have sent no request for some time."""
+        return self._loop.scheduler.list_unheard(self._loop.clock.now())
+
     def get(self, name: str) -> WorkerStatus:
         """Return the status of one worker; raise NotFound."""
         return self._loop.scheduler.worker_status(name, self._loop.clock.now())

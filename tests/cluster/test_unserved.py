@@ -160,7 +160,7 @@ async def test_only_while_a_job_waits_the_others_are_asked(
         asked.append(asking.request.body)
         return await unserved.say_what_is_served(asking)
 
-    monkeypatch.setattr("schedo.cluster.gateway.say_what_is_served", note)
+    monkeypatch.setattr("schedo.cluster.questions.say_what_is_served", note)
 
     await first.router.look()
     assert not asked

@@ -288,3 +288,28 @@ def test_a_worker_is_lost_though_an_older_process_of_its_name_sent_what_needed_a
     site.run_until(NEXT + LISTENED)
 
     assert site.status() == "disconnected"
+
+
+def test_a_worker_with_leases_is_unheard_once_a_lease_cannot_be_on_its_way_any_more() -> None:
+    site = silent_site()
+    site.report_in("b")  # holds nothing
+
+    assert site.scheduler.list_unheard(T0 + 2 * SECOND) == []
+    assert site.scheduler.list_unheard(T0 + 2 * SECOND + 1) == ["a"]
+
+
+def test_a_worker_whose_poll_waits_is_not_unheard() -> None:
+    site = silent_site()
+    [lease] = site.scheduler.held_by("a")
+    site.poll(running=keys(lease), wait_s=20.0)
+    site.turn()
+
+    assert site.scheduler.list_unheard(T0 + 10 * SECOND) == []
+
+
+def test_a_worker_that_has_sent_nothing_since_a_restart_is_unheard() -> None:
+    site = silent_site()
+    [lease] = site.scheduler.held_by("a")
+    site.restart(SECOND, lease)
+
+    assert site.scheduler.list_unheard(SECOND) == ["a"]
