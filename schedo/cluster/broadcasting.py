@@ -2,7 +2,11 @@
 
 The server that leads makes the jobs for all remote workers, because those run jobs of any server.
 The workers of a server itself run only its own jobs, so each other server makes a part: the jobs
-for its own workers. With an Idempotency-Key, each part has a key of its own.
+for its own workers.
+
+With an Idempotency-Key, each part has a key of its own, made from the number of its server. Then
+the server that leads makes the jobs for its own workers as such a part, too: another one may lead
+when the request is repeated.
 """
 
 from __future__ import annotations
@@ -50,7 +54,13 @@ async def broadcast(router: Router, asked: ClientRequest) -> Response:
         nothing, own = error, Response(207, msgspec.json.encode(_Items([])))
     if own.status >= 400:
         return own
-    parts = await asyncio.gather(*(_submit_part(asked, member) for member in others))
+    submitting = [_submit_part(asked, member) for member in others]
+    if asked.request.find_header(HEADER) is not None:
+        me = router.cluster.me
+        place = sum(member.no < me.no for member in others)  # whichever server leads
+        others.insert(place, me)
+        submitting.insert(place, _submit_own_part(asked, me))
+    parts = await asyncio.gather(*submitting)
     items = [item for part in (own, *parts) if part is not None for item in _read_items(part)]
     missing = [member.name for member, part in zip(others, parts, strict=True) if part is None]
     if nothing is not None and not items:
@@ -72,18 +82,32 @@ def _read_items(part: Response) -> list[msgspec.Raw]:
 
 async def _submit_part(asked: ClientRequest, member: Member) -> Response | None:
     """Let another server make the jobs for its own workers; None: it cannot be reached."""
+    try:
+        return to_response(await _make_part(asked, member).send(member, "confirm"))
+    except PeerUnreachable:
+        return None
+    except SchedoError as error:
+        return problem_response(error, asked.request.id)
+
+
+async def _submit_own_part(asked: ClientRequest, me: Member) -> Response:
+    """Make the jobs for the workers of this server itself."""
+    part = _make_part(asked, me)
+    part = replace(part, request=part.request._replace(confirms=True, home_shards=()))
+    try:
+        return await read_whole(await part.here())
+    except SchedoError as error:
+        return problem_response(error, asked.request.id)
+
+
+def _make_part(asked: ClientRequest, member: Member) -> ClientRequest:
+    """Return the request for the workers of one server, with a key of its own."""
     request = asked.request
     headers = dict(request.headers)
     key = read_key(request.find_header(HEADER))
     if key is not None:
         headers[HEADER] = hashlib.sha256(f"{key} {member.no}".encode()).hexdigest().encode()
-    part = replace(asked, request=request._replace(headers=headers))
-    try:
-        return to_response(await part.send(member, "confirm"))
-    except PeerUnreachable:
-        return None
-    except SchedoError as error:
-        return problem_response(error, request.id)
+    return replace(asked, request=request._replace(headers=headers))
 
 
 async def list_remote_workers(router: Router) -> list[WorkerStatus]:

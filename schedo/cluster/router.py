@@ -94,8 +94,7 @@ class Router:
 
     async def look(self) -> None:
         """Ask the other servers what they are asked once a second."""
-        looks = self._reachability, self._unserved, self._unheard
-        await asyncio.gather(*(each.look() for each in looks))
+        await asyncio.gather(self._reachability.look(), self._unserved.look(), self._unheard.look())
 
     # What the application needs.
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from schedo.client.messages import HttpResponse
+from schedo.core.changes import IdempotencyRecord
+from schedo.core.shards import SHARDS
 from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
 from schedo.errors import PeerUnreachable
 from tests.cluster.conftest import Cluster
@@ -89,6 +91,50 @@ async def test_a_broadcast_that_is_repeated_with_its_key_makes_no_more_jobs(
     assert len({reply.body for reply in replies}) == 1
     counts = [len((await world.get("/v1/jobs")).json()["items"]) for world in worlds]
     assert counts == [1, 1]
+
+
+async def test_a_broadcast_that_is_repeated_at_the_next_owner_of_its_key_makes_no_more_jobs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    stores = [world.engine.store for world in (first, second)]
+    find_in = [store.find_idempotency_record for store in stores]
+
+    async def find(scope: str, fingerprint: bytes) -> IdempotencyRecord | None:
+        """Look in both stores, as in one database."""
+        found = [await each(scope, fingerprint) for each in find_in]
+        return found[0] or found[1]
+
+    for world, store in zip((first, second), stores, strict=True):
+        monkeypatch.setattr(store, "find_idempotency_record", find)
+        await attach_process(world)
+    await HandWorker("far").poll(second)
+    replies = []
+
+    for owner in (1, 2):
+        everything.give(range(SHARDS), owner)
+        replies.append(await first.post("/v1/jobs", BODY, [("idempotency-key", "k")]))
+
+    assert (replies[0].status, replies[1].json()) == (207, replies[0].json())
+    counts = [len((await world.get("/v1/jobs")).json()["items"]) for world in (first, second)]
+    assert counts == [2, 1]
+
+
+async def test_a_broadcast_that_is_repeated_makes_no_job_for_later_workers_of_the_same_servers(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    await attach_process(first)
+    await attach_process(second)
+    await HandWorker("early").poll(second)
+    key = [("idempotency-key", "k")]
+    before = await first.post("/v1/jobs", BODY, key)
+    await HandWorker("late").poll(first)
+    second.engine.attach(WorkerSpec("process-2", 1, frozenset({"warm"})), second.worker)
+
+    again = await second.post("/v1/jobs", BODY, key)
+
+    assert (again.status, again.body) == (207, before.body)
 
 
 async def test_a_broadcast_names_the_servers_that_do_not_respond(

@@ -29,7 +29,7 @@ from schedo.web.handlers.jobs import respond_when_ended
 from schedo.web.handlers.trace_headers import read_trace
 from schedo.web.holding import Moved
 from schedo.web.http import Request, Response, problem_response
-from schedo.web.idempotency import IdempotentRequest, StoreResponse, make_record
+from schedo.web.idempotency import HEADER, IdempotentRequest, StoreResponse, make_record
 
 Fields = dict[str, Any]
 Result = Accepted[Fields] | SchedoError
@@ -114,14 +114,17 @@ async def _submit(
 async def _list_workers(context: AppContext, request: Request) -> list[WorkerStatus]:
     """Return the workers for which this server makes the jobs of a broadcast.
 
-    In a cluster, one server makes those for all remote workers, and each those for its own.
+    In a cluster, one server makes those for all remote workers, and each those for its own; if the
+    request has a key, in a part of its own.
     """
     workers = context.engine.sessions.list()
     if request.confirms:
         return [worker for worker in workers if worker.kind != "remote"]
-    if context.cluster is not None:
-        workers += await context.cluster.list_remote_workers()
-    return workers
+    if context.cluster is None:
+        return workers
+    if request.find_header(HEADER) is not None:
+        workers = [worker for worker in workers if worker.kind == "remote"]
+    return [*workers, *await context.cluster.list_remote_workers()]
 
 
 async def short_schedule(context: AppContext, request: Request) -> Response:
