@@ -16,7 +16,7 @@ from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from schedo.errors import NoCapacity, Unsatisfiable
 from tests.core.builders import HOUR, SECOND, T0, worker_spec
-from tests.core.remote_site import MILLISECOND, Site, make_poll
+from tests.core.remote_site import MILLISECOND, Site, keys, make_poll
 from tests.core.test_offers import ACCEPT, offered, states
 
 # Gangs.
@@ -179,6 +179,19 @@ def test_a_gang_fails_in_a_recovery() -> None:
         [State.FAILED] * 2,
     )
     assert site.report_in("a", now=SECOND, accept=[leases[0].key]).revoked == [leases[0].key]
+
+
+def test_those_jobs_of_a_gang_begin_whose_workers_accept_them_at_the_next_server() -> None:
+    site, (accepted, other) = offered("a", "b")
+    site.poll("a", max_leases=0, wait_s=0.0, accept=[accepted.key])
+    site.restart(SECOND, accepted, other, was_killed=True)
+
+    response = site.report_in("a", now=SECOND, running=keys(accepted), accept=[accepted.key])
+
+    site.poll_at_once("b", now=4 * SECOND, running=keys())
+
+    assert response.revoked == []
+    assert states(site) == [State.RUNNING, State.FAILED]
 
 
 # Refusals.
