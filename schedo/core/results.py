@@ -12,6 +12,7 @@ from schedo.core.leases import AttemptResult, Completed, Outcome, StopReason
 from schedo.core.loads import NOTHING_LOADED, Loaded
 from schedo.core.model import Job, Location, Schedule
 from schedo.core.outcomes import OutcomeContext, settle
+from schedo.core.pauses import Pauses
 from schedo.core.placement import Placement
 from schedo.core.running import RunningAttempts, is_current_lease
 from schedo.core.runs import retry_before
@@ -32,11 +33,13 @@ class Results:
         transitions: JobTransitions,
         attempts: RunningAttempts,
         placement: Placement,
+        pauses: Pauses,
         find_schedule: Callable[[int], Schedule | None],
         random: Callable[[], float],
         follow_up: Callable[[CheckRetry, int], None],
     ) -> None:
         self._jobs = jobs
+        self._pauses = pauses
         self._find_schedule = find_schedule
         self._transitions = transitions
         self._attempts = attempts
@@ -79,9 +82,13 @@ class Results:
     def _settle(self, job: Job, outcome: Outcome, stop: StopReason | None, now: int) -> None:
         """Find and apply the transition of a job whose attempt has not simply completed."""
         schedule = None if job.schedule_id is None else self._find_schedule(job.schedule_id)
-        context = OutcomeContext(now, self._random(), stop, retry_before(schedule))
+        # While schedules are paused, no next run comes for which this one would have to be over.
+        is_bound = not self._pauses.schedules
+        bound = retry_before(schedule) if is_bound else None
+        context = OutcomeContext(now, self._random(), stop, bound)
         self._transitions.apply(job, settle(job, outcome, context), now)
-        if job.state is State.RETRYING and job.schedule_id is not None and schedule is None:
+        is_unknown = is_bound and schedule is None
+        if is_unknown and job.schedule_id is not None and job.state is State.RETRYING:
             due = job.due_at - self._jobs.offset_us
             self._follow_up(CheckRetry(job.schedule_id, job.key, due), now)
 

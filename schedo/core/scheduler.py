@@ -124,7 +124,7 @@ class Scheduler:
         """Make the parts that handle results and workers; return their commands with functions."""
         table, attempts, placement = self._session_table, self._attempts, self._placement
         parts = self._jobs, self._transitions, attempts, placement
-        results = Results(*parts, self.find_schedule, random, self._follow_up)
+        results = Results(*parts, self._pauses, self.find_schedule, random, self._follow_up)
         self._adoption = Adoption(table, self._jobs, attempts, self._pauses)
         self._cordons = cordons = Cordons(table, self._workers, self._jobs)
         self._sessions = WorkerSessions(

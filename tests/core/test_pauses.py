@@ -21,12 +21,13 @@ from schedo.core.model import (
     Pause,
     PauseScope,
     ReadyKey,
+    Retry,
 )
 from schedo.core.pause_commands import PauseQueue, PauseServer, ResumeServer
 from schedo.core.queue_pause import QueuePause
 from schedo.core.states import State
 from schedo.errors import NoCapacity
-from tests.core.builders import HOUR, MINUTE, SECOND, T0, make_spec, worker_spec
+from tests.core.builders import HOUR, MINUTE, SECOND, T0, every, make_spec, tries, worker_spec
 from tests.core.scheduled import T1, kinds, made, states
 from tests.core.server import Server
 
@@ -86,6 +87,46 @@ def test_no_schedule_fires_while_schedules_are_paused() -> None:
     assert server.decisions(schedule.id) == []
     assert server.scheduler.next_wake_at() is None
     assert server.scheduler.delays(HOUR).schedule_due_at is None
+
+
+@pytest.mark.parametrize("failed_at", [119 * SECOND, 5 * MINUTE])
+def test_a_run_that_fails_while_schedules_are_paused_is_retried(failed_at: int) -> None:
+    server = Server()
+    schedule = made(server, job=make_spec(retry=tries(5)))
+    server.settle(MINUTE)
+    pause(server, SCHEDULES, now=MINUTE)
+
+    server.fail(server.runs(schedule.id)[0].id, failed_at)
+
+    assert states(server, schedule) == [State.RETRYING]
+
+
+def test_a_run_that_fails_while_only_starts_are_paused_leaves_the_next_one_its_turn() -> None:
+    server = Server()
+    schedule = made(server, job=make_spec(retry=tries(5)))
+    server.settle(MINUTE)
+    pause(server, STARTS, now=MINUTE)
+
+    server.fail(server.runs(schedule.id)[0].id, 119 * SECOND)
+
+    assert states(server, schedule) == [State.FAILED]
+
+
+def test_a_run_out_of_memory_that_fails_while_schedules_are_paused_is_retried() -> None:
+    server = Server(capacity=4, slots=100)
+    retry = Retry(3, "fixed", 2 * HOUR, jitter=0.0)
+    hourly = made(server, name="hourly", rule=every(3_600), job=make_spec(retry=retry))
+    for number in range(30):
+        made(server, name=f"s{number}", rule=every(1_800))
+    server.settle(HOUR)
+    assert server.scheduler._schedule_table.find(hourly.id) is None
+    pause(server, SCHEDULES, now=HOUR)
+
+    [run] = server.runs(hourly.id)
+    server.fail(run.id, HOUR + SECOND)
+    server.settle(HOUR + SECOND)
+
+    assert server.state(run.id) is State.RETRYING
 
 
 @pytest.mark.parametrize(("catchup", "runs"), [(Catchup.LATEST, 1), (Catchup.ALL, 3)])
