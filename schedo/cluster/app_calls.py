@@ -61,12 +61,11 @@ class AppCalls(OtherOwners):
             parts = self._divide(specs, left)
             submitting = (self._submit_part(specs, part, here) for part in parts)
             for part, found in zip(parts, await asyncio.gather(*submitting), strict=True):
-                if isinstance(found, Unavailable | PeerUnreachable) and not is_last:
-                    error = found  # nothing has happened
-                elif isinstance(found, SchedoError):
-                    results |= dict.fromkeys(part.places, found)
-                else:
-                    results |= dict(zip(part.places, found, strict=True))
+                for place, result in zip(part.places, found, strict=True):
+                    if isinstance(result, Unavailable) and not is_last:
+                        error = result  # nothing has happened
+                    else:
+                        results[place] = result
             if len(results) < len(specs):
                 if is_last:
                     moves = Unavailable(str(error))
@@ -114,18 +113,22 @@ class AppCalls(OtherOwners):
 
     async def _submit_part(
         self, specs: Sequence[JobSpec], part: _Part, here: SubmitHere
-    ) -> Sequence[_Result] | SchedoError:
+    ) -> Sequence[_Result]:
+        """Return a result for each job.
+
+        After an error the rest is not submitted, and has this error; what came before is made.
+        """
         wanted = [specs[place] for place in part.places]
+        found: list[_Result] = []
         try:
             if part.owner is None:
                 return await here(wanted, part.shards)
-            found: list[_Result] = []
             for operation in operations.submit_many([*map(spec_fields, wanted)]):
                 items = await self._send(part.owner, operation)
                 found += map(_to_result, items)
-            return found
         except SchedoError as error:
-            return error
+            found += [error] * (len(wanted) - len(found))
+        return found
 
     async def _at_owner(
         self,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from schedo.client.messages import HttpResponse
 from schedo.cluster import app_calls
 from schedo.cluster.app_calls import AppCalls
+from schedo.core import limits
 from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Completed
 from schedo.core.model import JobSpec, Options, Unique
 from schedo.core.shards import SHARDS, shard_of
-from schedo.errors import DuplicateKey, NotFound, SchedoError, Unavailable
+from schedo.errors import DuplicateKey, NotFound, PeerUnreachable, SchedoError, Unavailable
 from schedo.protocol.jobs import SubmittedJob
 from schedo.worker.engine_backend import EngineBackend
 from tests.cluster.conftest import Cluster
@@ -109,6 +112,30 @@ async def test_a_submit_fails_alone_whose_key_has_no_owner(
     assert isinstance(error, Unavailable)
     assert isinstance(job, SubmittedJob)
     assert await has_job(second, job.id)
+
+
+async def test_many_jobs_for_another_server_are_made_once_although_it_moves_between_two_requests(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    everything.give(range(SHARDS), 1)
+    monkeypatch.setattr(limits, "BATCH_JOBS_MAX", 2)
+    send, sent = second.router._peers.send, list[bytes]()
+
+    async def fail_once(member: Any, hop: Any, body: bytes, *more: Any) -> HttpResponse:
+        """Refuse the second request: the server has given its shards away and got them again."""
+        sent.append(body)
+        if len(sent) == 2:
+            raise PeerUnreachable("it moves")
+        return await send(member, hop, body, *more)
+
+    monkeypatch.setattr(second.router._peers, "send", fail_once)
+
+    jobs = await submit(backend_of(second), *(make_spec() for _ in range(4)))
+
+    made = (await first.get("/v1/jobs")).json()["items"]
+    assert sorted(job.id for job in jobs) == sorted(job["id"] for job in made)
+    assert len(made) == 4
 
 
 async def test_a_task_waits_for_a_job_of_another_server(cluster: Cluster) -> None:
