@@ -23,12 +23,13 @@ from schedo.errors import (
 from schedo.store.cluster import Member, MemberState
 from schedo.web.http import Response, problem_response
 
-# With these, another server is asked; the first ones say the most.
+# With these, another server is asked; the first ones say the most. A server that does not respond
+# may have what the others say does not exist.
 _REFUSALS: tuple[type[SchedoError], ...] = (
     NoCapacity,
+    PeerUnreachable,
     NoReservation,
     NotFound,
-    PeerUnreachable,
     Unsatisfiable,
 )
 _ELSEWHERE: Mapping[str, int] = {kind.code: place for place, kind in enumerate(_REFUSALS)}

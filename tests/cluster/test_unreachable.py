@@ -248,6 +248,25 @@ async def test_a_response_that_is_no_http_has_an_unknown_outcome(cluster: Cluste
     assert reply.code == "outcome-unknown"
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/reservations/R1:release"),
+        ("GET", "/v1/operations/0CRB5MQTADBG0"),
+        ("POST", "/v1/workers/far:cordon"),
+    ],
+)
+async def test_what_a_server_may_have_that_does_not_respond_is_not_called_missing(
+    cluster: Cluster, method: str, path: str
+) -> None:
+    _, first, second = cluster
+    await first.http.stop(grace_s=0.05)
+
+    reply = await second.send(method, path, headers=[("schedo-lease-nonce", "n")])
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+
+
 async def test_a_gathered_list_says_which_server_is_missing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
