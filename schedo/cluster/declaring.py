@@ -18,6 +18,7 @@ import orjson
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.hops import OwnRequest
+from schedo.cluster.peers import ChangeLost
 from schedo.core.commands import DeclareSchedules
 from schedo.engine.declarations import PAUSE_S, TRIES
 from schedo.errors import SchedoError, StoreError, Unavailable
@@ -35,6 +36,9 @@ log = logging.getLogger("schedo.cluster")
 
 _LISTS = ("schedules", "expectations", "undeclared", "undeclared_expectations")
 _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
+
+
+_IN_PART = "it may be declared in part; declare it again"
 
 
 class _Named(msgspec.Struct):
@@ -57,25 +61,37 @@ async def declare_in_parts(router: Router, asked: ClientRequest) -> Response:
         return await asked.here()  # its handler says what is wrong
     names = {f"{kind}/{each.name}" for kind in _LISTS[:2] for each in getattr(wanted, kind)}
     if wanted.dry_run:
-        return await _declare(router, asked, names)
+        return await _try(router, asked, names)
     if router.others():
         body = orjson.dumps(orjson.loads(asked.request.body) | {"dry_run": True})
         trial = replace(asked, request=asked.request._replace(body=body))
-        response = await _declare(router, trial, names)
+        response = await _try(router, trial, names)
         if response.status >= 400:
             return response
     try:
-        response = await _declare(router, asked, names)
+        response, has_begun = await _declare(router, asked, names)
     except Unavailable as error:  # some servers have done their part
-        raise StoreError(f"it may be declared in part; declare it again: {error}") from error
-    if response.status < 500:
+        raise StoreError(f"{_IN_PART}: {error}") from error
+    if response.status < 400 or not has_begun:
         return response
     problem = msgspec.json.decode(response.body, type=ProblemResponse)
-    raise StoreError(f"it may be declared in part; declare it again: {problem.detail}")
+    raise StoreError(f"{_IN_PART}: {problem.detail}")
 
 
-async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> Response:
-    for _ in range(TRIES):
+async def _try(router: Router, asked: ClientRequest, names: set[str]) -> Response:
+    """Return what a dry run says; raise Unavailable if a server does not respond."""
+    try:
+        response, _ = await _declare(router, asked, names)
+    except ChangeLost as error:
+        raise Unavailable(
+            "nothing is declared: a server has not said whether it accepts its part; try again soon"
+        ) from error
+    return response
+
+
+async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> tuple[Response, bool]:
+    """Return the response of all servers or a refusal, and whether a server has done its part."""
+    for number in range(TRIES):
         own = await read_whole(await asked.here())
         parts = [own]
         if own.status < 400:
@@ -83,10 +99,10 @@ async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> Res
             parts += map(to_response, await asyncio.gather(*sending))
         failed = next((part for part in parts if part.status >= 400), None)
         if failed is not None:
-            return failed
+            return failed, number > 0 or failed is not own
         merged = _merge([orjson.loads(part.body) for part in parts])
         if names <= {f"{kind}/{each['name']}" for kind in _LISTS[:2] for each in merged[kind]}:
-            return own._replace(body=orjson.dumps(merged))
+            return own._replace(body=orjson.dumps(merged)), True
         await router.wait_for_change(PAUSE_S)
     raise Unavailable("some of the schedules move to another server; declare them again soon")
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
+from schedo.client.messages import HttpResponse
 from schedo.cluster import declaring as in_parts
+from schedo.cluster.peers import ChangeLost
 from schedo.core.commands import DeclareSchedules, PutEffect
 from schedo.core.model import JobSpec, Rule, ScheduleSpec
 from schedo.core.shards import SHARDS, shard_of
@@ -112,6 +115,48 @@ async def test_a_declaration_that_a_server_did_not_carry_out_may_be_declared_in_
     reply = await second.post("/v1/declarations", declaration())
 
     assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert await names_of(second)  # its own part
+
+
+def answer_once(world: MemberWorld, number: int, answer: HttpResponse | Exception) -> None:
+    """Replace what the server gets of another one for its request of this number."""
+    send, sent = world.router._peers.send, list[None]()
+
+    async def replaced(*arguments: Any, **fields: Any) -> HttpResponse:
+        sent.append(None)
+        if len(sent) != number:
+            return await send(*arguments, **fields)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    setattr(world.router._peers, "send", replaced)  # noqa: B010  # mypy refuses the assignment
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_declaration_is_not_called_begun_when_a_server_has_not_said_whether_it_accepts_it(
+    cluster: Cluster, dry_run: bool
+) -> None:
+    _, first, second = cluster
+    answer_once(second, 1, ChangeLost("it may or may not have been carried out"))
+
+    reply = await second.post("/v1/declarations", declaration(dry_run=dry_run))
+
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert [*await names_of(first), *await names_of(second)] == []
+
+
+async def test_a_declaration_is_not_called_refused_when_one_server_has_carried_out_its_part(
+    cluster: Cluster,
+) -> None:
+    _, _, second = cluster
+    problem = {"type": "", "title": "", "status": 422, "detail": "too many", "code": "invalid"}
+    answer_once(second, 2, HttpResponse(422, {}, msgspec.json.encode(problem)))
+
+    reply = await second.post("/v1/declarations", declaration())
+
+    assert (reply.status, reply.code) == (503, "outcome-unknown")
+    assert "too many" in reply.json()["detail"]
     assert await names_of(second)  # its own part
 
 
