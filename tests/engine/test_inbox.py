@@ -19,6 +19,7 @@ from schedo.engine import inbox
 from schedo.errors import NotFound, SchedoError, StoreError, StoreRefused, Unavailable
 from schedo.store.inbox import InboxRow
 from tests.engine.world import T0, World, recovered, running, spec
+from tests.passes import one_pass
 from tests.stores import IN_POSTGRES
 
 # tests/store/test_postgres_inbox.py and tests/e2e/test_sql.py are about the rows of the table.
@@ -177,6 +178,34 @@ async def test_a_row_whose_caller_leaves_during_the_commit_is_not_taken_again(pa
         assert await poll == 0
         assert len(world.worker.leases) == 1
         assert world.store.failures == 0
+
+
+async def read_meanwhile(world: World) -> None:
+    """Let the reader take a row, which takes some reads of the store, if it does not wait."""
+    for _ in range(5):
+        await world.store.get_job(ID)
+        await one_pass()
+
+
+async def test_a_row_whose_commit_is_in_doubt_is_not_taken_again_before_its_outcome(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that doubts its shards fails the replies, and keeps its scheduler."""
+    async with reading(path) as (world, rows):
+        caller = await ask(world, rows)
+        world.engine._loop.suspend()
+        with pytest.raises(SchedoError, match="does not know whether it still owns"):
+            await caller
+        world.engine._loop.resume()
+
+        poll = asyncio.create_task(world.engine.inbox._poll())
+        await read_meanwhile(world)
+        world.store.release()
+
+        assert await poll == 0
+        await world.engine.flush()
+        assert len(world.worker.leases) == 1
+        assert "the store failed" not in caplog.text
 
 
 async def test_a_commit_that_fails_when_its_caller_has_left_is_the_error_of_nobody(
