@@ -254,6 +254,8 @@ class Gateway:
         if call.has_waited or not (own and call.worker.elsewhere):
             return await self._ask_others(call)
         asking = asyncio.ensure_future(self._ask_others(call))
+        # Its error is taken also if this fails by another one.
+        asking.add_done_callback(lambda _: asking.cancelled() or asking.exception())
         try:
             await asyncio.wait((asking,), timeout=LATE_S)
             if not asking.done():

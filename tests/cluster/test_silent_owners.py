@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from schedo.cluster import gateway
 from schedo.core.states import State
+from schedo.errors import StoreError
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_gateway import state_of
@@ -97,6 +99,34 @@ async def test_a_result_of_the_gateway_counts_while_an_owner_is_still_awaited(
             await asyncio.wait([polling], timeout=0.01)
         assert not polling.done()
         await polling
+
+
+async def test_when_both_servers_fail_a_result_the_error_of_one_is_not_left_behind(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    theirs, mine = await take_two(worker, first, second)
+    asking: list[asyncio.Task[Any]] = []
+
+    async def fail_there(*_: object) -> None:
+        asking.extend(filter(None, [asyncio.current_task()]))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # its response has come in this moment
+            raise StoreError("the owner fails") from None
+
+    async def fail_here(*_: object) -> None:
+        raise StoreError("the gateway fails")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(gateway.Gateway, "_ask_others", fail_there)
+        failing.setattr(gateway.Gateway, "_report_here", fail_here)
+        reply = await worker.send(second, running=[theirs], results=[result(mine)], wait=0)
+
+    await asyncio.wait(asking)
+    assert reply.status == 503
+    assert not asking[0]._log_traceback, "asyncio logs an exception that was never retrieved"
 
 
 async def test_an_owner_that_waits_for_the_gang_of_an_accepted_offer_is_not_given_up(
