@@ -118,7 +118,7 @@ class Standstill(CommandQueue):
         if self.failure is None:
             self.failure = _IN_DOUBT
             self._refuse_queued(_IN_DOUBT)
-            self._unanswered.fail(interrupted(_IN_DOUBT))
+            self._unanswered.refuse(interrupted(_IN_DOUBT))
 
     def resume(self) -> None:
         """Take requests again after `suspend`."""

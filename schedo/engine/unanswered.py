@@ -34,8 +34,18 @@ class Unanswered:
 
     def fail(self, error: SchedoError) -> None:
         """Fail the replies to commands whose changes are not durable: the scheduler is dropped."""
+        self.refuse(error)
+        self.unloaded, self.batch = [], Batch(Changes())
+
+    def refuse(self, error: SchedoError) -> None:
+        """Fail the replies, and drop the commands that have only waited for their loads.
+
+        Those without a reply stay: the scheduler goes on, and a poll gets its response from it.
+        """
         for reply, _ in (*self.replies, *self.batch.replies):
             refuse(reply, error)
-        for queued, _ in (*self.unloaded, *self.batch.unloaded):
-            refuse(queued.reply, error)
-        self.replies, self.unloaded, self.batch = [], [], Batch(Changes())
+        self.replies = []
+        for waiting in (self.unloaded, self.batch.unloaded):
+            for queued, _ in waiting:
+                refuse(queued.reply, error)
+            waiting[:] = [each for each in waiting if each[0].reply is None]
