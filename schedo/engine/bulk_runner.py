@@ -281,6 +281,8 @@ class BulkRunner:
             if not operation.is_active:
                 _log_end(operation)
                 return
+            if operation.before != before:  # it has gone on at another server: search again
+                return
             await asyncio.sleep(self._pace.find_pause_s(loop.time()))
 
     async def _put_back_some(self, operation: BulkOperation, undone: int) -> None:

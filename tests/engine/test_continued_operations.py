@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from schedo.core.bulk import BulkAction, BulkState
-from schedo.core.bulk_commands import BeginBulk
+from schedo.core.bulk import BulkAction, BulkOperation, BulkState
+from schedo.core.bulk_commands import BeginBulk, Changed, StepBulk
 from schedo.core.job_filter import JobFilter
 from schedo.core.limits import HOUR
 from schedo.core.shards import SHARDS
 from schedo.errors import StoreError
-from tests.engine.test_bulk_runner import CANCEL, begin, ended, submit
+from tests.engine.test_bulk_runner import CANCEL, begin, ended, states, submit
 from tests.engine.test_cluster_clocks import Server
-from tests.engine.world import T0, recovered, running, spec
+from tests.engine.world import T0, World, recovered, running, spec
 
 
 async def test_an_operation_goes_on_when_its_server_has_left(
@@ -63,4 +63,32 @@ async def test_an_operation_that_is_stored_although_its_commit_failed_is_carried
         [found] = await world.engine.bulk.all()
         operation = await ended(world, found.id)
 
+        assert (operation.state, operation.done) == (BulkState.DONE, 300)
+
+
+class GoneOnElsewhere:
+    """The operation has been at another server, which took ten jobs, during the first step."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._has_been_away = False
+
+    async def change(
+        self, operation: BulkOperation, ids: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], Changed]:
+        if not self._has_been_away:
+            self._has_been_away = True
+            step = StepBulk(operation.id, operation.before, ids[:10], ids[9], Changed())
+            await self._world.engine._loop.try_enqueue(step)
+        return ids, Changed()
+
+
+async def test_an_operation_that_comes_back_from_another_server_misses_no_job(path: Path) -> None:
+    async with running(path) as world:
+        await submit(world, 300, delay_us=HOUR)
+        world.engine.bulk.others = GoneOnElsewhere(world)  # type: ignore[assignment]
+
+        operation = await ended(world, (await begin(world, CANCEL, task="work")).id)
+
+        assert await states(world) == {"cancelled": 300}
         assert (operation.state, operation.done) == (BulkState.DONE, 300)
