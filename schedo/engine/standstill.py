@@ -153,16 +153,20 @@ class Standstill(CommandQueue):
         finally:
             self._inbox.put_back(items)  # after a bug, they run with the new scheduler
         self.scheduler.apply(last, now)
-        self.notes.take(self.scheduler, now)
-        self.notes.log_failed()
-        self.notes.decisions.release()
+        self._take_notes()
         self._is_open = False
         self.clock.arm(None)
         for _ in range(_LAST_ROUNDS_MAX):
             if not (self._unanswered or self.scheduler.has_changes):
                 break
             await self._committer.round()
+            self._take_notes()  # of the commands whose loads it has delivered
         return last_poll
+
+    def _take_notes(self) -> None:
+        self.notes.take(self.scheduler, self.clock.now())
+        self.notes.log_failed()
+        self.notes.decisions.release()
 
     # Of the loop.
 
