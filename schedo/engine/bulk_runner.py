@@ -228,7 +228,11 @@ class BulkRunner:
         except _PASSING:
             raise
         except Exception as error:
-            self._failed[operation.id] = _describe_error(operation, error)
+            is_here = any(each.id == operation.id for each in self._active())
+            if is_here or not isinstance(error, NotFound):
+                self._failed[operation.id] = _describe_error(operation, error)
+            else:  # its shard has moved, and another server goes on with it
+                log.debug("a step is left to another server: %s", error)
 
     async def _note_failures(self) -> None:
         """Make the failures durable; after too many in a row an operation ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,33 @@ async def test_an_operation_that_comes_back_from_another_server_misses_no_job(pa
 
         assert await states(world) == {"cancelled": 300}
         assert (operation.state, operation.done) == (BulkState.DONE, 300)
+
+
+class MovedAway:
+    """The operation has moved to another server since the last step began."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.has_moved = asyncio.Event()
+
+    async def change(
+        self, operation: BulkOperation, ids: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], Changed]:
+        if not self.has_moved.is_set():
+            self._world.engine._loop.scheduler._bulk.restore([])
+            self.has_moved.set()
+        return ids, Changed()
+
+
+async def test_an_operation_that_moves_to_another_server_has_not_failed(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(path) as world:
+        await submit(world, 10, delay_us=HOUR)
+        others = world.engine.bulk.others = MovedAway(world)  # type: ignore[assignment]
+        await begin(world, CANCEL, task="work")
+        await others.has_moved.wait()
+
+        await ended(world, (await begin(world, CANCEL, task="work")).id)
+
+    assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == []
