@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import count
@@ -13,6 +14,7 @@ import pytest
 from schedo.core.job_filter import JobFilter
 from schedo.errors import StoreError
 from schedo.store.postgres import membership, session
+from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.store import PostgresStore
 from tests.e2e.cluster.link import Link
 from tests.factories import make_job
@@ -86,3 +88,22 @@ async def test_a_store_closes_although_a_transaction_holds_what_its_end_needs(
 
     assert writer.is_lost
     await other.close()
+
+
+async def test_the_kernel_ends_a_silent_session_from_its_first_statement_on(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, timeouts = asyncpg.Connection.execute, list[int]()
+
+    async def look(connection: asyncpg.Connection, query: str) -> str:
+        found = connection._transport.get_extra_info("socket")
+        timeouts.append(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+        return str(await execute(connection, query))
+
+    monkeypatch.setattr(asyncpg.Connection, "execute", look)
+    url = f"postgresql://{USER}@127.0.0.1:{link.port}/postgres?sslmode=disable"
+
+    connection = await session.connect(parse_address(url), "test")
+
+    await connection.close()
+    assert timeouts == [11_000]

@@ -82,12 +82,12 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
             ) from error
         raise opening_error(error, address.shown) from error
     try:
+        _notice_silence(connection)
         # By statements, because a pooler refuses settings of which it does not know.
         settings = _SETTINGS | {"search_path": address.schema, "application_name": name}
         await connection.execute(
             "".join(f"SET {name} = '{_quoted(value)}';" for name, value in settings.items())
         )
-        _notice_silence(connection)
     except BaseException as error:
         connection.terminate()
         if isinstance(error, DRIVER_ERRORS):
