@@ -130,6 +130,7 @@ class EngineLoop(TurnEnd):
         self.clock.close()
         self._fail_waiting(interrupted(self.failure))
         self._refuse_queued(self.failure)
+        self.waiters.fail_all(self.failure)
         await self.monitor.ends.save(self._store, self.clock.now())
         await self._store.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 
@@ -11,7 +12,7 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job
 from schedo.core.worker_messages import Decided
 from schedo.engine.dropped_jobs import DroppedJobs
-from schedo.errors import NotFound, StoreError, Unavailable
+from schedo.errors import NotFound, SchedoError, StoreError, Unavailable
 
 
 class EndWaiters:
@@ -89,6 +90,13 @@ class EndWaiters:
         """End all waits, with the present records of their jobs."""
         for job_id in self._waiters:
             self.end(job_id)
+
+    def fail_all(self, error: SchedoError) -> None:
+        """Fail all waits: no end of a job comes any more, and nothing can be read of it."""
+        for waiter in itertools.chain.from_iterable(self._waiters.values()):
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # retrieved: who waited may have gone
 
 
 @contextmanager

@@ -12,9 +12,10 @@ import pytest
 
 from schedo import JobCancelled, JobFailed, JobHandle, NewJob, Schedo, current_job
 from schedo.engine.workers import Workers
-from schedo.errors import DuplicateKey, Invalid, StoreError, StoreLocked, Unsatisfiable
+from schedo.errors import DuplicateKey, Invalid, SchedoError, StoreError, StoreLocked, Unsatisfiable
 from schedo.store import open_store
 from tests.app.example import LONG_S, Example, Sum, add
+from tests.passes import one_pass
 
 if TYPE_CHECKING:
     from schedo.store.postgres.store import PostgresStore
@@ -224,6 +225,20 @@ async def test_jobs_survive_a_restart_of_the_program(tmp_path: Path) -> None:
         record = await after.app.find_backend().get(cut_off.id)
 
     assert (record["state"], record["attempt"], record["losses"]) == ("running", 2, 0)
+
+
+async def test_who_waits_for_a_result_is_told_that_the_program_has_left(example: Example) -> None:
+    async with example.app, asyncio.timeout(LONG_S):
+        job = await example.hang.enqueue()
+        await example.running.wait()
+        waits = (asyncio.create_task(job.result()), asyncio.to_thread(job.result_sync))
+        waiting = asyncio.gather(*waits, return_exceptions=True)
+        await one_pass()
+
+    async with asyncio.timeout(LONG_S / 3):
+        for error in await waiting:
+            assert isinstance(error, SchedoError), error
+            assert (error.code, str(error)) == ("unavailable", "the server has stopped")
 
 
 async def test_a_store_that_one_program_has_open_is_refused_to_another(tmp_path: Path) -> None:

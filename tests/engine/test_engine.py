@@ -12,7 +12,7 @@ from schedo.core.loads import Load
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
 from schedo.engine.call_results import Accepted
-from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError
+from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError, Unavailable
 from tests.engine.world import T0, THRICE, Answers, leased, recovered, running, spec
 from tests.passes import one_pass
 
@@ -325,6 +325,21 @@ async def test_waiting_for_an_ended_job_returns_at_once(path: Path) -> None:
         await world.engine.flush()
 
         assert (await world.engine.wait(job.id, 60)).state is State.COMPLETED
+
+
+async def test_a_wait_ends_when_the_engine_stops(path: Path) -> None:
+    async with running(path) as world:
+        job = await world.submit(delay_us=MINUTE)
+        waits = [asyncio.create_task(world.engine.wait(job.id, 60)) for _ in range(2)]
+        await one_pass()
+        with world.engine.expect_end(job.id) as left:
+            left.cancel()
+
+            await world.engine.stop()
+
+    for wait in waits:
+        with pytest.raises(Unavailable, match="the server has stopped"):
+            await wait
 
 
 async def test_due_timers_run_before_long_commands(path: Path) -> None:
