@@ -15,6 +15,7 @@ import click
 from schedo.cli.connection import as_json, server_options
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
+from schedo.cli.follow import INTERRUPTED
 from schedo.cli.json_text import parse_json
 from schedo.cli.latency import count_buckets, render_histogram, render_us, summarize
 from schedo.cli.load import LoadPlan, LoadResult, Progress, run_load
@@ -100,9 +101,11 @@ def bench(
     so_far: Counter[str] = Counter()
     try:
         result = asyncio.run(_run(client, plan, so_far))
-    except (KeyboardInterrupt, SchedoError):
+    except (KeyboardInterrupt, SchedoError) as cause:
         _print_interrupted(plan, so_far, is_json)
-        raise
+        if isinstance(cause, SchedoError):
+            raise
+        click.get_current_context().exit(INTERRUPTED)
     for error in result.refused[:_REFUSALS_SHOWN]:
         click.echo(f"schedo: refused: {escape(explain(error))}", err=True)
     if is_json:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from schedo.cli.escapes import escape
+from schedo.cli.follow import INTERRUPTED
 from schedo.cli.job_filters import given_filters, takes_filters
 from schedo.cli.tables import make_printable, print_json
 from schedo.client import bulk
@@ -134,7 +135,7 @@ def follow_operation(client: Client, operation: Record, *, is_quiet: bool = Fals
         progress.end()
         click.echo("", err=True)
         _say_how_to_follow(operation, err=True)
-        click.get_current_context().exit(1)
+        click.get_current_context().exit(INTERRUPTED)
     progress.end()
     return operation
 

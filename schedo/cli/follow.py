@@ -29,7 +29,7 @@ _POLL_S = 1.0  # commands report their output this often
 _HALF_BYTES = limits.OUTPUT_BYTES_MAX // 2  # a longer stream is stored without its middle
 _POLLS_TO_WHY = 3
 _STREAMS = ("stdout", "stderr")
-_INTERRUPTED = 130  # what a shell shows of a command that SIGINT has ended
+INTERRUPTED = 130  # what a shell shows of a command that SIGINT has ended
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def leaving_on_interrupt(job_id: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         click.echo(f"schedo: interrupted; job {escape(job_id)} continues", err=True)
-        click.get_current_context().exit(_INTERRUPTED)
+        click.get_current_context().exit(INTERRUPTED)
 
 
 def follow(client: Client, job_id: str, *, is_raw: bool = False) -> JobView:

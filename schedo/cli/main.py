@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NamedTuple
@@ -91,17 +91,26 @@ _OPTIONS = {
 
 
 @contextmanager
-def _ending_without_reader() -> Iterator[None]:
-    """Let SIGPIPE end the process, silently, when its output has no reader, as in `… | head -1`.
+def _ending_by_signals() -> Iterator[None]:
+    """Let SIGINT and SIGPIPE end the process, silently, as other commands do.
 
-    Other commands end so; click would end with the code of a failure. Python ignores the signal,
-    and has to: else a connection that a server closes would end the process as well.
+    After Ctrl-C, click would end with the code of a failure, and the loop of a shell around the
+    command would go on. SIGPIPE comes when the output has no reader, as in `… | head -1`. Python
+    ignores it, and has to: else a connection that a server closes would end the process as well.
     """
     try:
         yield
     except BrokenPipeError:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGPIPE)
+        _end_by(signal.SIGPIPE)
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            sys.stdout.flush()
+        _end_by(signal.SIGINT)
+
+
+def _end_by(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 class LazyGroup(click.Group):
@@ -112,7 +121,7 @@ class LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the command line, which may print the help."""
-        with _ending_without_reader():
+        with _ending_by_signals():
             return super().make_context(*args, **extra)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -156,7 +165,7 @@ class LazyGroup(click.Group):
 
         With --json, each error is a JSON object on stderr, with the exit code unchanged.
         """
-        with _ending_without_reader():
+        with _ending_by_signals():
             return self._invoke(ctx)
 
     def _invoke(self, ctx: click.Context) -> Any:
@@ -195,7 +204,7 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding of a terminal or a pipe lacks is escaped, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
-    with _ending_without_reader():
+    with _ending_by_signals():
         cli(prog_name="schedo")
 
 

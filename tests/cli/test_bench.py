@@ -250,7 +250,7 @@ def test_an_interrupted_run_prints_its_progress_and_how_to_cancel_the_rest(
     result = schedo("bench", "-n", "2", "--task", "t", *(["--json"] if as_json else []))
 
     tag = requests_to(server, "POST", JOBS)[0].json["tags"][0]
-    assert result.exit_code == 1
+    assert result.exit_code == (130 if cause == "interrupt" else 1)
     assert result.stderr.startswith(f"schedo: the tag of the jobs is {tag}\n")
     assert f"schedo: to list the jobs:  schedo jobs ls --tag {tag} --limit 2\n" in result.stderr
     assert f"schedo jobs cancel --tag {tag} --yes\n" in result.stderr

@@ -228,7 +228,7 @@ def test_ctrl_c_leaves_the_operation_running_and_says_so(
 
     result = schedo("jobs", "cancel", "--queue", "mail", "--yes")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 130
     assert f"operation {NUMBER} runs on the server" in result.stderr
     assert f"schedo operations cancel {NUMBER}" in result.stderr
 

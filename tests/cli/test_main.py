@@ -275,3 +275,46 @@ def test_an_output_without_a_reader_ends_a_command_as_sigpipe_does(server: FakeS
 
         assert (args, ended.returncode) == (args, -signal.SIGPIPE)
         assert not ended.stderr
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_ends_a_command_as_sigint_does(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.toml").write_text("[queues.mail]\nconcurrency = 4\n")
+    (tmp_path / "crontab").write_text("* * * * * root true\n")
+    commands = (
+        ["apply", "jobs.toml"],
+        ["crontab", "import", "crontab", "--system"],
+        ["export", "all.toml"],
+        ["backup", "copy.db"],
+        ["jobs", "ls"],
+    )
+    for args in commands:
+        ended = interrupt_command(server, tmp_path, args, monkeypatch)
+
+        assert (args, ended.returncode, ended.stderr) == (args, -signal.SIGINT, "")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["crontab", "jobs.toml"]
+
+
+def interrupt_command(
+    server: FakeServer, where: Path, args: list[str], monkeypatch: pytest.MonkeyPatch
+) -> subprocess.CompletedProcess[str]:
+    """Run the command, and send it SIGINT when the server has received its first request."""
+
+    def next_reply(method: str, target: str) -> Reply:
+        running.send_signal(signal.SIGINT)
+        running.wait(30)
+        return Reply(200)
+
+    monkeypatch.setattr(server, "next_reply", next_reply)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "schedo", *args],
+        env=dict(os.environ, SCHEDO_URL=server.url),
+        cwd=where,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    stdout, stderr = running.communicate(timeout=30)
+    return subprocess.CompletedProcess(args, running.returncode, stdout, stderr)
