@@ -77,7 +77,11 @@ def take_free_locks(path: str) -> HeldLocks | None:
 
 def _take_locks(path: str, *, waits: bool = True) -> HeldLocks:
     lock, has_waited = _lock_named(path + ".lock", os.O_CREAT, waits=waits)
-    assert lock is not None, "the lock file is created if it is missing"
+    if lock is None:  # it would be created in a directory that exists
+        raise StoreUnsuitable(
+            f"the directory {os.path.dirname(path)} was removed or moved away; a server that starts"
+            " makes a new and empty store there: restore the directory first"
+        )
     try:
         database, _ = _lock_named(path, 0, waits=waits)
     except BaseException:

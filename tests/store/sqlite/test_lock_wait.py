@@ -157,6 +157,22 @@ async def test_a_lock_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> 
         await wait_for_locks(str(tmp_path / "jobs.db"))
 
 
+async def test_a_wait_ends_with_an_error_if_the_directory_was_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    server = FileLock(str(directory / "jobs.db.lock"))
+    server.acquire()
+    waiting = begin_wait(directory / "jobs.db")
+    await blocked_in_the_kernel(directory / "jobs.db.lock")
+    directory.rename(tmp_path / "away")
+
+    server.release()
+
+    with pytest.raises(StoreUnsuitable, match=r"the directory .*/store was removed or moved away"):
+        await waiting
+    assert not directory.exists()
+
+
 async def test_a_store_that_was_waited_for_opens_and_knows_how_the_last_server_ended(
     tmp_path: Path,
 ) -> None:
