@@ -168,6 +168,9 @@ class EmbeddedServer:
         self.engine.note_leaving()
         try:
             await asyncio.gather(self._worker.drain(grace_s), self._suspects.drain(grace_s))
+        except asyncio.CancelledError:
+            await asyncio.gather(self._worker.close(), self._suspects.close())
+            raise
         finally:
             await self._lifespan.aclose()
             await self.engine.stop()

@@ -65,6 +65,11 @@ class LocalWorker:
         await self._executor.drain(grace_s)
         await self._executor.close()
 
+    async def close(self) -> None:
+        """Take no new work, and stop at once what still runs, after a drain that was cancelled."""
+        self._engine.close_worker(self._spec.id)
+        await self._executor.close()
+
     def stop_now(self) -> None:
         """End the grace time of a drain now."""
         self._executor.stop_now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -239,6 +240,42 @@ async def test_who_waits_for_a_result_is_told_that_the_program_has_left(example:
         for error in await waiting:
             assert isinstance(error, SchedoError), error
             assert (error.code, str(error)) == ("unavailable", "the server has stopped")
+
+
+async def test_a_program_that_is_cancelled_while_it_leaves_ends_its_handlers_first(
+    tmp_path: Path,
+) -> None:
+    seen: list[str] = []
+    running, leaving = asyncio.Event(), asyncio.Event()
+
+    async def lifespan(_: Schedo) -> AsyncIterator[None]:
+        yield
+        seen.append("shutdown")
+
+    app = Schedo(tmp_path / "jobs.db", grace="1h", lifespan=lifespan)
+
+    @app.task
+    async def hang() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("the handler ends")
+
+    async def program() -> None:
+        async with app:
+            await hang.enqueue()
+            await running.wait()
+            leaving.set()
+
+    async with asyncio.timeout(LONG_S):
+        task = asyncio.create_task(program())
+        await leaving.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+    assert task.cancelled()
+    assert seen == ["the handler ends", "shutdown"]
 
 
 async def test_a_store_that_one_program_has_open_is_refused_to_another(tmp_path: Path) -> None:
