@@ -159,7 +159,7 @@ def test_an_option_reaches_the_server_as_it_was_written() -> None:
 
 async def test_a_job_enqueued_over_http_keeps_what_it_requires_and_prefers() -> None:
     with fake_server() as server:
-        server.on("POST", "/v1/jobs", 201, {"id": "0CR5KPDD15T00"})
+        server.on("POST", "/v1/jobs", 201, {"id": "0CR5KPDD15T00", "state": "queued"})
         _, send = make_client_app(url=server.url)
 
         order = send.options(requires={"labels": {"gpu": "a100"}}, prefer=[{"zone": "lhr"}])
