@@ -42,7 +42,7 @@ _LINES_MAX = 10 * limits.BATCH_JOBS_MAX
 # A job whose payload is as large as it may be, and all its other fields.
 _ITEM_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + FIELD_BYTES_MAX
 _ARRAY = re.compile(rb"[ \t\r\n]*\[")
-_SHOWN_BYTES_MAX = 65_536  # of a body that is no array
+_CHECKED_BYTES_MAX = 65_536  # a longer body that is no array is not searched for other errors
 _COUNTED_BYTES = 262_144
 _VALUE_SIGNS = (b",", b"[", b"{")
 _BUILT = (inspect.StructType, inspect.ListType, inspect.DictType, inspect.AnyType)
@@ -246,7 +246,8 @@ def split_array(body: bytes) -> Steps[list[Raw]]:
         raise BadJson("the body is empty; it must be a JSON value")
     yield from _check_count(body)
     if _ARRAY.match(body) is None:
-        decode_strictly(body[:_SHOWN_BYTES_MAX] if len(body) > _SHOWN_BYTES_MAX else body)
+        if len(body) <= _CHECKED_BYTES_MAX:
+            decode_strictly(body)
         raise Invalid("the body must be a JSON array", Problem("", "expected an array"))
     try:
         return _split(body, limits.BATCH_JOBS_MAX)

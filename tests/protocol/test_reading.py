@@ -103,6 +103,12 @@ def test_a_batch_of_more_than_a_thousand_is_too_large() -> None:
     assert len(take(split_array(b"[" + b"1," * 999 + b"1]"))) == 1_000
 
 
+@pytest.mark.parametrize("length", [10, 100_000])
+def test_a_body_of_any_length_that_is_no_array_is_told_so(length: int) -> None:
+    with pytest.raises(Invalid, match="the body must be a JSON array"):
+        take(split_array(b'{"jobs": ["' + b"x" * length + b'"]}'))
+
+
 def test_too_many_values_are_refused() -> None:
     with pytest.raises(BadJson, match="more than 800000 values"):
         take(split_array(b"[[" + b"[]," * 700_000 + b"1]]"))
