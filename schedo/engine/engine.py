@@ -219,6 +219,11 @@ class Engine:
         finally:
             self._payload_bytes -= size
 
+    async def find_response(self, scope: str, fingerprint: bytes) -> IdempotencyRecord | None:
+        """Return the record of an earlier request; see Store.find_idempotency_record."""
+        await self._loop.end_doubt()
+        return await self.store.find_idempotency_record(scope, fingerprint)
+
     def _check_room(self, size: int) -> None:
         waiting = self._loop.uncommitted
         if waiting > UNCOMMITTED_JOBS_MAX or (

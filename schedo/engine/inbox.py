@@ -3,7 +3,7 @@
 A reader polls the inbox beside the turns. It gives the rows to the scheduler as a command, and the
 commit that has their jobs deletes the rows. One batch is under way at a time, and after a failure
 the reader begins at the first row again. A server that doubts whether it owns its shards fails the
-reply, and may still commit the batch: then the reader waits for that. So no row is taken twice.
+reply, and may still commit the batch: the reader waits for that. So no row is taken twice.
 
 Between the commit of a client and that, the API does not know the job. So a request for an id of
 the inbox takes its row first.
@@ -47,7 +47,6 @@ class Inbox:
         self._read_rows: ReadRows | None = None
         self._turn = asyncio.Lock()  # one batch is under way at a time
         self._wake = asyncio.Event()
-        self._in_doubt = False  # whether a batch may still be committed
         self._refused: dict[int, str] = {}  # rows whose jobs the store has refused, by id
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()  # of requests for ids of the inbox
@@ -89,7 +88,7 @@ class Inbox:
     async def _bring(self, source: SqlInbox, job_id: int) -> InboxRow | None:
         """Take the row with this id; return it if another server takes it."""
         async with self._turn:
-            await self._end_doubt()
+            await self._loop.end_doubt()
             row = await source.find(job_id)
             if row is not None and row.is_own:
                 await self._take_next(source)
@@ -169,18 +168,12 @@ class Inbox:
 
     async def _take_next(self, source: SqlInbox) -> int:
         """Take the next rows; return how many."""
-        await self._end_doubt()
+        await self._loop.end_doubt()
         scheduler = self._loop.scheduler
         rows = await source.read()
         if rows:
             await self._take(rows, scheduler)
         return len(rows)
-
-    async def _end_doubt(self) -> None:
-        """Wait until it is known what has become of the last batch."""
-        if self._in_doubt:
-            await self._loop.flush()
-            self._in_doubt = False
 
     async def _take(self, rows: Sequence[InboxRow], scheduler: object) -> None:
         """Make the jobs of the rows durable; scheduler: that of before the rows were read."""
@@ -194,7 +187,6 @@ class Inbox:
             await self._loop.try_enqueue(TakeIn(found, is_current))
         except BaseException as error:
             self._source.restart()
-            self._in_doubt = True
             if isinstance(error, StoreRefused):
                 ids = {row.id for row in rows}
                 self._refused |= {each: why for each, why in error.jobs.items() if each in ids}

@@ -44,6 +44,7 @@ class Standstill(CommandQueue):
     _unanswered: Unanswered
     _is_open: bool
     _on_fatal: Callable[[Exception], None]
+    _doubts = _doubts_ended = 0
 
     # Freezing, for another process that opens the store next.
 
@@ -119,6 +120,18 @@ class Standstill(CommandQueue):
             self.failure = _IN_DOUBT
             self._refuse_queued(_IN_DOUBT)
             self._unanswered.refuse(interrupted(_IN_DOUBT))
+            self._doubts += 1
+
+    async def end_doubt(self) -> None:
+        """Return once all is durable that `suspend` has refused to confirm.
+
+        The scheduler has it already, and the store does not show it yet. So what is looked for in
+        the store, such as the key of a request, could be made a second time before.
+        """
+        doubts = self._doubts
+        if doubts != self._doubts_ended:
+            await self.flush()
+            self._doubts_ended = doubts
 
     def resume(self) -> None:
         """Take requests again after `suspend`."""

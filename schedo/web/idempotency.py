@@ -89,7 +89,7 @@ class IdempotentRequest:
         fingerprint = self._hash.digest()
         context.keys_in_progress.add(scope)
         try:
-            stored = await context.engine.store.find_idempotency_record(scope, fingerprint)
+            stored = await context.engine.find_response(scope, fingerprint)
             if stored is not None:
                 return await _replay(stored, fingerprint, complete)
             now = context.engine.clock.now()

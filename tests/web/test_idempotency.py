@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import orjson
 import pytest
 
 from schedo.protocol import pieces, reading
+from schedo.store.base import Store
+from schedo.testing.faults import FaultyStore
+from tests.passes import one_pass
+from tests.stores import make_store
 from tests.web.world import Reply, World
 
 KEY = [("Idempotency-Key", "key-1")]
@@ -115,6 +122,28 @@ async def test_a_replayed_wait_is_marked_as_replayed(world: World) -> None:
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
     assert second.headers["location"] == first.headers["location"]
+
+
+async def test_a_repeated_request_whose_commit_is_in_doubt_waits_for_its_outcome() -> None:
+    """A server that doubts its shards fails the replies, and keeps its scheduler."""
+    store = FaultyStore(make_store())
+    async with World(store=cast(Store, store)) as world:
+        store.hold()
+        sending = asyncio.create_task(world.post("/v1/jobs", {"task": "demo"}, KEY))
+        await store.wait_held()
+        world.engine._loop.suspend()
+        first = await sending
+        world.engine._loop.resume()
+
+        again = asyncio.create_task(world.post("/v1/jobs", {"task": "demo"}, KEY))
+        for _ in range(5):  # it looks for the key meanwhile, if it does not wait
+            await world.store.find_idempotency_record("", b"")
+            await one_pass()
+        store.release()
+
+        assert (first.status, first.code) == (503, "outcome-unknown")
+        assert (await again).headers["idempotency-replayed"] == "true"
+        assert len((await world.get("/v1/jobs")).json()["items"]) == 1
 
 
 async def test_a_replayed_refusal_is_a_problem_document_again(world: World) -> None:
