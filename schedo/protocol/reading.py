@@ -42,7 +42,7 @@ _LINES_MAX = 10 * limits.BATCH_JOBS_MAX
 # A job whose payload is as large as it may be, and all its other fields.
 _ITEM_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + FIELD_BYTES_MAX
 _ARRAY = re.compile(rb"[ \t\r\n]*\[")
-_CHECKED_BYTES_MAX = 65_536  # a longer body that is no array is not searched for other errors
+_CHECKED_BYTES_MAX = 65_536  # of a body that is not an array; a longer one is refused unparsed
 _COUNTED_BYTES = 262_144
 _VALUE_SIGNS = (b",", b"[", b"{")
 _BUILT = (inspect.StructType, inspect.ListType, inspect.DictType, inspect.AnyType)

@@ -104,7 +104,7 @@ def test_a_batch_of_more_than_a_thousand_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 100_000])
-def test_a_body_of_any_length_that_is_no_array_is_told_so(length: int) -> None:
+def test_a_body_that_is_not_an_array_gets_the_same_error_at_any_length(length: int) -> None:
     with pytest.raises(Invalid, match="the body must be a JSON array"):
         take(split_array(b'{"jobs": ["' + b"x" * length + b'"]}'))
 
