@@ -16,6 +16,7 @@ from schedo.client.options import Duration, Instant, render_options, render_valu
 from schedo.client.rest import (
     JSON,
     Page,
+    check_fields,
     encode,
     get,
     items_with,
@@ -255,9 +256,8 @@ def invoke(request: Record, wait_s: float) -> Operation[list[Record]]:
 def dry_run(request: Record) -> Operation[Record]:
     """Return whether the jobs would start now, and what each worker says."""
     body = encode({**request, "dry_run": True})
-    return Operation(
-        "POST", "/v1/invoke", record_with("would_start"), body, JSON, is_repeatable=True
-    )
+    read = record_with("would_start")
+    return Operation("POST", "/v1/invoke", read, body, JSON, is_repeatable=True)
 
 
 def reserve(options: Mapping[str, Any]) -> Operation[Record]:
@@ -289,8 +289,10 @@ def _nonce(slots: Record) -> dict[str, str]:
 def _placed(response: HttpResponse) -> list[Record]:
     """Return the jobs, also those of a problem document that says that a job has failed."""
     if response.status not in _JOB_FAILED:
-        is_gang = "items" in read_record(response)
-        return _read_jobs(response) if is_gang else [_read_job(response)]
+        if "items" in (record := read_record(response)):  # of a gang
+            return _read_jobs(response)
+        check_fields(record, ("id", "state"))
+        return [record]
     try:
         problem = read_record(response)
     except SchedoError:  # the 502 is that of a proxy
@@ -308,9 +310,7 @@ def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
     handled_statuses = frozenset({503})
     return Operation(
-        "GET",
-        "/readyz",
-        record_with("ready"),
+        *("GET", "/readyz", record_with("ready")),
         is_repeatable=True,
         handled_statuses=handled_statuses,
     )

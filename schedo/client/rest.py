@@ -58,7 +58,7 @@ def record_with(*names: str) -> Callable[[HttpResponse], Record]:
 
     def read(response: HttpResponse) -> Record:
         record = read_record(response)
-        _check_fields(record, names)
+        check_fields(record, names)
         return record
 
     return read
@@ -73,7 +73,7 @@ def list_with(*names: str) -> Callable[[HttpResponse], Record]:
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise NotSchedo.because("its answer is no list of records")
         for item in items:
-            _check_fields(item, names)
+            check_fields(item, names)
         return record
 
     return read
@@ -82,7 +82,8 @@ def list_with(*names: str) -> Callable[[HttpResponse], Record]:
 _read_list = record_with("items")
 
 
-def _check_fields(record: Record, names: Sequence[str]) -> None:
+def check_fields(record: Record, names: Sequence[str]) -> None:
+    """Raise NotSchedo if the record lacks a field that a schedo server sends."""
     for name in names:
         if name not in record:
             raise NotSchedo.because(f"its answer has no {name!r}")

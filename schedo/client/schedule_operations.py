@@ -11,6 +11,7 @@ from schedo.client.options import Duration, Instant, render_options
 from schedo.client.rest import (
     JSON,
     Page,
+    check_fields,
     encode,
     get,
     list_with,
@@ -158,7 +159,9 @@ def trigger_schedule(name: str, overlap: str | None = None) -> Operation[Record]
 
 def _read_triggered(response: HttpResponse) -> Record:
     record = read_record(response)
-    return record if "skipped_overlap" in record else record_with("job")(response)
+    if "skipped_overlap" not in record:
+        check_fields(record, ("job",))
+    return record
 
 
 def declare(declaration: Mapping[str, Any]) -> Operation[Record]:

@@ -254,7 +254,7 @@ class Gateway:
         if call.has_waited or not (own and call.worker.elsewhere):
             return await self._ask_others(call)
         asking = asyncio.ensure_future(self._ask_others(call))
-        # Its error is taken also if this fails by another one.
+        # If the report below fails, nothing awaits this, and asyncio would log its error.
         asking.add_done_callback(lambda _: asking.cancelled() or asking.exception())
         try:
             await asyncio.wait((asking,), timeout=LATE_S)
