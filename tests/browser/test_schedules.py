@@ -11,6 +11,7 @@ from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 from tests.browser.test_frame import be_live
 
+COPIED = re.compile("Copied|Press Ctrl")  # the browser of a test may refuse the clipboard
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -43,6 +44,45 @@ async def test_a_schedule_is_paused_with_a_note_and_the_pause_is_undone_by_keybo
     await page.get_by_role("button", name="Undo").click()
     await expect(page.locator("main")).not_to_contain_text(HOSTILE)
     assert not (await shop.get(f"/v1/schedules/{name}")).json()["paused"]
+
+
+async def test_a_command_is_copied_from_a_question_without_carrying_it_out(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly")
+    await be_live(page)
+    pause = page.get_by_role("button", name="Pause…")
+
+    await pause.click()
+    question = page.get_by_role("dialog")
+    await question.get_by_role("button", name="Copy as curl").click()
+    await expect(question.get_by_role("button", name=COPIED)).to_be_visible()
+    await question.get_by_role("button", name="Go back").click()
+    await expect(question).to_have_count(0)
+
+    assert not (await shop.get("/v1/schedules/backup.nightly")).json()["paused"]
+
+
+async def test_a_text_that_the_browser_does_not_copy_is_shown_until_its_field_is_left(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly")
+    await be_live(page)
+    await page.evaluate(
+        "navigator.clipboard.writeText = () => Promise.reject(new Error('denied'));"
+        " document.execCommand = () => false"
+    )
+
+    await page.locator(".menu summary").click()
+    await page.get_by_role("button", name="curl").click()
+    field = page.get_by_role("textbox", name="curl")
+    await expect(field).to_be_focused()
+    assert "backup.nightly" in await page.evaluate("getSelection().toString()")
+    await press(page, "Tab")
+
+    await expect(field).to_be_hidden()
 
 
 async def test_the_coming_fire_is_said_once(open_page: Open, shop: Shop) -> None:

@@ -112,6 +112,8 @@ async def settle(page: Page) -> None:
 
 async def look(page: Page, axe: Axe, path: str, views: list[View]) -> None:
     """Check the screen in these themes and widths."""
+    # Without a type, a button of a form sends it, whatever else a click on the button does.
+    assert await page.locator("form button:not([type])").count() == 0, path
     for width, theme, rules in views:
         await page.set_viewport_size({"width": width, "height": 900})
         await page.emulate_media(color_scheme=theme)

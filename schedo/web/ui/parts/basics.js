@@ -75,7 +75,7 @@ export const Crumbs = ({ items }) => html`<nav class="crumbs" aria-label="Path">
 
 export const Tag = ({ children }) => html`<span class="tag">${children}</span>`;
 
-// A button that copies a text; without a clipboard (plain HTTP) it selects the text in a field.
+// A button that copies a text; without a clipboard (plain HTTP) it selects the text in a field, which stays until it is left.
 export function Copy({ text, label = 'Copy', className = 'btn' }) {
   const [done, setDone] = useState('');
   const field = useRef();
@@ -84,15 +84,17 @@ export function Copy({ text, label = 'Copy', className = 'btn' }) {
       await navigator.clipboard.writeText(text);
       setDone('Copied');
     } catch {
+      if (!field.current) return; // the button has gone meanwhile
       field.current.hidden = false;
       field.current.select();
-      setDone(document.execCommand('copy') ? 'Copied' : 'Press Ctrl+C');
-      if (document.activeElement === field.current && done !== 'Press Ctrl+C') field.current.hidden = true;
+      const isCopied = document.execCommand('copy');
+      setDone(isCopied ? 'Copied' : 'Press Ctrl+C');
+      field.current.hidden = isCopied;
     }
     setTimeout(() => setDone(''), 2000);
   };
-  return html`<span class="copy"><button class=${className} title=${text} onClick=${copy}>${done || label}</button>
-    <textarea ref=${field} hidden readonly aria-label=${label} value=${text}></textarea></span>`;
+  return html`<span class="copy"><button type="button" class=${className} title=${text} onClick=${copy}>${done || label}</button>
+    <textarea ref=${field} hidden readonly aria-label=${label} value=${text} onBlur=${(event) => { event.target.hidden = true; }}></textarea></span>`;
 }
 
 // Call a function again and again while the page is seen, for what no event tells. deps: of the function.

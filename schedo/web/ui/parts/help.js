@@ -46,7 +46,7 @@ export function Help() {
     ${me.value && html`<${Me}/>`}
     <div class="keys">${[...groups].map(([name, list]) => html`<section><h3>${name}</h3><dl>${list.map(({ keys, help }) => html`
       <div><dt>${(KEYS[keys] ?? keys).split(' ').map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${help}</dd></div>`)}</dl></section>`)}</div>
-    <form method="dialog" class="buttons"><span class="grow"></span><button class="btn" data-first>Close</button></form></${Dialog}>`;
+    <form method="dialog" class="buttons"><span class="grow"></span><button type="submit" class="btn" data-first>Close</button></form></${Dialog}>`;
 }
 
 function grouped(list) {

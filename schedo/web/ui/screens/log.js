@@ -57,7 +57,7 @@ export default function Log({ query }) {
   const hasFilter = Boolean(who || action || target);
   return html`<div class="head"><h1>Who did what</h1><p class="lead">Changes by hand, newest first. Submits are not among them.</p><div class="acts"><button class="btn" onClick=${reload}>Read again</button></div></div>
     <form class="filters" onSubmit=${submit}>${Object.entries(FIELDS).map(([field, word]) => html`<input type="search" aria-label=${`Only this ${word}`} placeholder=${word} value=${typed[field] ?? query[field] ?? ''} onInput=${(event) => setTyped({ ...typed, [field]: event.target.value })}/>`)}
-      <button class="btn">Filter</button>${hasFilter && html`<button type="button" class="btn" onClick=${() => setQuery({ who: '', action: '', target: '', cursor: '' })}>Show all</button>`}</form>
+      <button type="submit" class="btn">Filter</button>${hasFilter && html`<button type="button" class="btn" onClick=${() => setQuery({ who: '', action: '', target: '', cursor: '' })}>Show all</button>`}</form>
     ${error ? html`<${Failure} error=${error} what="The log" again=${reload}/>` : found ? html`<div class="card stacked log"><div class="body"><${Table} caption="Changes by hand" columns=${COLUMNS} rows=${found.items} keyOf=${keyOf}
       empty=${html`<${Empty}>${hasFilter ? 'No change matches.' : 'Nothing was changed by hand yet.'}</${Empty}>`}/>
       ${(found.next_cursor || cursor) && html`<${Pager} next=${found.next_cursor} isFirst=${!cursor} onNext=${() => setQuery({ cursor: found.next_cursor }, { push: true })} onFirst=${() => setQuery({ cursor: '' })} shown=${`${found.items.length} changes`}/>`}</div></div>` : html`<${Loading}/>`}`;

@@ -50,7 +50,7 @@ export default function Login({ query }) {
     <label class="field">Token<input ref=${field} type="password" name="token" required autocomplete="current-password" spellcheck=${false}
       aria-invalid=${error ? 'true' : undefined} aria-describedby=${error ? 'login-error' : undefined}/></label>
     ${error && html`<p id="login-error" class="failure" role="alert">${error}</p>`}
-    <button class="btn primary" disabled=${isBusy}>Log in</button>
+    <button type="submit" class="btn primary" disabled=${isBusy}>Log in</button>
     <p class="muted small">On the server's machine, <code>schedo open</code> opens this page without typing a token.</p>
   </form></section></div>`;
 }

@@ -51,7 +51,7 @@ function Search() {
   const suggestions = Object.entries(KINDS).flatMap(([kind, name]) => (names[kind] ?? []).slice(0, 100).map((each) => `${name}:${each}`));
   return html`<form role="search" onSubmit=${submit}><input type="search" ref=${field} list="job-filters" aria-label="Filter the jobs" autocomplete="off" spellcheck=${false}
       placeholder=${'Filter: task:charge_card payload.order:9781 error~"502", or a text'} value=${typed} onInput=${(event) => setTyped(event.target.value)}/>
-    <datalist id="job-filters">${[...suggestions, ...HINTS].map((each) => html`<option value=${each}/>`)}</datalist><button class="btn">Filter</button></form>`;
+    <datalist id="job-filters">${[...suggestions, ...HINTS].map((each) => html`<option value=${each}/>`)}</datalist><button type="submit" class="btn">Filter</button></form>`;
 }
 
 const Within = ({ query }) => html`<select aria-label="Created within" value=${query.within ?? ''} onChange=${(event) => change({ within: event.target.value })}>
