@@ -28,7 +28,9 @@ Open = Callable[..., Awaitable[Page]]
 # A shared machine can be slow: these end what hangs, and say nothing about how long anything takes.
 expect.set_options(timeout=30_000)
 _HANGS_S = 240
-_NO_BROWSER = "there is no Chromium: apt-get install chromium, or name one in SCHEDO_CHROMIUM"
+_NO_BROWSER = (
+    "there is no Chromium: apt-get install chromium-headless-shell, or name one in SCHEDO_CHROMIUM"
+)
 _AXE = Path(__file__).parent / "vendor" / "axe.js"
 
 

@@ -49,5 +49,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     if CHROMIUM is None:
-        sys.exit("there is no Chromium: apt-get install chromium")
+        sys.exit("there is no Chromium: apt-get install chromium-headless-shell")
     asyncio.run(main())
