@@ -24,7 +24,7 @@ from schedo.web.auth import ClientGone
 from schedo.web.bytes_in_flight import RECEIVING, Claim, TooSlow
 from schedo.web.context import AppContext, Handler
 from schedo.web.cycle import UNREAD_BYTES_MAX
-from schedo.web.holding import Moved, replay
+from schedo.web.holding import Moved, NothingChanged, replay
 from schedo.web.http import JSON_TYPE, Request, Response, send_response
 from schedo.web.permissions import TokenPermission
 
@@ -68,7 +68,7 @@ class Endpoint:
                 request = request._replace(body=b"")
             responding = self._respond(scope, operation, handle, request)
             del request, body  # the handler may wait for long; it frees the body
-            response = await self._wait(responding, scope, receive, send)
+            response = await self._wait(responding, scope, receive, send, claim)
             if response is not None:
                 await send_response(send, response, scope["schedo.request_id"], claim)
         except TooSlow:
@@ -78,23 +78,30 @@ class Endpoint:
                 claim.release()
 
     async def _wait(
-        self, responding: Awaitable[Response], scope: Scope, receive: Receive, send: Send
+        self,
+        responding: Awaitable[Response],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        claim: Claim,
     ) -> Response | None:
         """Return the response, whose last part may come from the next server.
 
-        None: it is sent. A read finds the store closed while that passes to another process; the
-        server that goes on responds to it.
+        None: it is sent. While the store passes to another process, a request that reads it finds
+        it closed; the server that goes on responds to those that have changed nothing.
         """
         try:
             return await responding
         except Moved as moved:
             return await moved.follow(scope, receive)
-        except StoreError:
+        except StoreError as error:
+            body = error.body if isinstance(error, NothingChanged) else b""
             holding = self._context.holding
-            if holding is None or scope["method"] not in _READS:
+            if holding is None or not (body or scope["method"] in _READS):
                 raise
+            claim.release()  # the request makes another one when it begins anew
             app = await holding.wait(scope) or holding.app
-            await app(scope, replay(b"", receive), send)
+            await app(scope, replay(body, receive), send)
             return None
 
     def _respond(

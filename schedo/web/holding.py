@@ -8,14 +8,15 @@ body has been read or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schedo.core.ids import render_id
-from schedo.errors import SchedoError, Unavailable
+from schedo.errors import SchedoError, StoreError, Unavailable
 from schedo.web.http import Header, Response, problem_response, send_response
 
 # Then a request is refused. A new process that hangs has 5 s to become active (server/upgrade.py);
@@ -76,6 +77,28 @@ class Found(NamedTuple):
 
 
 Respond = Callable[[Sequence[Found]], Response]
+
+
+class NothingChanged(StoreError):
+    """A request that has changed nothing yet could not read the store.
+
+    While the store passes to another process, the server that goes on responds to the request.
+    """
+
+    def __init__(self, cause: StoreError, body: bytes) -> None:
+        """cause: its code and status are those of the response if the store does not pass."""
+        super().__init__(str(cause))
+        self.code, self.status = cause.code, cause.status
+        self.body = body
+
+
+@contextmanager
+def before_changes(body: bytes) -> Iterator[None]:
+    """Raise NothingChanged for what a request with this body reads before it changes anything."""
+    try:
+        yield
+    except StoreError as error:
+        raise NothingChanged(error, body) from error
 
 
 class Moved(Exception):

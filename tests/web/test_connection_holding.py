@@ -20,6 +20,8 @@ from schedo.web.server import HttpServer
 from tests.web.connecting import Served, forwarder, open_connection, post, respond, turn
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+DRY_RUN = b'{"action":"cancel","where":{"tag":"red"},"dry_run":true}'
+DECLARATION = b'{"owner":"file:git","schedules":[{"name":"tick","every":"1h","task":"demo"}]}'
 SUBMIT = b'{"task":"demo","payload":"%b"}' % (b"x" * 2_000)
 
 
@@ -138,24 +140,38 @@ async def test_chunked_bodies_and_responses_without_a_body_are_forwarded(
 
 
 @pytest.mark.parametrize("passes", [True, False])
-async def test_a_read_that_finds_the_store_closed_is_answered_by_the_server_that_goes_on(
-    served: Served, next_served: Served, monkeypatch: pytest.MonkeyPatch, passes: bool
+@pytest.mark.parametrize(
+    ("request_", "read"),
+    [
+        (b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n", "list_jobs"),
+        (post(DRY_RUN, path=b"/v1/operations"), "find_job_ids"),
+        (post(DECLARATION, path=b"/v1/declarations"), "get_schedule"),
+    ],
+    ids=["a list", "a dry run", "a declaration"],
+)
+async def test_a_request_that_finds_the_store_closed_is_answered_by_the_server_that_goes_on(
+    served: Served,
+    next_served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    request_: bytes,
+    read: str,
+    passes: bool,
 ) -> None:
     world, http, port = served
     monkeypatch.setattr(server, "PROGRESS_S", 0.0)
     is_reading, may_go_on = asyncio.Event(), asyncio.Event()
-    list_jobs = world.engine.store.list_jobs
+    read_open = getattr(world.engine.store, read)
 
-    async def find_it_closed(*args: Any) -> Any:
+    async def find_it_closed(*args: Any, **options: Any) -> Any:
         if is_reading.is_set():
-            return await list_jobs(*args)
+            return await read_open(*args, **options)
         is_reading.set()
         await may_go_on.wait()
         raise StoreError("the store is not open")
 
-    monkeypatch.setattr(world.engine.store, "list_jobs", find_it_closed)
+    monkeypatch.setattr(world.engine.store, read, find_it_closed)
     reader, writer = await open_connection(port)
-    writer.write(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    writer.write(request_)
     await is_reading.wait()
     await http.hold(lambda: None)
     may_go_on.set()

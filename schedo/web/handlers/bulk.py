@@ -13,6 +13,7 @@ from schedo.protocol.bulk import BulkRequest, BulkResponse, DryRunResponse, Wher
 from schedo.protocol.fields import instant_or_unset
 from schedo.protocol.roles import ROLES
 from schedo.web.context import AppContext
+from schedo.web.holding import before_changes
 from schedo.web.http import Request, Response
 from schedo.web.pages import LIST_BYTES, page_response
 from schedo.web.permissions import ANYONE
@@ -24,10 +25,14 @@ async def create_operation(context: AppContext, request: Request) -> Response:
     asked = await request.read(BulkRequest)
     asked.where.check(asked.action)
     _check_permission(request, asked.action, asked.where.queue, asked.where.task)
-    which = asked.where.read(await _find_schedule(context, asked.where), context.engine.clock.now())
+    with before_changes(request.body):
+        schedule = await _find_schedule(context, asked.where)
+    which = asked.where.read(schedule, context.engine.clock.now())
     bulk = context.engine.bulk
     if asked.dry_run:
-        counted = await bulk.count(replace(which, states=asked.action.states), most_s=DRY_RUN_S)
+        with before_changes(request.body):
+            which = replace(which, states=asked.action.states)
+            counted = await bulk.count(which, most_s=DRY_RUN_S)
         since = instant_or_unset(counted.since)
         response = DryRunResponse(asked.action, asked.where, counted.jobs, since)
         return Response(200, msgspec.json.encode(response))

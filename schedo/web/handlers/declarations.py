@@ -33,6 +33,7 @@ from schedo.protocol.declarations import (
 from schedo.protocol.expectations import show_expectation
 from schedo.protocol.masking import reuse_expect, reuse_schedule
 from schedo.web.context import AppContext
+from schedo.web.holding import before_changes
 from schedo.web.http import Request, Response
 
 _BYTES = 8_388_608  # claimed for the records that the declared ones are compared with
@@ -46,7 +47,11 @@ async def declare(context: AppContext, request: Request) -> Response:
         raise Invalid.field("/owner", OWNER_RULE)
     await request.claim.take(len(request.body) + _BYTES)
     problems: list[Problem] = []
-    known = await _load(context, declaration.schedules)
+    with before_changes(request.body):
+        known = await _load(context, declaration.schedules)
+        undeclared = await context.engine.declarations.find_undeclared(
+            declaration.owner, {entry.name for entry in declaration.schedules}
+        )
     specs = _read_schedules(context, request, declaration.schedules, known, problems)
     queues = _read_queues(declaration.queues, problems)
     expectations = _read_expectations(context, request, declaration.expectations, problems)
@@ -59,9 +64,6 @@ async def declare(context: AppContext, request: Request) -> Response:
         if queues or expectations:
             request.permission.check_settings()
         check = partial(request.permission.check_declared, owner)
-    undeclared = await context.engine.declarations.find_undeclared(
-        owner, {spec.name for spec in specs}
-    )
     others = _find_undeclared_expectations(context, owner, expectations)
     if (cluster := context.cluster) is not None:  # the other servers do the same for theirs
         specs = [spec for spec in specs if cluster.owns(spec.name)]
