@@ -59,6 +59,47 @@ async def test_a_wrong_rule_is_told_beside_it(open_page: Open, shop: Shop) -> No
     assert (await shop.get("/v1/schedules/cache.warm")).json()["every"] == "30m"
 
 
+async def test_what_another_has_saved_meanwhile_is_shown_before_it_is_replaced(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/report", {"cron": "0 5 * * *", "task": "sync"})
+    page = await open_page("/schedules/report/edit")
+    await page.get_by_label("Cron").fill("0 6 * * *")
+    await shop.put("/v1/schedules/report", {"cron": "0 5 * * *", "task": "weigh"})
+    save = page.get_by_role("button", name="Save")
+
+    await save.click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("changed by another meanwhile")
+    await expect(page.locator(".changes dt")).to_have_text(["cron", "task"])
+    assert (await shop.get("/v1/schedules/report")).json()["task"] == "weigh"
+    await page.get_by_label("Task", exact=True).fill("weigh")
+    await expect(page.locator(".changes dt")).to_have_text(["cron"])
+    await save.click()
+    await expect(page.locator("h1")).to_have_text("report")
+    saved = (await shop.get("/v1/schedules/report")).json()
+    assert (saved["cron"], saved["task"]) == ("0 6 * * *", "weigh")
+
+
+async def test_a_schedule_that_another_has_deleted_is_not_made_anew_unasked(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["404"]
+    await shop.put("/v1/schedules/report", {"cron": "0 5 * * *", "task": "sync"})
+    page = await open_page("/schedules/report/edit")
+    await page.get_by_label("Cron").fill("0 6 * * *")
+    await shop.engine.delete_schedule("report")
+    save = page.get_by_role("button", name="Save")
+
+    await save.click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("deleted by another meanwhile")
+    assert (await shop.get("/v1/schedules/report")).status == 404
+    await save.click()
+    await expect(page.locator("h1")).to_have_text("report")
+    assert (await shop.get("/v1/schedules/report")).json()["cron"] == "0 6 * * *"
+
+
 # By the label of a field: what is chosen or typed, the field of the body, and its value there.
 CHOSEN: dict[str, tuple[str, str, Any]] = {
     "An earlier run is unfinished": ("buffer_one", "overlap", "buffer_one"),

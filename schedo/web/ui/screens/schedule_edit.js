@@ -1,7 +1,7 @@
 // Change a schedule, or make one: what the rule means while it is typed, and what will be different before it is saved.
 import { api, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
-import { differences, errorsOf, isUnder, pointerOf, withValue } from '../lib/body.js';
+import { differences, errorsOf, isSame, isUnder, pointerOf, withValue } from '../lib/body.js';
 import { may, me } from '../lib/me.js';
 import { go, link } from '../lib/router.js';
 import { bodyOf, hasMask, isRounded } from '../lib/schedules.js';
@@ -15,6 +15,8 @@ import { ScheduleForm, elsewhere } from '../parts/schedule_form.js';
 
 const NEW = { cron: '', tz: Intl.DateTimeFormat().resolvedOptions().timeZone, task: '', payload: null };
 const BLANK = { cron: '', every: '', at: '', task: '', payload: null }; // what says nothing about a new one
+const REPLACED = 'It was changed by another meanwhile. To save again replaces that: see what changes.';
+const DELETED = 'It was deleted by another meanwhile. To save again makes it anew.';
 const show = (value) => (value === undefined ? 'not set' : typeof value === 'string' ? value : JSON.stringify(value));
 
 const Difference = ({ items, isNew }) => html`<${Card} title=${isNew ? 'What is made' : 'What changes'} about=${items.length ? 'nothing is saved yet' : undefined}>${items.length
@@ -31,7 +33,11 @@ function reasonAgainst(name, body, saved, mistakes) {
   return '';
 }
 
-const isTaken = (name) => get(pathOf(name)).then(() => true, (error) => error.status !== 404);
+// The body of the schedule as it is saved now; null if there is none.
+const readSaved = (name) => get(pathOf(name)).then(bodyOf, (error) => {
+  if (error.status === 404) return null;
+  throw error;
+});
 
 // The body as it is typed, and what is wrong with it. rule: what the server says about the rule while it is typed.
 function useForm(first) {
@@ -64,7 +70,7 @@ function useFirstWrong(errors) {
 }
 
 function Form({ title, schedule, first, wanted }) {
-  const saved = schedule && first;
+  const [saved, setSaved] = useState(schedule && first);
   const made = useForm(first);
   const [name, setName] = useState(schedule?.name ?? wanted);
   const [isBusy, setBusy] = useState(false);
@@ -79,9 +85,16 @@ function Form({ title, schedule, first, wanted }) {
     event.preventDefault();
     if (against || isBusy || !items.length) return;
     setBusy(true);
-    if (!saved && (await isTaken(name))) setErrors([{ pointer: '/name', detail: 'There is a schedule of this name.' }]);
-    else await put();
+    if (await isUnchanged().catch((error) => setErrors(errorsOf(error)))) await put();
     setBusy(false);
+  };
+  // A PUT replaces the whole schedule. What another has saved meanwhile is shown first, as a difference.
+  const isUnchanged = async () => {
+    const present = await readSaved(name);
+    if (isSame(present, saved)) return true;
+    if (schedule) setSaved(present);
+    setErrors([schedule ? { pointer: '', detail: present ? REPLACED : DELETED } : { pointer: '/name', detail: 'There is a schedule of this name.' }]);
+    return false;
   };
   const put = () => perform({
     request, done: saved ? `${name} is changed.` : `${name} is made.`,
