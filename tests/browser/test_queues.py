@@ -31,6 +31,23 @@ async def test_a_limit_is_changed_by_keyboard_where_it_is_shown_and_put_back(
     await expect(limit).to_have_text("2")
 
 
+async def test_a_limit_that_is_only_looked_at_does_not_put_back_what_another_has_changed(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues")
+    limit = page.get_by_role("button", name="concurrency of images")
+    await limit.click()
+    await shop.patch("/v1/queues/images", {"concurrency": 9})
+    await expect(page.get_by_role("img", name="of 9 run")).to_be_visible()
+
+    await page.locator("h1").click()
+
+    await expect(limit).to_have_text("9")
+    await expect(page.locator(".toast")).to_have_count(0)
+    assert shop.engine.get_queue("images").concurrency == 9
+
+
 async def test_each_number_has_its_label_on_a_phone(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     page = await open_page("/queues", width=390)

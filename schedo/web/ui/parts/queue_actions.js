@@ -33,9 +33,9 @@ export const QueueActions = ({ queue, small, reload }) => (queue.paused
 // A limit that becomes a field when it is pressed. read: the text as a value, or undefined if it is none.
 export function Limit({ queue, field, label, shown, read, reload }) {
   const [text, setText] = useState(null);
-  const isOpen = useRef(false); // saving removes the field, which then loses the focus: that must not save again
+  const opened = useRef(null); // the text at first; null: closed. Saving removes the field, which then loses the focus: that must not save again
   const open = (value) => {
-    isOpen.current = value !== null;
+    opened.current = value;
     setText(value);
   };
   if (!may('update_queue')) return shown;
@@ -45,10 +45,11 @@ export function Limit({ queue, field, label, shown, read, reload }) {
   }
   const save = async (event) => {
     event.preventDefault();
-    if (!isOpen.current) return;
+    if (opened.current === null) return;
+    const isTyped = text !== opened.current; // else it would put back what another has changed meanwhile
     const value = read(text.trim());
     open(null);
-    if (value === undefined || value === queue[field]) return;
+    if (!isTyped || value === undefined || value === queue[field]) return;
     const path = pathOf(queue.name);
     await perform({
       request: { method: 'PATCH', path, body: { [field]: value } }, done: `The ${label} of ${queue.name} is ${value ?? 'without a limit'}.`,
