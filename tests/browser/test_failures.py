@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from schedo.core.worker_pool import WorkerSpec
 from tests.browser.conftest import Axe, Open
@@ -68,3 +69,30 @@ async def test_the_jobs_of_a_group_are_retried_together(open_page: Open, shop: S
     await expect(page.locator(".operation")).to_contain_text("3 jobs were retried")
     left = (await shop.get("/v1/jobs?state=failed")).json()["items"]
     assert [job["task"] for job in left] == ["other"]
+
+
+async def test_a_question_is_not_replaced_by_another_while_it_is_read(
+    open_page: Open, shop: Shop
+) -> None:
+    await fail(shop, "first", 1, "it broke")
+    await fail(shop, "second", 1, "it broke")
+    page = await open_page("/failures")
+    counts: asyncio.Queue[Route] = asyncio.Queue()
+    await page.route("**/v1/operations", counts.put)
+    for task in ("first", "second"):
+        await page.get_by_role("button", name=f"Retry these… {task}").click()
+    first, second = await counts.get(), await counts.get()
+    await second.continue_()
+    sample = page.locator("dialog .sample")
+    await expect(sample).to_contain_text("second")
+
+    async with page.expect_response("**/v1/operations"):
+        await first.continue_()
+    await page.evaluate("new Promise(requestAnimationFrame)")
+
+    await expect(sample).to_contain_text("second")
+    await page.keyboard.press("Escape")
+    await expect(sample).to_contain_text("first")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_have_count(0)
+    await expect(page.locator("[aria-busy=true]")).to_have_count(0)

@@ -20,11 +20,13 @@ export function Dialog({ title, onClose, children, className = '' }) {
 }
 
 const question = signal(null);
+let answered = Promise.resolve(); // the last question: one that is open is never replaced by another, which waits
 
 // Ask before an action; resolves to whether it shall be done.
 // question: {title, text, verb, danger, request: {method, path, body} or curl: the commands, type: a text that must be typed, children}
 export function confirm(asked) {
-  return new Promise((resolve) => { question.value = { ...asked, resolve }; });
+  answered = answered.then(() => new Promise((resolve) => { question.value = { ...asked, resolve }; }));
+  return answered;
 }
 
 // The place of the question in the page.
