@@ -100,6 +100,35 @@ async def test_a_schedule_that_another_has_deleted_is_not_made_anew_unasked(
     assert (await shop.get("/v1/schedules/report")).json()["cron"] == "0 6 * * *"
 
 
+async def test_an_interval_that_is_typed_anew_stays_an_interval(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/report", {"every": "30m", "task": "sync"})
+    page = await open_page("/schedules/report/edit")
+    interval = page.get_by_label("Every")
+
+    await interval.fill("")
+
+    await expect(page.locator("main")).to_contain_text("It needs a rule.")
+    await interval.fill("15m")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("h1")).to_have_text("report")
+    assert (await shop.get("/v1/schedules/report")).json()["every"] == "15m"
+
+
+async def test_a_payload_that_is_an_empty_text_is_no_missing_one(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/report", {"every": "30m", "task": "sync", "payload": 0})
+    page = await open_page("/schedules/report/edit")
+
+    await page.get_by_label("Payload").fill('""')
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator("h1")).to_have_text("report")
+    assert (await shop.get("/v1/schedules/report")).json()["payload"] == ""
+
+
 # By the label of a field: what is chosen or typed, the field of the body, and its value there.
 CHOSEN: dict[str, tuple[str, str, Any]] = {
     "An earlier run is unfinished": ("buffer_one", "overlap", "buffer_one"),

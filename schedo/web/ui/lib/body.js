@@ -5,11 +5,11 @@ const isObject = (value) => value !== null && typeof value === 'object' && !Arra
 // The value at a path such as ['expect', 'within']; undefined if there is none.
 export const valueAt = (body, path) => path.reduce((value, key) => value?.[key], body);
 
-// The body with this value; undefined and '' remove it, and an object that becomes empty goes with it.
+// The body with this value; undefined removes it, and an object that becomes empty goes with it.
 export function withValue(body, [key, ...rest], value) {
   const inner = rest.length ? withValue(isObject(body?.[key]) ? body[key] : {}, rest, value) : value;
   const changed = { ...body, [key]: inner };
-  if (inner === undefined || inner === '' || (rest.length && !Object.keys(inner).length)) delete changed[key];
+  if (inner === undefined || (rest.length && !Object.keys(inner).length)) delete changed[key];
   return changed;
 }
 

@@ -25,13 +25,14 @@ const TEXT = { type: 'text', spellcheck: false, autocomplete: 'off' };
 
 function TextField({ form, field }) {
   const { path, list, placeholder, isMono, isRequired } = field;
+  const empty = isRequired ? '' : undefined; // without its value the field of a rule would not be there
   return html`<${Field} form=${form} ...${field} input=${(shared) => html`<input ...${TEXT} ...${shared} class=${isMono ? 'mono' : ''} value=${valueAt(form.body, path) ?? ''} list=${list}
-    placeholder=${placeholder} required=${isRequired} onInput=${(event) => form.set(path, event.target.value)}/>`}/>`;
+    placeholder=${placeholder} required=${isRequired} onInput=${(event) => form.set(path, event.target.value || empty)}/>`}/>`;
 }
 
 function ChoiceField({ form, field }) {
   const value = String(valueAt(form.body, field.path) ?? field.otherwise ?? '');
-  const choose = (event) => form.set(field.path, field.values?.[event.target.value] ?? event.target.value);
+  const choose = (event) => form.set(field.path, field.values ? field.values[event.target.value] : event.target.value || undefined);
   return html`<${Field} form=${form} ...${field} input=${(shared) => html`<select ...${shared} value=${value} onChange=${choose}>${Object.entries(field.options).map(([name, text]) => html`
     <option value=${name} selected=${name === value}>${text}</option>`)}</select>`}/>`;
 }

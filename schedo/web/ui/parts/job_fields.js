@@ -22,7 +22,7 @@ function RetryField({ form, field }) {
   const retry = valueAt(form.body, field.path);
   const isPolicy = retry !== undefined && typeof retry !== 'string';
   const chosen = isPolicy ? POLICY : retry ?? '';
-  const choose = ({ target }) => form.set(field.path, target.value === POLICY ? { max_attempts: 5, backoff: 'exponential' } : target.value);
+  const choose = ({ target }) => form.set(field.path, target.value === POLICY ? { max_attempts: 5, backoff: 'exponential' } : target.value || undefined);
   return html`<${Field} form=${isPolicy ? { ...form, errors: [] } : form} ...${field} input=${(shared) => html`<select ...${shared} value=${chosen} onChange=${choose}>${Object.entries(PRESETS).map(([name, text]) => html`
       <option value=${name} selected=${name === chosen}>${text}</option>`)}</select>`}/>
     ${isPolicy && html`<div class="inner fields" role="group" aria-label="The policy of retries"><${Fields} form=${form} fields=${retryFields(field.path)}/></div>`}`;
