@@ -9,6 +9,13 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HOOK = {
+    "every": "1h",
+    "task": "http",
+    "payload": {"url": "https://example.org", "secret": SECRET},
+}
+
 
 async def test_a_changed_rule_is_explained_and_shown_as_a_difference_before_it_is_saved(
     open_page: Open, shop: Shop, axe: Axe
@@ -221,9 +228,7 @@ async def test_a_text_that_is_no_json_is_not_sent(open_page: Open, shop: Shop) -
 
 
 async def test_a_secret_stays_when_something_else_is_changed(open_page: Open, shop: Shop) -> None:
-    payload = {"url": "https://example.org", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
-    hook = {"every": "1h", "task": "http", "payload": payload}
-    await shop.put("/v1/schedules/hook", hook)
+    await shop.put("/v1/schedules/hook", HOOK)
     page = await open_page("/schedules/hook/edit")
 
     await page.get_by_label("Every").fill("2h")
@@ -231,8 +236,35 @@ async def test_a_secret_stays_when_something_else_is_changed(open_page: Open, sh
 
     await expect(page.locator("h1")).to_have_text("hook")
     schedule = await shop.engine.get_schedule("hook")
-    assert payload["secret"].encode() in schedule.spec.job.payload
+    assert SECRET.encode() in schedule.spec.job.payload
     assert (await shop.get("/v1/schedules/hook")).json()["every"] == "2h"
+
+
+async def test_a_new_secret_is_saved_without_the_offer_to_bring_the_old_one_back(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/hook", HOOK)
+    page = await open_page("/schedules/hook/edit")
+    payload = page.get_by_label("Payload", exact=True)
+    await payload.fill((await payload.input_value()).replace("***", SECRET.swapcase()))
+
+    await page.get_by_role("button", name="Save").click()
+
+    toast = page.locator(".toast")
+    await expect(toast).to_contain_text("hook is changed.")
+    assert "Undo" not in await toast.inner_text()
+
+
+async def test_a_mask_is_not_saved_as_the_secret_of_another_task(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/hook", HOOK)
+    page = await open_page("/schedules/hook/edit")
+
+    await page.get_by_label("Task", exact=True).fill("call")
+
+    await expect(page.locator("main")).to_contain_text("Type the secret")
+    await expect(page.get_by_role("button", name="Save")).to_be_disabled()
 
 
 async def test_a_large_number_keeps_its_digits_when_something_else_is_changed(

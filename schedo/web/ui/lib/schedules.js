@@ -65,5 +65,5 @@ export const isRounded = (body) => some(body, (value) => typeof value === 'numbe
 // Whether a body has a masked secret, which stands for the stored one only while there is a stored one.
 export const hasMask = (body) => some(body, (value) => value === '***');
 
-// Whether a PUT of what is shown makes the same schedule after it was deleted.
+// Whether a PUT of what is shown makes the same schedule after it was deleted or changed.
 export const isExact = (body) => !isRounded(body) && !hasMask(body);

@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { differences, errorsOf, isSame, isUnder, pointerOf, withValue } from '../lib/body.js';
 import { may, me } from '../lib/me.js';
 import { go, link } from '../lib/router.js';
-import { bodyOf, hasMask, isRounded } from '../lib/schedules.js';
+import { bodyOf, hasMask, isExact, isRounded } from '../lib/schedules.js';
 import { CopyAs, perform } from '../parts/action.js';
 import { Card, Crumbs, Empty, Loading, useData } from '../parts/basics.js';
 import { CronPreview, useExplanation } from '../parts/cron_preview.js';
@@ -29,7 +29,7 @@ function reasonAgainst(name, body, saved, mistakes) {
   if (!(body.cron || body.every || body.at)) return 'It needs a rule.';
   if (mistakes.length) return `${mistakes[0].pointer.slice(1).replaceAll('/', '.')} is not JSON.`;
   if (isRounded(body)) return 'It has a number that a browser cannot keep exactly. Use schedo schedules put.';
-  if (hasMask(body) && !hasMask(saved ?? {})) return 'Type the secret: *** stands for one that is saved.';
+  if (hasMask(body) && !(hasMask(saved ?? {}) && body.task === saved.task)) return 'Type the secret: *** stands for one that is saved.';
   return '';
 }
 
@@ -98,7 +98,7 @@ function Form({ title, schedule, first, wanted }) {
   };
   const put = () => perform({
     request, done: saved ? `${name} is changed.` : `${name} is made.`,
-    undo: () => (saved ? api('PUT', pathOf(name), saved) : api('DELETE', pathOf(name))),
+    undo: saved && !isExact(saved) ? undefined : () => (saved ? api('PUT', pathOf(name), saved) : api('DELETE', pathOf(name))),
     after: () => go(hrefOf(name)), onError: (error) => setErrors(errorsOf(error)),
   });
   const rename = (text) => {
