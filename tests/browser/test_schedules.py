@@ -160,6 +160,21 @@ async def test_a_list_that_cannot_be_read_says_so_and_tries_again(
     await expect(page.locator("main")).to_contain_text("There is no schedule yet")
 
 
+async def test_schedules_are_not_shown_as_failing_when_the_failing_ones_cannot_be_read(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["500"]
+    await shop.seed()
+    page = await open_page("/schedules")
+    await expect(page.locator("tbody tr")).to_have_count(3)
+    await page.route("**/v1/schedules?*health=failing*", lambda route: route.fulfill(status=500))
+
+    await page.get_by_role("button", name="failing").click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("could not be read")
+    await expect(page.locator("tbody tr")).to_have_count(0)
+
+
 async def test_the_screen_of_a_schedule_has_no_barrier_and_fits_a_phone(
     open_page: Open, shop: Shop, axe: Axe
 ) -> None:

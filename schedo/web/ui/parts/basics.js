@@ -103,19 +103,26 @@ export const useEvery = (ms, again, deps = []) => useEffect(() => {
   return () => clearInterval(timer);
 }, deps);
 
-// Read data for a screen: [value, error, reload]. It is read again when a dependency changes.
+// Read data for a screen: [value, error, reload]. It is read again when a dependency changes; if that fails, there is no value:
+// that of the other dependencies would be taken for what was asked for.
 export function useData(read, deps) {
   const [found, setFound] = useState([undefined, null]);
   const live = useRef(0);
+  const isOld = useRef(false); // whether the value is that of other dependencies
   const reload = () => {
     live.current += 1;
     const turn = live.current;
     return read().then(
-      (value) => turn === live.current && setFound([value, null]),
-      (error) => turn === live.current && error.name !== 'AbortError' && setFound(([value]) => [value, error]),
+      (value) => {
+        if (turn !== live.current) return;
+        isOld.current = false;
+        setFound([value, null]);
+      },
+      (error) => turn === live.current && error.name !== 'AbortError' && setFound(([value]) => [isOld.current ? undefined : value, error]),
     );
   };
   useLayoutEffect(() => { // before the first paint, which would only delay the request
+    isOld.current = true;
     reload();
     return () => { live.current += 1; };
   }, deps);
