@@ -105,6 +105,25 @@ async def test_without_a_token_each_way_leads_to_the_login(open_page: Open, shop
     await expect(page.get_by_label("Token")).to_be_visible()
 
 
+async def test_who_could_not_log_out_reads_so(open_page: Open, shop: Shop) -> None:
+    secure(shop)
+    shop.expected += ["ERR_FAILED"]
+    page = await open_page("/")
+    await page.get_by_label("Token").fill(TOKEN)
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page).to_have_title("Overview · schedo")
+    await page.route("**/v1/session", lambda route: route.abort())
+    await page.get_by_role("button", name="Keys and choices").click()
+    log_out = page.get_by_role("button", name="Log out")
+
+    await log_out.click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("You are still logged in")
+    await page.unroute("**/v1/session")
+    await log_out.click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+
+
 async def test_the_page_works_below_the_path_of_a_proxy(open_page: Open) -> None:
     settings = WebSettings(version="0.1.0", public_url=parse_public_url("https://x.example/schedo"))
     async with Shop(settings) as behind:

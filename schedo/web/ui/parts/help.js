@@ -1,6 +1,6 @@
 // What the keys do, what this person may do, and the choices of this browser.
 import { api } from '../lib/api.js';
-import { base, html } from '../lib/base.js';
+import { base, html, useState } from '../lib/base.js';
 import { bindings } from '../lib/keys.js';
 import { me } from '../lib/me.js';
 import { singleKeys, theme, zone } from '../lib/prefs.js';
@@ -15,9 +15,14 @@ const NEEDED = {
 };
 const ABOVE = { viewer: ['operator', 'admin'], operator: ['admin'], admin: [] };
 
-async function logOut() {
-  await api('DELETE', '/v1/session');
-  location.assign(base);
+function LogOut() {
+  const [error, setError] = useState(null);
+  const logOut = async () => {
+    const failure = await api('DELETE', '/v1/session').catch((found) => found);
+    if (failure && failure.status !== 401) setError(failure); // 401: the session has ended before
+    else location.assign(base);
+  };
+  return html`<button type="button" class="btn small" onClick=${logOut}>Log out</button>${error && html` <span class="mark bad" role="alert">You are still logged in: ${error.text}</span>`}`;
 }
 
 // Who this is, and why some buttons are not there.
@@ -25,7 +30,7 @@ function Me() {
   const { access, name, role, queues, tasks, hides_payloads: hidesPayloads } = me.value;
   const only = [queues && `the ${queues.length === 1 ? 'queue' : 'queues'} ${queues.join(', ')}`, tasks && `the ${tasks.length === 1 ? 'task' : 'tasks'} ${tasks.join(', ')}`].filter(Boolean).join(' and ');
   return html`<section class="muted" aria-label="What you may do"><p>${access === 'open' ? 'This server asks for no token, so everyone may do everything.' : access === 'anonymous' ? html`You are not logged in, and may look. <a href=${link('/login')}>Log in</a>`
-      : html`The token is <b>${name}</b>, ${role}. ${access === 'session' && html`<button type="button" class="btn small" onClick=${logOut}>Log out</button>`}`}</p>
+      : html`The token is <b>${name}</b>, ${role}. ${access === 'session' && html`<${LogOut}/>`}`}</p>
     ${(ABOVE[role] ?? []).map((needed) => html`<p>Not shown, because it needs the role ${needed}: ${NEEDED[needed]}.</p>`)}
     ${only && html`<p>The token is only for ${only}. What is done to others is not shown.</p>`}
     ${hidesPayloads && html`<p>Payloads are hidden from the role ${role}, and cannot be searched.</p>`}</section>`;
