@@ -307,6 +307,19 @@ async def test_the_preview_shows_fires_as_ranges_while_a_jitter_is_typed(
     await expect(page.locator(".fires li").first).to_contain_text("02:30:00 to 02:50:00")
 
 
+async def test_the_preview_of_an_instant_follows_its_offset(open_page: Open, shop: Shop) -> None:
+    page = await open_page("/schedules/-new")
+    await page.get_by_role("button", name="UTC").click()
+    await page.get_by_role("button", name="once").click()
+    instant = page.get_by_label("At", exact=True)
+
+    await instant.fill("2127-01-04T06:00:00+05:00")
+
+    await expect(page.locator(".says")).to_contain_text("2127-01-04 01:00:00")
+    await instant.fill("2127-01-04")  # not yet an instant
+    await expect(page.locator(".says")).to_have_count(0)
+
+
 async def test_what_changes_is_as_wide_as_the_cards_above_it(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     for width in (1440, 390):

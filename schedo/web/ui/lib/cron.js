@@ -1,6 +1,6 @@
 // What a rule means, asked while it is typed: its words, warnings, fires of a year, changes of the clock, and who fires with it.
 import { post } from './api.js';
-import { instant, iso, now } from './format.js';
+import { instant, iso, now, typedInstant } from './format.js';
 import { lastDays } from './zones.js';
 
 const COUNT = 400; // a year of a daily rule, and some
@@ -22,7 +22,7 @@ const FIELDS = { '/from': '/start_at', '/to': '/end_at' }; // of a schedule, by 
 // The question about the rule of a schedule's body; null if it has none yet, or fires once.
 export function questionOf({ cron, every, tz, dst, start_at: from, end_at: to }, name) {
   if (!cron?.trim() && !every?.trim()) return null;
-  const isLater = from && instant(from) > now();
+  const isLater = from && typedInstant(from) > now();
   return { ...(cron === undefined ? { cron: `@every ${every.trim()}` } : { cron, tz, dst }), from: isLater ? from : undefined, to, name: NAME.test(name ?? '') ? name : undefined };
 }
 

@@ -1,6 +1,6 @@
 // What a rule will do, beside the form in which it is changed.
 import { html, useEffect, useState } from '../lib/base.js';
-import { clock, count, instant, micros, now, plural, round } from '../lib/format.js';
+import { clock, count, instant, micros, now, plural, round, typedInstant } from '../lib/format.js';
 import { explain, questionOf, spread } from '../lib/cron.js';
 import { clockIn } from '../lib/zones.js';
 import { YearStrip } from '../charts/year_strip.js';
@@ -51,11 +51,11 @@ function Fire({ at, next, jitter, tz }) {
   return html`<li><${Fires} at=${at} next=${next} jitter=${jitter}/> <span class="muted small">${there === clock(instant(at)) ? '' : html`<span class="mono">${there}</span> there, `}in <${Since} at=${at} each=${10_000}/></span></li>`;
 }
 
-const Once = ({ at }) => html`<${Card} title="What it means">${Number.isNaN(instant(at)) ? html`<${Empty}>Type an instant, such as <code>2027-01-04T06:00:00Z</code>.</${Empty}>`
-  : html`<p class="says" role="status">Once, at <${Time} at=${at} full/></p><p class="muted">${instant(at) > now() ? html`in <${Since} at=${at}/>` : 'That has passed.'}</p>`}</${Card}>`;
+const Once = ({ at }) => html`<${Card} title="What it means">${Number.isNaN(at) ? html`<${Empty}>Type an instant, such as <code>2027-01-04T06:00:00Z</code>.</${Empty}>`
+  : html`<p class="says" role="status">Once, at <${Time} at=${at} full/></p><p class="muted">${at > now() ? html`in <${Since} at=${at}/>` : 'That has passed.'}</p>`}</${Card}>`;
 
 export function CronPreview({ body, state: { found, error }, onSpread }) {
-  if (body.at !== undefined) return html`<${Once} at=${body.at}/>`;
+  if (body.at !== undefined) return html`<${Once} at=${typedInstant(body.at)}/>`;
   if (error) return html`<${Card} title="What it means">${error.status === 422 ? html`<${Empty}>This is no rule yet.</${Empty}>` : html`<p class="failure" role="status">${error.text}</p>`}</${Card}>`;
   if (!found) return html`<${Card} title="What it means"><${Empty}>Type a rule, such as <code>${body.every === undefined ? '30 2 * * mon-fri' : '15m'}</code>.</${Empty}></${Card}>`;
   const { tz, next_fires: fires } = found;
