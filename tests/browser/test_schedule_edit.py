@@ -227,6 +227,21 @@ async def test_a_text_that_is_no_json_is_not_sent(open_page: Open, shop: Shop) -
     await expect(page.get_by_label("Payload")).to_have_value('{"a": ')
 
 
+async def test_a_text_that_is_no_json_goes_with_its_field(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/backup.nightly/edit")
+    await open_groups(page)
+    task = page.get_by_label("After a final failure, run the task", exact=True)
+    await task.fill("pager")
+    await page.get_by_label("Its payload").fill("{")
+    await expect(page.locator("main")).to_contain_text("on_failure.payload is not JSON")
+
+    await task.fill("")
+    await page.get_by_label("Priority").fill("3")
+
+    await expect(page.get_by_role("button", name="Save")).to_be_enabled()
+
+
 async def test_a_secret_stays_when_something_else_is_changed(open_page: Open, shop: Shop) -> None:
     await shop.put("/v1/schedules/hook", HOOK)
     page = await open_page("/schedules/hook/edit")

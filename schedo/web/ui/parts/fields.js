@@ -1,7 +1,7 @@
 // Fields of a form that changes the body of a request. A field is a line of a table:
 // {path, label, kind: of KINDS, by default a text; hint, placeholder, list, options, when: (body) => whether it is there}.
 // A form is {body, set(path, value), errors: [{pointer, detail}], setMistake(pointer, why the text is no value)}.
-import { html, useRef, useState } from '../lib/base.js';
+import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { isSame, isUnder, pointerOf, valueAt } from '../lib/body.js';
 import { parseExact } from '../lib/exact.js';
 
@@ -72,6 +72,7 @@ export function JsonField({ form, field, value = valueAt(form.body, field.path),
   const shown = value === undefined && field.otherwise !== undefined ? field.otherwise : value;
   const [text, setText] = useTyped(shown, (known) => (known === undefined ? '' : JSON.stringify(known, null, 2)));
   const isBroken = useRef(null); // the text that cannot be read
+  useEffect(() => () => form.setMistake(pointer, null), []); // a field that is gone hinders nothing
   const type = (next) => {
     try {
       const read = next.trim() ? parseExact(next) : field.otherwise;
