@@ -154,6 +154,22 @@ async def test_without_its_module_worker_a_page_has_a_stream_of_its_own(
     await be_live(page)
 
 
+async def test_without_room_for_its_stream_a_page_asks_again_for_what_it_shows(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["503"]
+    job = (await shop.submit(task="send_email", delay="1h"))["id"]
+    page = await open_page("/login")
+    await page.add_init_script("delete window.SharedWorker")  # a route does not reach its requests
+    await page.route("**/v1/events?*", lambda route: route.fulfill(status=503))
+    await page.goto(f"{shop.url}/jobs/{job}")
+    await expect(page.locator(".connection")).to_have_text("each 5 s")
+
+    await shop.post(f"/v1/jobs/{job}:cancel")
+
+    await expect(page.locator(".head .state")).to_have_text("cancelled")
+
+
 async def test_an_unknown_address_says_so(open_page: Open, shop: Shop) -> None:
     shop.expected += ["404"]
     page = await open_page("/login/a/b/c")

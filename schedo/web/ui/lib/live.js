@@ -12,7 +12,7 @@ export const tick = signal(null); // the data of the last event `tick`
 export const summary = signal(null); // the last GET /v1/summary
 export const heardAt = signal(0); // when the server was heard last, by the browser's clock, in ms
 
-const POLL_MS = 5_000; // of the summary, while the server has no room for a stream
+const POLL_MS = 5_000; // of the summary and of what is shown, while the server has no room for a stream
 const COUNTING_MS = 2_000;
 const HERE_MS = 20_000;
 const AGAIN_MS = 1_000;
@@ -176,7 +176,7 @@ export function start() {
   });
   effect(() => {
     if (connection.value !== 'full') return undefined;
-    const timer = setInterval(() => { if (!document.hidden) loadSummary(); }, POLL_MS);
+    const timer = setInterval(() => { if (!document.hidden) loadSummary().then(() => emit('missed')); }, POLL_MS);
     return () => clearInterval(timer);
   });
   loadMe();
