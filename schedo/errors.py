@@ -372,7 +372,8 @@ class Exit(IntEnum):
     DAMAGED = 65, "A part of the store is missing or damaged: inspect it before the next start."
     BROKEN = (
         70,
-        "The disk failed or is full, or a bug occurred again and again: start the server again.",
+        "The disk failed or is full, the database is silent, or a bug occurred again and again:"
+        " start the server again.",
     )
     LOCKED = 73, "Another server holds the store: start this one when the other has ended."
     UNSUITABLE = 78, "The settings cannot work here: a directory, a port, an app or a store."

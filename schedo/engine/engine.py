@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
@@ -45,6 +44,7 @@ from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
 from schedo.engine.pausing import Pausing
 from schedo.engine.settling import Settling
+from schedo.engine.silent_stop import bounding_silence
 from schedo.engine.summary import Summary, read_summary
 from schedo.engine.waiters import wait_for_end
 from schedo.engine.workers import Workers
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from schedo.engine.ownership import Ownership
     from schedo.store.cluster import ShardOwner
 
-log = logging.getLogger("schedo.engine")
 T = TypeVar("T")
 MakeRecord = Callable[[list[Any]], IdempotencyRecord | None]
 
@@ -76,7 +75,7 @@ class Engine:
         page_url: str = "",
     ) -> None:
         """on_fatal: called with an error that ends the process. page_url: for links to the page."""
-        self.store, self.clock, self._draw = store, clock, draw
+        self.store, self.clock, self._draw, self._on_fatal = store, clock, draw, on_fatal
         self.cluster: ShardOwner | None = getattr(store, "cluster", None)  # None: one server has it
         self.ownership: Ownership | None = None
         self.others: OtherOwners | None = None  # None: this server has all jobs
@@ -145,11 +144,12 @@ class Engine:
     async def stop(self) -> None:
         """Make everything durable and close the store; the caller stops the workers before."""
         self._loop.enqueue(commands.CompletePolls())
-        for part in (self.ownership, self.inbox, self.bulk, self._maintenance):
-            if part is not None:
-                await part.stop()
-        await self._maintenance.check()
-        await self._loop.stop()
+        with bounding_silence(self.store, self.cluster, self._on_fatal):
+            for part in (self.ownership, self.inbox, self.bulk, self._maintenance):
+                if part is not None:
+                    await part.stop()
+            await self._maintenance.check()
+            await self._loop.stop()
 
     def use_retention(self, retention: Retention) -> None:
         """Use these retention times from now on."""
@@ -295,9 +295,8 @@ class Engine:
 
     async def put_schedule(self, spec: ScheduleSpec) -> tuple[Schedule, commands.PutEffect]:
         """Create the schedule or change it to the spec; return it and what that did."""
-        return await change(
-            self._loop, commands.PutSchedule(spec), lambda reply: (reply[0].copy(), reply[1])
-        )
+        command = commands.PutSchedule(spec)
+        return await change(self._loop, command, lambda reply: (reply[0].copy(), reply[1]))
 
     async def delete_schedule(self, name: str) -> None:
         """Delete the schedule; its runs stay."""

@@ -128,6 +128,9 @@ class ShardOwner(Cluster, Protocol):
     def is_sure(self) -> bool:
         """Return whether no other server can have this one's shards now."""
 
+    def is_silent(self) -> bool:
+        """Return whether the database has not responded for a second."""
+
     def is_change_due(self) -> bool:
         """Return whether the engine must go on with other shards, or other settings of queues."""
 

@@ -18,7 +18,7 @@ import asyncpg
 from schedo.errors import StoreError
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS, ends_session, opening_error, store_error
-from schedo.store.postgres.hosts import CONNECT_S, Target, connect_to_host
+from schedo.store.postgres.hosts import Target, connect_to_host
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
 async def close(connection: asyncpg.Connection) -> None:
     """Close a session, or drop it if the server does not answer."""
     try:
-        await connection.close(timeout=CONNECT_S)
+        await connection.close(timeout=CLOSE_S)
     except DRIVER_ERRORS:
         connection.terminate()
 
@@ -298,5 +298,8 @@ class Readers:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        while self._idle:
-            await close(self._idle.pop())
+        idle, self._idle = self._idle, []
+        if self._is_silent():
+            for connection in idle:
+                connection.terminate()
+        await asyncio.gather(*map(close, idle))
