@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Generator, Mapping, Sequence
+from random import getrandbits
+from typing import NamedTuple
 
 from schedo.core.ends import REQUEUED, Alike, Kind
 from schedo.core.limits import HOUR
@@ -19,11 +21,11 @@ from schedo.core.tallies import (
     NAMES_MAX,
     OTHER,
     Dimension,
+    HourTallies,
     Period,
     Tallies,
     Tally,
     TallyFilter,
-    add_tallies,
     decode_row,
 )
 from schedo.engine.sharing import in_steps
@@ -34,6 +36,15 @@ log = logging.getLogger("schedo.engine")
 
 _ROWS_AT_ONCE = 24  # other reads run between two parts
 _NAMES_AGE_US = HOURS_KEPT * HOUR  # a name that is not seen for so long can give its place away
+_NAME_BITS = 62  # of a batch
+
+
+class _Batch(NamedTuple):
+    """The arguments of Store.add_tallies."""
+
+    tallies: HourTallies
+    now: int
+    name: int
 
 
 class TallyBook:
@@ -41,6 +52,7 @@ class TallyBook:
 
     def __init__(self) -> None:
         self._unsaved: dict[tuple[Dimension, int], Tallies] = {}
+        self._batch: _Batch | None = None  # one that the store has not confirmed
         # When each name with tallies of its own was seen last.
         self._names: dict[Dimension, dict[str, int]] = {each: {} for each in Dimension}
         self._saving = asyncio.Lock()  # also held while the tallies are read
@@ -72,15 +84,24 @@ class TallyBook:
     async def save(self, store: Store, now: int) -> None:
         """Add all tallies to the store, if it takes them; else they stay for the next time."""
         async with self._saving:
-            unsaved, self._unsaved = self._unsaved, {}
-            if not unsaved:
-                return
+            if await self._save_batch(store) and self._unsaved:
+                self._batch = _Batch(self._unsaved, now, getrandbits(_NAME_BITS))
+                self._unsaved = {}
+                await self._save_batch(store)
+
+    async def _save_batch(self, store: Store) -> bool:
+        """Save the batch that was begun, unless the store has it; return whether none is left.
+
+        If this fails, it may have taken effect. So the same batch is saved again later.
+        """
+        if self._batch is not None:
             try:
-                await store.add_tallies(unsaved, now)
+                await store.add_tallies(*self._batch)
             except SchedoError as error:
                 log.debug("tallies were not saved: %s", error)
-                for key, tallies in unsaved.items():
-                    add_tallies(self._unsaved.setdefault(key, {}), tallies)
+                return False
+            self._batch = None
+        return True
 
     async def read(self, store: Store, wanted: TallyFilter) -> dict[int, Tallies]:
         """Return the tallies of all ends whose commit is durable, by when each part begins.
@@ -89,7 +110,9 @@ class TallyBook:
         """
         found: dict[int, Tallies] = {}
         async with self._saving:
-            for (dimension, at), tallies in self._unsaved.items():
+            await self._save_batch(store)
+            begun = self._batch.tallies if self._batch is not None else {}
+            for (dimension, at), tallies in (*begun.items(), *self._unsaved.items()):
                 if dimension is wanted.dimension:
                     wanted.add(found, at, tallies)
             for period in Period if wanted.per is not Period.HOUR else (Period.HOUR,):

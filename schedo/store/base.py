@@ -328,8 +328,12 @@ class Store(Reader, Protocol):
         Minutes that are older than this one by `keep_us` are deleted.
         """
 
-    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
-        """Add tallies of hours, of which HOURS_KEPT stay; the next commit makes this durable."""
+    async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
+        """Add tallies of hours, of which HOURS_KEPT stay; the next commit makes this durable.
+
+        batch: a random name of the call. After an error, the same call may be repeated until it
+        succeeds, and what it adds counts once.
+        """
 
     async def session_key(self) -> bytes:
         """Return the random key that signs sessions; the first call makes it durable.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from schedo.core.action_log import LogEntry, LogFilter
 from schedo.core.changes import Changes
 from schedo.core.limits import DAY, HOUR, MINUTE
 from schedo.core.tallies import HOURS_KEPT, Dimension, Period, Tallies, Tally, decode_row
 from schedo.store.base import Store
+
+batches = count(1)
 
 
 class MinuteClaims:
@@ -42,9 +46,9 @@ def tallies(name: str = "mail", completed: int = 1) -> Tallies:
 
 class TallyClaims:
     async def test_tallies_of_an_hour_add_up(self, store: Store) -> None:
-        await store.add_tallies({(Dimension.TASK, HOUR): tallies()}, HOUR)
+        await store.add_tallies({(Dimension.TASK, HOUR): tallies()}, HOUR, next(batches))
         await store.add_tallies(
-            {(Dimension.TASK, HOUR): tallies(completed=2) | tallies("resize")}, HOUR
+            {(Dimension.TASK, HOUR): tallies(completed=2) | tallies("resize")}, HOUR, next(batches)
         )
 
         [(at, text)] = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, DAY, 9)
@@ -58,8 +62,10 @@ class TallyClaims:
 
     async def test_tallies_are_read_in_order_between_two_instants(self, store: Store) -> None:
         for hour in (3, 1, 4, 2):
-            await store.add_tallies({(Dimension.QUEUE, hour * HOUR): tallies()}, 4 * HOUR)
-        await store.add_tallies({(Dimension.TASK, 2 * HOUR): tallies()}, 4 * HOUR)
+            await store.add_tallies(
+                {(Dimension.QUEUE, hour * HOUR): tallies()}, 4 * HOUR, next(batches)
+            )
+        await store.add_tallies({(Dimension.TASK, 2 * HOUR): tallies()}, 4 * HOUR, next(batches))
 
         async def load(after: int, before: int, limit: int) -> list[int]:
             where = Dimension.QUEUE, Period.HOUR
@@ -72,7 +78,9 @@ class TallyClaims:
 
     async def test_an_hour_without_room_is_added_to_its_day(self, store: Store) -> None:
         for hour in range(HOURS_KEPT + 30):
-            await store.add_tallies({(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR)
+            await store.add_tallies(
+                {(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR, next(batches)
+            )
 
         hours = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, 99 * DAY, 1_000)
         days = await store.load_tallies(Dimension.TASK, Period.DAY, -1, 99 * DAY, 1_000)
@@ -82,10 +90,14 @@ class TallyClaims:
 
     async def test_hours_of_a_wrong_clock_give_way_to_those_next_to_now(self, store: Store) -> None:
         for hour in range(9_000, 9_000 + HOURS_KEPT):
-            await store.add_tallies({(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR)
+            await store.add_tallies(
+                {(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR, next(batches)
+            )
 
         for hour in range(100, 105):
-            await store.add_tallies({(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR)
+            await store.add_tallies(
+                {(Dimension.TASK, hour * HOUR): tallies()}, hour * HOUR, next(batches)
+            )
 
         hours = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, 9_000 * HOUR, 1_000)
         assert [at // HOUR for at, _ in hours] == [*range(100, 105)]

@@ -42,7 +42,7 @@ class ModelRest:
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
 
-    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
+    async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
         for (dimension, at), by_name in tallies.items():
             hours, days = (
                 self._tallies[dimension, Period.HOUR],

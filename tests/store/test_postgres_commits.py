@@ -10,11 +10,14 @@ import asyncpg
 import pytest
 
 from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.ends import Alike, Kind
 from schedo.core.limit_shares import LimitUse
-from schedo.core.limits import DAY
+from schedo.core.limits import DAY, HOUR
 from schedo.core.model import Queue
 from schedo.core.shards import shard_of
 from schedo.core.states import State
+from schedo.core.tallies import Dimension, TallyFilter
+from schedo.engine.tallies import TallyBook
 from schedo.store.base import Retention
 from schedo.store.cluster import Claim
 from schedo.store.postgres.store import PostgresStore
@@ -131,3 +134,44 @@ async def test_a_stricter_isolation_that_is_the_default_of_the_database_fails_no
             await change
     finally:
         server.sql("ALTER DATABASE postgres RESET default_transaction_isolation")
+
+
+MAIL: Kind = (1, "mail", "default", None, "completed")
+
+
+async def count_mail(book: TallyBook, store: PostgresStore) -> int:
+    found = await book.read(store, TallyFilter(Dimension.TASK, 0, DAY))
+    return found[0]["mail"].counts["completed"]
+
+
+async def test_tallies_count_once_although_their_session_ends_behind_the_commit(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server cannot know whether the commit took effect, and saves them again."""
+    execute, lost = asyncpg.Connection.execute, list[str]()
+
+    async def execute_and_lose(
+        connection: asyncpg.Connection, query: str, *parameters: object
+    ) -> str:
+        status: str = await execute(connection, query, *parameters)
+        if "COMMIT" in query:
+            connection.terminate()
+            lost.append(query)
+            raise ConnectionResetError
+        return status
+
+    ended, book = Alike(), TallyBook()
+    ended.count = 1
+    async with sharing(server.url(schema="tallies"), 1, LONG_US) as (store,):
+        book.add({MAIL: ended})
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncpg.Connection, "execute", execute_and_lose)
+            await book.save(store, HOUR)
+        await store.snapshot()
+        book.add({MAIL: ended})
+
+        before = await count_mail(book, store)
+        await book.save(store, HOUR)
+
+        assert len(lost) == 1
+        assert (before, await count_mail(book, store)) == (2, 2)

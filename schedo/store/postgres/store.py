@@ -360,8 +360,8 @@ class PostgresStore(ConcurrentReads):
             lambda c: c.execute(_SAVE_MINUTE, at, figures, keep_us, self._owned.no)
         )
 
-    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
-        await self._require_writer().run(lambda connection: add(connection, tallies, now))
+    async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
+        await self._require_writer().run(lambda c: add(c, tallies, now, (self._owned.no, batch)))
 
     async def session_key(self) -> bytes:
         async with self._require_readers().session() as session:

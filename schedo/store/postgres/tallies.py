@@ -30,17 +30,32 @@ _DELETE = "DELETE FROM tally WHERE dimension = $1 AND period = $2 AND at = $3"
 _BEYOND = """
 SELECT at FROM tally WHERE dimension = $1 AND period = $2
 ORDER BY abs(at - $3), at OFFSET $4"""
+# What a server has added last. It is known by its name alone: the server may have another number by
+# the time at which it learns whether the commit took effect.
+_MARK = """
+INSERT INTO meta (name, value) VALUES ('tallied_' || $1::bigint, $2)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+_IS_ADDED = "SELECT EXISTS (SELECT FROM meta WHERE name LIKE 'tallied\\_%' AND value = $1)"
 # The next commit waits for the disk, and so for this one too.
 _UNSYNCED = "SET LOCAL synchronous_commit = off"
 # The servers of a cluster add to the same rows, one after the other.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('schedo tallies of ' || current_schema()))"
 
 
-async def add(connection: asyncpg.Connection, tallies: HourTallies, now: int) -> None:
-    """Add the tallies of hours; see Store.add_tallies."""
+async def add(
+    connection: asyncpg.Connection, tallies: HourTallies, now: int, mark: tuple[int, int]
+) -> None:
+    """Add the tallies of hours unless that is done; see Store.add_tallies.
+
+    mark: the number of the server, and the name of the batch.
+    """
     async with connection.transaction():
         await connection.execute(_UNSYNCED)
-        await connection.execute(_LOCK)
+        await connection.execute(_LOCK)  # also held by a lost session until its commit has ended
+        _, batch = mark
+        if await connection.fetchval(_IS_ADDED, batch):
+            return
+        await connection.execute(_MARK, *mark)
         for (dimension, at), by_name in tallies.items():
             if await _add_row(connection, dimension, Period.HOUR, at, by_name):
                 await _move_to_days(connection, dimension, now)

@@ -198,7 +198,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
 
         self._checkpoint_if_long(await self._run(self._require_open(self._writer), save_minute))
 
-    async def add_tallies(self, tallies: HourTallies, now: int) -> None:
+    async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
         from schedo.store.sqlite.tallies import add
 
         await self._run(self._require_open(self._writer), add, tallies, now)
