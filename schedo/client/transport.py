@@ -11,8 +11,10 @@ import os
 import select
 import socket
 import ssl
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from http.client import (
     HTTPConnection,
     HTTPException,
@@ -20,6 +22,7 @@ from http.client import (
     HTTPSConnection,
     RemoteDisconnected,
 )
+from io import BufferedReader, RawIOBase
 from typing import Any, BinaryIO
 
 from schedo.client.errors import Unreachable
@@ -171,6 +174,8 @@ class Transport:
         self, connection: HTTPConnection, operation: Operation[Any], idle: list[HTTPConnection]
     ) -> HttpResponse:
         """Return the response, and keep the connection, unless `idle` is from before a close."""
+        until_s = time.monotonic() + self._timeout_s + operation.held_s
+        connection.response_class = partial(_BoundedResponse, until_s)  # type: ignore[assignment]
         try:
             response = _read(self._request(connection, operation))
         except BaseException:
@@ -213,6 +218,37 @@ class _UnixConnection(HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+class _BoundedResponse(HTTPResponse):
+    """A response that must be there at an instant; else the time limit would be for each read."""
+
+    def __init__(
+        self, until_s: float, sock: socket.socket, *arguments: Any, **options: Any
+    ) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = BufferedReader(_BoundedReads(self.fp.detach(), sock, until_s))
+
+
+class _BoundedReads(RawIOBase):
+    """Reads from a socket until an instant, then raises TimeoutError."""
+
+    def __init__(self, raw: RawIOBase, sock: socket.socket, until_s: float) -> None:
+        self._raw, self._sock, self._until_s = raw, sock, until_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def explain(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -68,3 +68,30 @@ def test_a_response_that_is_cut_is_unreachable(before: list[bytes]) -> None:
 
         with pytest.raises(Unreachable, match="broke before the response arrived"):
             client.get(JOB_ID)
+
+
+@pytest.mark.parametrize("start", [b"", WHOLE[:-22]], ids=["head", "body"])
+def test_a_response_that_comes_byte_by_byte_has_the_time_limit_as_a_whole(start: bytes) -> None:
+    given_up = threading.Event()
+
+    def trickle(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(start or b"HTTP/1.1 200 OK\r\nName: ")
+            for _ in range(20):
+                connection.sendall(b" ")
+                given_up.wait(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle, args=[listener])
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        with Client(url, timeout=0.2) as client, pytest.raises(Unreachable, match="timed out"):
+            client.get(JOB_ID)
+
+        is_early = thread.is_alive()
+        given_up.set()
+        thread.join(10)
+        assert is_early
