@@ -26,11 +26,13 @@ from schedo.protocol.times import (
     render_instant,
 )
 
+NAME_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$"
 Name = Annotated[
     str,
     Meta(
-        description="1 to 128 letters, digits, dots, underscores and hyphens; no hyphen first.",
-        extra_json_schema={"pattern": "^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$"},
+        description="1 to 128 letters, digits, dots, underscores and hyphens; no hyphen first, and"
+        " not . or .. alone.",
+        extra_json_schema={"pattern": NAME_PATTERN},
     ),
 ]
 DURATION_SCHEMA = {
@@ -65,10 +67,11 @@ Priority = Annotated[
 ]
 Text = Annotated[str, Meta(min_length=1, max_length=limits.UNIQUE_KEY_CHARACTERS_MAX)]
 
-_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*\Z")
+# Clients take the segments . and .. out of a path (RFC 3986, 5.2.4): neither can be a name.
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._][A-Za-z0-9._-]*\Z")
 _NAME_RULE = (
     "a name is 1 to 128 letters, digits, dots, underscores and hyphens, "
-    "and does not begin with a hyphen"
+    "does not begin with a hyphen, and is not . or .. alone"
 )
 TRACEPARENT_PATTERN = "^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$"
 _TRACEPARENT = re.compile(

@@ -21,13 +21,13 @@ from schedo.protocol.cron import CronText, Zone
 from schedo.protocol.error_statuses import has_retry_after, list_all_errors, list_errors
 from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.field_texts import find_field_text
-from schedo.protocol.fields import Duration, Instant, Name, Priority
+from schedo.protocol.fields import NAME_PATTERN, Duration, Instant, Name, Priority
 from schedo.protocol.form_examples import add_examples
 from schedo.protocol.leases import LeaseText
 from schedo.protocol.operation import JSON_TYPE, Operation, ResponseKind, list_shapes
 from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.options import TaskName
-from schedo.protocol.parameters import ID_PATTERN, NAME_PATTERN, PARAMETERS
+from schedo.protocol.parameters import ID_PATTERN, PARAMETERS
 from schedo.protocol.problems import PROBLEM_TYPE, ProblemResponse, list_kinds
 from schedo.protocol.work import WorkerName
 

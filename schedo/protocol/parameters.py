@@ -11,7 +11,7 @@ from schedo.core.schedule_filter import Health
 from schedo.core.states import State
 from schedo.core.tallies import Dimension, Period
 from schedo.protocol.declarations import OWNER_CHARACTERS_MAX, OWNER_PATTERN
-from schedo.protocol.fields import INSTANT_SCHEMA
+from schedo.protocol.fields import INSTANT_SCHEMA, NAME_PATTERN
 from schedo.protocol.fires import HOURS_DEFAULT, HOURS_MAX
 from schedo.protocol.job_filters import ORDERS, PAYLOAD_PARAMETER, TEXT_CHARACTERS_MAX
 from schedo.protocol.query import (
@@ -25,7 +25,6 @@ from schedo.protocol.tallies import TEXT_CHARACTERS_MAX as NAME_TEXT_CHARACTERS_
 from schedo.protocol.times import DURATION_CHARACTERS_MAX, DURATION_PATTERN
 from schedo.protocol.timeseries import POINTS_MAX, WINDOWS
 
-NAME_PATTERN = "^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$"
 ID_PATTERN = "^[0-9A-Za-z]{13}$"
 _STATES = "|".join(state.value for state in State)
 _WAIT = {

@@ -14,11 +14,11 @@ from openapi_spec_validator import validate
 from schedo.protocol.decode import decode_checked
 from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.field_texts import FIELD_TEXTS
+from schedo.protocol.fields import NAME_PATTERN
 from schedo.protocol.form_examples import FIELD_EXAMPLES
 from schedo.protocol.openapi import DOCUMENT, FORMS, build_document, render_document
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
-from schedo.protocol.parameters import NAME_PATTERN
 
 
 def test_the_document_in_the_repository_is_current() -> None:

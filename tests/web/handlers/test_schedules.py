@@ -171,7 +171,7 @@ async def test_a_bad_interval_of_a_schedule_is_refused(world: World, every: obje
 
 
 @pytest.mark.parametrize(
-    "name", ["-x", "a b", "x" * 129, "a\u202eb", "\uff41", "a\n", "..%2f", "~"]
+    "name", ["-x", ".", "..", "a b", "x" * 129, "a\u202eb", "\uff41", "a\n", "..%2f", "~"]
 )
 async def test_a_bad_name_of_a_schedule_is_refused(world: World, name: str) -> None:
     reply = await world.put(f"/v1/schedules/{name}", DAILY)

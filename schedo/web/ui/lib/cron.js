@@ -6,7 +6,7 @@ import { lastDays } from './zones.js';
 const COUNT = 400; // a year of a daily rule, and some
 const YEAR_DAYS = 366;
 const DAY_US = 86_400 * 1e6;
-const NAME = /^[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$/;
+const NAME = /^(?!\.{1,2}$)[A-Za-z0-9._][A-Za-z0-9._-]{0,127}$/;
 
 // The days of the coming year on which the zone's clock changes, as ranges around their nights.
 function changeDays(tz) {
