@@ -59,6 +59,21 @@ async def test_a_failed_job_is_found_retried_and_left_by_keyboard_alone(
     await expect(page).to_have_title("Overview · schedo")
 
 
+async def test_the_second_key_of_a_way_that_leads_nowhere_does_nothing_else(
+    open_page: Open, shop: Shop
+) -> None:
+    await fail(shop, "charge_card", 1, "the gateway answered 502")
+    [job] = (await shop.get("/v1/jobs?state=failed")).json()["items"]
+    page = await open_page(f"/jobs/{job['id']}")
+    await expect(page.get_by_role("button", name="Retry", exact=True)).to_be_visible()
+
+    for key in ("g", "r", "g", "g", "o"):  # r alone retries the job
+        await page.keyboard.press(key)
+
+    await expect(page).to_have_title("Overview · schedo")
+    assert (await shop.get(f"/v1/jobs/{job['id']}")).json()["state"] == "failed"
+
+
 async def test_the_palette_finds_an_id_and_carries_out_a_verb(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     job = await shop.submit(task="later", delay="1h")
