@@ -350,6 +350,21 @@ async def test_a_poll_ends_when_the_server_stops(world: PlacingWorld) -> None:
     assert world.sessions.ended == ["w1"]
 
 
+async def test_a_poll_that_ends_when_the_server_stops_says_which_results_are_refused(
+    world: PlacingWorld,
+) -> None:
+    world.sessions.given = PollResponse(refused=[(KEY, "the job has moved")])
+    results = [{"lease": LEASE_TEXT, "outcome": "stopped"}]
+    waiting = asyncio.create_task(world.work(wait="30s", results=results))
+    await world.sessions.waiting.wait()
+    world.app.drain()
+
+    answer = await waiting
+
+    assert [each["lease"] for each in answer["refused"]] == [LEASE_TEXT]
+    assert [ask.reports for ask in world.sessions.asks] == [[AttemptResult(KEY, Stopped())]] * 2
+
+
 async def test_a_server_that_stops_accepts_results_and_sends_no_leases(world: PlacingWorld) -> None:
     world.app.drain()
 

@@ -67,7 +67,7 @@ async def _respond(context: AppContext, request: Request, poll: PollRequest) -> 
         request = request._replace(body=b"")
         work = context.engine.sessions.work(poll, _claim(request))
         found = await context.run_until_disconnect(work, request.gone)
-        return await _respond_stopping(context, poll) if found is None else found
+        return await _respond_stopping(context, request, poll) if found is None else found
     return await _apply(context, request, poll._replace(wait_s=0.0))
 
 
@@ -91,14 +91,19 @@ def _render(response: PollResponse, epoch: int, session_timeout_s: float) -> Ste
     return msgspec.json.encode(body)
 
 
-async def _respond_stopping(context: AppContext, poll: PollRequest) -> PollResponse:
-    """Respond to a poll that the server's shutdown has ended; its results are applied already."""
+async def _respond_stopping(
+    context: AppContext, request: Request, poll: PollRequest
+) -> PollResponse:
+    """Respond to a poll that the server's shutdown has ended, or whose client has gone.
+
+    Whether its results have been applied is not known here: a shard that moves can hold them up.
+    So they come once more, which changes nothing if they have been.
+    """
     if not context.draining.is_set():
         raise ClientGone
     if not poll.reports and context.cluster is None:
         raise _stopping()
-    await context.engine.flush()
-    return PollResponse()
+    return await _take_last(context, request, poll)
 
 
 def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> Steps[PollRequest]:
