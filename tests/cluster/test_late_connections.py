@@ -23,6 +23,7 @@ def let_the_first_hang(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def hang_once(*address: Any) -> Streams:
         if next(tries) == 0:
+            monkeypatch.setattr(peers, "CONNECT_S", 10.0)  # of the next try, on a busy machine
             await asyncio.Event().wait()
         return await connect(*address)
 
