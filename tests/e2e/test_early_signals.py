@@ -18,6 +18,17 @@ with open("loading", "rb") as waiting:
 """
 
 
+def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
+    """Return when the process waits for the kernel, as in a read of the pipe.
+
+    Python calls the handler of a signal that comes just before such a call only after the call, and
+    this one does not end by itself.
+    """
+    stat = Path(f"/proc/{process.pid}/stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":
+        assert process.poll() is None
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     "arguments",
@@ -35,6 +46,7 @@ def test_a_signal_before_the_start_ends_the_process_as_a_drain_does(
     (tmp_path / "loading_app.py").write_text(LOADING)
     process = subprocess.Popen([sys.executable, "-m", "schedo", *arguments], cwd=tmp_path)
     with (tmp_path / "loading").open("wb"):  # returns when the process reads it
+        wait_until_it_reads(process)
         process.send_signal(number)
 
         assert process.wait(DEADLINE_S) == 0
@@ -48,6 +60,7 @@ def test_a_signal_to_reload_or_upgrade_does_not_end_a_server_that_does_not_serve
     command = [sys.executable, "-m", "schedo", "serve", "--config", "loading"]
     process = subprocess.Popen(command, cwd=tmp_path)
     with (tmp_path / "loading").open("wb"):  # returns when the process reads it
+        wait_until_it_reads(process)
         process.send_signal(number)
         process.send_signal(signal.SIGTERM)
 
