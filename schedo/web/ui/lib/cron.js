@@ -1,6 +1,6 @@
 // What a rule means, asked while it is typed: its words, warnings, fires of a year, changes of the clock, and who fires with it.
 import { post } from './api.js';
-import { instant, iso, now, typedInstant } from './format.js';
+import { instant, iso, now } from './format.js';
 import { lastDays } from './zones.js';
 
 const COUNT = 400; // a year of a daily rule, and some
@@ -18,6 +18,9 @@ function changeDays(tz) {
 }
 
 const FIELDS = { '/from': '/start_at', '/to': '/end_at' }; // of a schedule, by those of the question
+
+// The microseconds of an instant as a person types it, with Z or an offset such as +01:00; NaN: it is none that the API takes.
+export const typedInstant = (text) => (/^\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)$/i.test(text) ? Date.parse(text.toUpperCase().replace(' ', 'T')) * 1000 : NaN);
 
 // The question about the rule of a schedule's body; null if it has none yet, or fires once.
 export function questionOf({ cron, every, tz, dst, start_at: from, end_at: to }, name) {

@@ -24,9 +24,6 @@ export function instant(text) {
   return Date.parse(text.slice(0, 19) + 'Z') * 1000 + Number(fraction);
 }
 
-// The microseconds of an instant as a person types it, with Z or an offset such as +01:00; NaN: it is none that the API takes.
-export const typedInstant = (text) => (/^\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)$/i.test(text) ? Date.parse(text.toUpperCase().replace(' ', 'T')) * 1000 : NaN);
-
 // The instant as the API writes it, to the second.
 export const iso = (at) => new Date(at / 1000).toISOString().slice(0, 19) + 'Z';
 

@@ -28,7 +28,7 @@ document.addEventListener('keydown', (event) => {
   if (!pressed || event.isComposing || (!hasModifier && (!singleKeys.peek() || isTyping(event.target)))) return;
   if (document.querySelector('dialog[open]')) return; // a dialog has keys of its own
   const isSecond = !hasModifier && event.timeStamp - first.at < SEQUENCE_MS && bindings.peek().some((each) => each.keys.startsWith(`${first.key} `));
-  const keys = isSecond ? `${first.key} ${pressed}` : pressed; // a sequence that leads nowhere is no single key
+  const keys = isSecond ? `${first.key} ${pressed}` : pressed;
   const found = bindings.peek().findLast((each) => each.keys === keys);
   first = { key: found ? '' : pressed, at: event.timeStamp };
   if (!found || found.run(event) === false) return;

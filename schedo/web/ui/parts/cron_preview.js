@@ -1,7 +1,7 @@
 // What a rule will do, beside the form in which it is changed.
 import { html, useEffect, useState } from '../lib/base.js';
-import { clock, count, instant, micros, now, plural, round, typedInstant } from '../lib/format.js';
-import { explain, questionOf, spread } from '../lib/cron.js';
+import { clock, count, instant, micros, now, plural, round } from '../lib/format.js';
+import { explain, questionOf, spread, typedInstant } from '../lib/cron.js';
 import { clockIn } from '../lib/zones.js';
 import { YearStrip } from '../charts/year_strip.js';
 import { Card, Empty, Since, Time } from './basics.js';

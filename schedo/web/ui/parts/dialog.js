@@ -20,7 +20,7 @@ export function Dialog({ title, onClose, children, className = '' }) {
 }
 
 const question = signal(null);
-let answered = Promise.resolve(); // the last question: one that is open is never replaced by another, which waits
+let answered = Promise.resolve(); // the last question; the next one waits for it
 
 // Ask before an action; resolves to whether it shall be done.
 // question: {title, text, verb, danger, request: {method, path, body} or curl: the commands, type: a text that must be typed, children}

@@ -2,7 +2,7 @@
 import { html, styled } from '../lib/base.js';
 import { duration, instant, micros, when } from '../lib/format.js';
 import { link } from '../lib/router.js';
-import { Glyph } from './basics.js';
+import { Glyph } from './state.js';
 
 const counted = (runs) => {
   const counts = new Map();

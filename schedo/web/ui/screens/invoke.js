@@ -7,7 +7,8 @@ import { tellLife } from '../lib/life.js';
 import { features, may } from '../lib/me.js';
 import { link, setQuery } from '../lib/router.js';
 import { LifeLine } from '../charts/life.js';
-import { Card, Copy, Empty, State } from '../parts/basics.js';
+import { Card, Copy, Empty } from '../parts/basics.js';
+import { State } from '../parts/state.js';
 import { Json } from '../parts/json.js';
 import { Takers, useTakers } from './invoke/takers.js';
 

@@ -7,7 +7,8 @@ import { link, setQuery } from '../lib/router.js';
 import { drawn, failed, loadSeries, read, series } from '../lib/series.js';
 import { LateMap } from '../charts/late_map.js';
 import { TimeChart } from '../charts/time_chart.js';
-import { Card, Crumbs, Empty, Failure, Loading, useData, useEvery } from '../parts/basics.js';
+import { Card, Empty, Failure, Loading, useData, useEvery } from '../parts/basics.js';
+import { Crumbs } from '../parts/crumbs.js';
 import { Choice } from '../parts/choice.js';
 
 const KINDS = { all: ['timer', 'submit'], timer: ['timer'], submit: ['submit'] };

@@ -7,7 +7,9 @@ import { due, later, rateOf, readSeriesIfAny, timeToClear } from '../lib/queues.
 import { link } from '../lib/router.js';
 import { TimeChart } from '../charts/time_chart.js';
 import { CopyAs } from '../parts/action.js';
-import { Card, Crumbs, Empty, Failure, Gauge, Loading, Since, State, Time, useData } from '../parts/basics.js';
+import { Card, Empty, Failure, Gauge, Loading, Since, Time, useData } from '../parts/basics.js';
+import { State } from '../parts/state.js';
+import { Crumbs } from '../parts/crumbs.js';
 import { useFollowed } from '../parts/followed.js';
 import { Limit, QueueActions, number, pathOf } from '../parts/queue_actions.js';
 import { Table } from '../parts/table.js';

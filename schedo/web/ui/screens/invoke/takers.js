@@ -3,7 +3,8 @@ import { post } from '../../lib/api.js';
 import { html, useEffect, useState } from '../../lib/base.js';
 import { parseExact } from '../../lib/exact.js';
 import { may } from '../../lib/me.js';
-import { Card, Empty, Glyph } from '../../parts/basics.js';
+import { Card, Empty } from '../../parts/basics.js';
+import { Glyph } from '../../parts/state.js';
 import { useFollowed } from '../../parts/followed.js';
 import { Reasons, Sentence } from '../../parts/reasons.js';
 

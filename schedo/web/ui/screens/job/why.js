@@ -2,7 +2,7 @@
 import { html } from '../../lib/base.js';
 import { plural } from '../../lib/format.js';
 import { legible } from '../../lib/legible.js';
-import { Glyph } from '../../parts/basics.js';
+import { Glyph } from '../../parts/state.js';
 import { Reasons, Sentence } from '../../parts/reasons.js';
 
 const SHOWN = 6;

@@ -6,7 +6,8 @@ import { UNDO } from '../../lib/job_actions.js';
 import { CHANGES, filtersOf, toParameters, toWhere } from '../../lib/job_query.js';
 import { features, may } from '../../lib/me.js';
 import { setQuery } from '../../lib/router.js';
-import { State, Time } from '../../parts/basics.js';
+import { Time } from '../../parts/basics.js';
+import { State } from '../../parts/state.js';
 import { confirm } from '../../parts/dialog.js';
 import { toast } from '../../parts/toasts.js';
 

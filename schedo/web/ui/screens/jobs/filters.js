@@ -6,7 +6,7 @@ import { canBeDue, chipsOf, filtersOf, orderOf, parseTyped, WITHIN } from '../..
 import { useKeys } from '../../lib/keys.js';
 import { link, setQuery } from '../../lib/router.js';
 import { ENDED, NEXT, STATES } from '../../lib/words.js';
-import { Glyph } from '../../parts/basics.js';
+import { Glyph } from '../../parts/state.js';
 
 // A change of filters goes back to the first page.
 const change = (changes) => setQuery({ ...changes, cursor: '' }, { push: true });

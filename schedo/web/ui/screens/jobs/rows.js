@@ -4,7 +4,8 @@ import { duration, instant, now } from '../../lib/format.js';
 import { legible, reveal } from '../../lib/legible.js';
 import { endOf } from '../../lib/life.js';
 import { link } from '../../lib/router.js';
-import { Since, State, Time } from '../../parts/basics.js';
+import { Since, Time } from '../../parts/basics.js';
+import { State } from '../../parts/state.js';
 
 const END = { completed: 'completed_at', failed: 'failed_at', cancelled: 'cancelled_at', expired: 'expired_at' };
 
