@@ -308,12 +308,8 @@ def _placed(response: HttpResponse) -> list[Record]:
 
 def get_readiness() -> Operation[Record]:
     """Return whether the server is ready, and the reasons if not."""
-    handled_statuses = frozenset({503})
-    return Operation(
-        *("GET", "/readyz", record_with("ready")),
-        is_repeatable=True,
-        handled_statuses=handled_statuses,
-    )
+    read, handled = record_with("ready"), frozenset({503})
+    return Operation("GET", "/readyz", read, is_repeatable=True, handled_statuses=handled)
 
 
 def pause_server(options: Mapping[str, Any]) -> Operation[list[Record]]:
