@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 
 import asyncpg
@@ -77,16 +78,26 @@ async def test_a_stop_while_the_database_is_silent_ends_and_says_what_is_not_con
 
 
 async def test_a_stop_waits_for_a_database_that_is_slow_and_responds(
-    server: PostgresServer,
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors: list[Exception] = []
     engine = await start(server.url(schema="slow"), errors)
+    cluster, looks, has_looked = engine.cluster, count(1), asyncio.Event()
+    assert cluster is not None
+    is_silent = cluster.is_silent
+
+    def look() -> bool:
+        if next(looks) > 4 * SHORT_S / silent_stop._LOOK_S:
+            has_looked.set()
+        return is_silent()
+
+    monkeypatch.setattr(cluster, "is_silent", look)
     other = await asyncpg.connect(server.url())
     async with other.transaction():
         await other.execute("LOCK slow.job")
         submitting: asyncio.Task[list[Any]] = asyncio.create_task(engine.submit([spec()]))
         stopping = asyncio.create_task(engine.stop())
-        await other.execute("SELECT pg_sleep($1)", 4 * SHORT_S)
+        await has_looked.wait()
         assert not stopping.done()
     await other.close()
 
