@@ -107,3 +107,15 @@ async def test_dialogs_give_the_focus_back_and_the_first_tab_skips_the_bar(
         await expect(page.get_by_role("dialog")).to_have_count(0)
         await expect(page.locator("main")).to_be_focused()
     await expect(page.locator(".head .state")).to_have_text("running")
+
+
+async def test_a_dialog_has_the_keys_as_soon_as_it_is_in_the_page(open_page: Open) -> None:
+    page = await open_page("/")
+    is_open = await page.evaluate("""() => new Promise((resolve) => {
+      new MutationObserver(() => {
+        const box = document.querySelector('dialog');
+        if (box) resolve(box.open);
+      }).observe(document.body, {childList: true, subtree: true});
+      document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '?', bubbles: true}));
+    })""")
+    assert is_open

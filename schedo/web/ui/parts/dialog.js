@@ -1,6 +1,6 @@
 // Dialogs, and the question before an action that cannot be taken back.
 import { asCurl } from '../lib/api.js';
-import { html, signal, useEffect, useRef, useState } from '../lib/base.js';
+import { html, signal, useLayoutEffect, useRef, useState } from '../lib/base.js';
 import { features } from '../lib/me.js';
 import { Copy } from './basics.js';
 
@@ -8,7 +8,7 @@ import { Copy } from './basics.js';
 // The focus goes to the element with data-first, or to the first that can have it.
 export function Dialog({ title, onClose, children, className = '' }) {
   const box = useRef();
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next key, which would go to what is behind it
     const before = document.activeElement;
     box.current.showModal();
     box.current.querySelector('[data-first]')?.focus();
