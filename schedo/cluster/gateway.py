@@ -12,7 +12,7 @@ changed refuses the part, and the gateway looks for the new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Set
+from collections.abc import Collection, Container, Set
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -124,6 +124,7 @@ class Gateway:
         is_new = call.spec is None and self._surplus_of_others.is_any
         self._note_targets(call)
         wait_s = 0.0 if is_new or call.targets or call.must_hear(found) else None
+        owned_before = self._owners.list_own()
         response, is_over = await self._ask_here(call, wait_s)
         if response.status != HTTPStatus.OK:
             return response
@@ -132,7 +133,7 @@ class Gateway:
             return response  # as nearly always: only this server had something to say
         own = read_response(response.body)
         if own.denied:
-            own = await self._believe(call, own, found)
+            own = await self._believe(call, own, found, owned_before)
         if not own.leases and not call.must_hear(found):
             call.request = call.request.make_next()
             found += await self._ask_for_jobs(call)
@@ -170,14 +171,11 @@ class Gateway:
         if wait_s is None:
             looks_again = call.worker.elsewhere or call.is_held_back
             wait_s = min(left_s, LOOK_S) if looks_again else left_s
-        # Another request of the worker may have found meanwhile that a job has come here.
-        others = call.worker.elsewhere.keys() | call.delivered
-        leases = [lease for lease in call.request.leases if lease not in others]
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
         fields["age_us"] = call.age_us
         if call.request.fields.max_leases is not None:
             fields["max_leases"] = call.request.fields.max_leases
-        part = call.request.make_part(leases, **fields)
+        part = call.request.make_part(call.list_left(), **fields)
         until = loop.time() + wait_s
         call.has_waited, was_held_back = True, call.is_held_back
         request = call.asked.request._replace(body=part, is_part=True)
@@ -314,7 +312,7 @@ class Gateway:
         """
         response = await self._send_part(call, member, leases, room)
         if response is None or (NOT_OWNER, b"1") in response.headers:
-            call.worker.elsewhere.update(dict.fromkeys(leases))  # their shards may be others now
+            call.worker.forget_shards(leases)
             return None
         if response.status == 200:
             return read_response(response.body)
@@ -375,19 +373,24 @@ class Gateway:
         await asyncio.gather(*(self._send_part(call, member, (), 0) for member in others))
 
     async def _believe(
-        self, call: WorkerCall, answer: PartResponse, found: list[PartResponse]
+        self,
+        call: WorkerCall,
+        answer: PartResponse,
+        found: list[PartResponse],
+        owned_before: Container[int],
     ) -> PartResponse:
-        """Return a response of this server without what it says of jobs that it does not own.
+        """Return a response of this server without what it says of jobs that it did not own.
 
         Their results and decisions have had no effect here, so they go to the owners, whose
-        responses are added to `found`. Raise Unavailable if there are none in time.
+        responses are added to `found`. Raise Unavailable if there are none in time, or if they have
+        come here meanwhile. owned_before: the shards of this server when it was asked.
         """
-        owned = await self._owners.find_owned(answer.denied)
+        owned = await self._owners.find_owned(answer.denied, owned_before)
         lost = [each for each in answer.denied if each in call.request.changed - owned]
         if lost:
             call.worker.elsewhere.update(dict.fromkeys(lost))
             found += await self._ask_others(call)
-            if await self._owners.find_owned(lost):  # they have come back
+            if not call.delivered.issuperset(lost):
                 raise Unavailable(_MOVING_TEXT)
         return msgspec.structs.replace(
             answer,

@@ -7,12 +7,15 @@ lists the lease.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from schedo.cluster.worker_call import WorkerCall
+from schedo.core.shards import SHARDS
 from schedo.engine.workers import Workers
 from schedo.protocol.leases import parse_lease, render_lease
 from schedo.store.cluster import Cluster, Member
+
+ALL_SHARDS = range(SHARDS)
 
 
 class LeaseOwners:
@@ -60,14 +63,24 @@ class LeaseOwners:
                 groups.setdefault(owner.no, (owner, []))[1].append(lease)
         return [*groups.values()]
 
-    async def find_owned(self, leases: Sequence[str]) -> set[str]:
-        """Return the leases whose jobs this server owns, or that are deleted."""
+    def list_own(self) -> frozenset[int]:
+        """Return the shards that this server owns."""
+        return frozenset(filter(self._cluster.is_mine, ALL_SHARDS))
+
+    async def find_owned(
+        self, leases: Sequence[str], among: Container[int] = ALL_SHARDS
+    ) -> set[str]:
+        """Return the leases whose jobs this server owns, in these shards, or that are deleted."""
         jobs = {lease: parse_lease(lease).job_id for lease in leases}
         shards = await self._find_shards([*jobs.values()])
+
+        def is_own(shard: int) -> bool:
+            return shard in among and self._cluster.is_mine(shard)
+
         return {
             lease
             for lease, job_id in jobs.items()
-            if job_id not in shards or self._cluster.is_mine(shards[job_id])
+            if job_id not in shards or is_own(shards[job_id])
         }
 
     async def _find_shards(self, job_ids: Sequence[int]) -> dict[int, int]:

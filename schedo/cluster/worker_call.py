@@ -43,6 +43,10 @@ class PollingWorker:
         """Whether its gateway need not know it any more."""
         return not (self.elsewhere or self.unanswered or self.poll)
 
+    def forget_shards(self, leases: Collection[str]) -> None:
+        """Look again where jobs are, except those that another request has found to be here."""
+        self.elsewhere.update(dict.fromkeys(self.elsewhere.keys() & leases))
+
     def note_unanswered(self, no: int) -> None:
         """Note that leases of this server may have been lost on their way."""
         self.unanswered[no] = Unanswered(no, asyncio.get_running_loop().time())
@@ -73,7 +77,8 @@ class WorkerCall:
         self.began = asyncio.get_running_loop().time()
         self.name, self.is_poll = request.fields.worker, request.is_poll
         self.foreign: set[str] = set()  # leases that are not of this server
-        self.delivered: set[str] = set()  # leases that have ended at other servers
+        # Leases of other servers that have ended there, or whose results or decisions have arrived.
+        self.delivered: set[str] = set()
         self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.is_held_back = False  # it has room, but for what this server has promised
@@ -120,15 +125,24 @@ class WorkerCall:
         room = self.slots - len(running)
         return room if fields.max_leases is None else min(room, fields.max_leases)
 
+    def list_left(self) -> list[str]:
+        """Return the leases of the request that the server itself is asked about.
+
+        Another request of the worker may have found meanwhile that a job has come here, or has
+        gone. What has not arrived there comes here, and is denied if the job has gone.
+        """
+        others = (self.worker.elsewhere.keys() - self.request.changed) | self.delivered
+        return [lease for lease in self.request.leases if lease not in others]
+
     def note_response(self, no: int, leases: Collection[str], answer: PartResponse) -> None:
         """Note what a server has said that owns these leases: those with results have ended.
 
         One that the worker does not list may have been lost on its way to the worker. The owner
         believes that only 2 s after it has given the lease, so it hears of it again later.
         """
-        ended = {lease for lease in leases if lease in self.request.changed}
+        arrived = self.request.changed & {*leases}
         running = {*(self.request.fields.running or ()), *(self.request.fields.accept or ())}
-        gone = (ended - running) | {*answer.denied}
+        gone = (arrived - running) | {*answer.denied}
         if self.request.fields.running is not None:
             missing = {lease for lease in leases if lease not in running} - gone
             gone |= missing
@@ -136,7 +150,7 @@ class WorkerCall:
                 self.worker.note_unanswered(no)
         for lease in gone:
             self.worker.elsewhere.pop(lease, None)
-        self.delivered |= gone
+        self.delivered |= gone | arrived
         self.worker.stopped &= self.worker.elsewhere.keys()
 
     def note_heard(self, no: int) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from schedo.cluster import gateway
-from schedo.cluster.work_parts import PartResponse
-from schedo.cluster.worker_call import WorkerCall
 from schedo.core import held_leases
 from schedo.core.ids import parse_id
 from schedo.core.limits import MINUTE
@@ -49,26 +46,6 @@ async def test_an_attempt_goes_on_when_its_worker_polls_another_server(cluster: 
     assert holds(first, lease)
     assert not holds(second, lease)
     assert await state_of(first, lease) is State.RUNNING
-
-
-async def test_a_result_is_not_lost_when_another_request_finds_that_its_job_has_come_here(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everything, first, second = cluster
-    worker = HandWorker()
-    lease = await worker.take(first, task="demo")
-
-    async def find_here(call: WorkerCall) -> list[PartResponse]:
-        everything.give(range(SHARDS), 2)
-        call.worker.elsewhere.clear()
-        return []
-
-    monkeypatch.setattr(second.router._gateway, "_ask_others", find_here)
-    answer = await worker.poll(second, results=[result(lease)])
-
-    assert [each["lease"] for each in answer["refused"]] == [
-        lease
-    ]  # the store here has no such job
 
 
 async def test_attempts_of_several_servers_end_with_one_request(cluster: Cluster) -> None:
@@ -182,53 +159,6 @@ async def test_a_bad_entry_refuses_the_whole_request_before_any_server_has_its_p
     reply = await worker.send(second, running=[], results=[result(lease), bad])
 
     assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, "/results/1/delay")
-    assert await state_of(first, lease) is State.RUNNING
-
-
-async def test_a_result_waits_for_the_next_owner_of_its_job(cluster: Cluster) -> None:
-    everything, first, second = cluster
-    worker = HandWorker()
-    lease = await worker.take(first, task="demo")
-    own = [shard for shard in range(SHARDS) if first.cluster.is_mine(shard)]
-    everything.give(own, None)
-    polling = asyncio.create_task(worker.poll(second, results=[result(lease)]))
-    await asyncio.wait([polling], timeout=0.05)
-    assert not polling.done()
-
-    everything.give(own, 1)
-
-    assert (await polling)["refused"] == []
-    assert await state_of(first, lease) is State.COMPLETED
-
-
-async def test_a_result_whose_shard_comes_to_the_gateway_is_applied_there(
-    cluster: Cluster,
-) -> None:
-    everything, _, second = cluster
-    worker = HandWorker()
-    stale = f"{await worker.take(second, task='demo')}9"
-    everything.give(range(SHARDS), None)
-    polling = asyncio.create_task(worker.poll(second, results=[result(stale)]))
-    await asyncio.wait([polling], timeout=0.05)
-    assert not polling.done()
-
-    everything.give(range(SHARDS), 2)
-
-    assert [each["lease"] for each in (await polling)["refused"]] == [stale]
-
-
-async def test_a_result_that_finds_no_owner_in_time_is_not_confirmed(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gateway, "MOVING_S", 0.05)
-    everything, first, second = cluster
-    worker = HandWorker()
-    lease = await worker.take(first, task="demo")
-    everything.give(range(SHARDS), None)
-
-    reply = await worker.send(second, running=[], results=[result(lease)])
-
-    assert (reply.status, reply.code) == (503, "unavailable")
     assert await state_of(first, lease) is State.RUNNING
 
 
@@ -351,49 +281,3 @@ async def test_an_attempt_whose_result_is_taken_for_another_servers_is_not_missi
 
     assert answer["refused"] == []
     assert await state_of(first, ended) is State.COMPLETED
-
-
-@pytest.fixture
-async def misplaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[HandWorker, str]:
-    """A worker, and its lease of a job of the first server that the second takes for its own."""
-    _, first, second = cluster
-    worker = HandWorker()
-    lease = await worker.take(first, task="demo")
-    owners = second.router._gateway._owners
-    place = owners.place
-
-    async def place_here(call: WorkerCall, leases: Any) -> None:
-        monkeypatch.setattr(owners, "place", place)
-
-    monkeypatch.setattr(owners, "place", place_here)
-    return worker, lease
-
-
-async def test_a_result_for_a_server_that_has_just_lost_the_job_reaches_the_next_owner(
-    cluster: Cluster, misplaced: tuple[HandWorker, str]
-) -> None:
-    _, first, second = cluster
-    worker, lease = misplaced
-
-    answer = await worker.poll(second, results=[result(lease)])
-
-    assert answer["refused"] == []
-    assert await state_of(first, lease) is State.COMPLETED
-
-
-async def test_a_result_for_a_job_that_has_left_and_come_back_is_not_confirmed(
-    cluster: Cluster, misplaced: tuple[HandWorker, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everything, first, second = cluster
-    worker, lease = misplaced
-
-    async def come_back(call: WorkerCall) -> list[PartResponse]:
-        if call.has_waited:
-            everything.give(range(SHARDS), 2)
-        return []
-
-    monkeypatch.setattr(second.router._gateway, "_ask_others", come_back)
-    reply = await worker.send(second, running=[], results=[result(lease)])
-
-    assert (reply.status, reply.code) == (503, "unavailable")
-    assert await state_of(first, lease) is State.RUNNING
