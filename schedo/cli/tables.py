@@ -106,7 +106,15 @@ def has_colors() -> bool:
     """Return whether output is coloured: on a terminal, or as NO_COLOR and FORCE_COLOR say."""
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+    return bool(os.environ.get("FORCE_COLOR")) or has_screen()
+
+
+def has_screen() -> bool:
+    """Return whether the output goes to a terminal that knows colours and can be redrawn.
+
+    Such as the shell of an editor says by TERM=dumb that it does not.
+    """
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def render_table(

@@ -19,7 +19,7 @@ from schedo.cli.connection import as_json, connected
 from schedo.cli.errors import explain
 from schedo.cli.numbers import FiniteRange
 from schedo.cli.screen import fit_height, mark_stale, render_frame
-from schedo.cli.tables import has_colors, make_printable, print_json, print_text
+from schedo.cli.tables import has_colors, has_screen, make_printable, print_json, print_text
 from schedo.cli.times import read_now
 from schedo.cli.top_figures import (
     FAILING_MAX,
@@ -65,7 +65,7 @@ def top(client: Client, once: bool, interval: float, is_json: bool) -> None:
     """
     observer = Observer(client)
     figures = observer.observe()
-    if is_json or once or not sys.stdout.isatty():
+    if is_json or once or not has_screen():
         time.sleep(interval)
         figures = observer.observe()
         if is_json:

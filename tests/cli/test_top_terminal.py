@@ -37,11 +37,14 @@ class Terminal:
 
 
 @contextmanager
-def run_top(server: FakeServer, folder: Path, interval: str) -> Iterator[Terminal]:
+def run_top(
+    server: FakeServer, folder: Path, interval: str, **variables: str
+) -> Iterator[Terminal]:
     """Run `schedo top` during the block; then check that it restored the terminal."""
     screen, terminal = pty.openpty()
     before = termios.tcgetattr(terminal)
     environment = {**os.environ, "SCHEDO_URL": server.url, "NO_COLOR": "1", "TERM": "xterm"}
+    environment |= variables
     with subprocess.Popen(
         [sys.executable, "-m", "schedo", "top", "--interval", interval],
         stdin=terminal,
@@ -104,3 +107,15 @@ def test_figures_of_an_unreachable_server_are_marked_stale(
     last = terminal.shown.rpartition(b"\x1b[H")[2]
     assert b"broke before the response" in last
     assert b"ready" not in last
+
+
+def test_top_prints_one_plain_frame_on_a_terminal_that_cannot_be_redrawn(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    serve_pages(server)
+
+    with run_top(server, tmp_path, "0.1", TERM="dumb", NO_COLOR="") as terminal:
+        terminal.wait_until_shown(b"mail")
+        assert terminal.process.wait(20) == 0
+
+    assert b"\x1b" not in terminal.shown
