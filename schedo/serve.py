@@ -90,7 +90,9 @@ async def _serve(
         await _wait_for_store(server, notifier, predecessor)
         if shutdown.is_requested:
             return Exit.DONE
-    await server.open()
+    if not await shutdown.interrupts(server.open()):
+        await server.leave()
+        return Exit.DONE
     try:
         await shutdown.interrupts(_start(server, inherited, notifier))
         if server.takeover is None or not server.takeover.is_warm:  # else it is done

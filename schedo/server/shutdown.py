@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -35,15 +34,21 @@ class Shutdown:
         """Whether a signal or a failure has requested the shutdown."""
         return self._requested.is_set()
 
-    async def interrupts(self, start: Coroutine[Any, Any, None]) -> None:
-        """Run the start to its end, or until the shutdown is requested: an import may block."""
+    async def interrupts(self, start: Coroutine[Any, Any, None]) -> bool:
+        """Run a part of the start, or until the shutdown is requested; return whether it has ended.
+
+        A database may not answer, and an import may block.
+        """
         starting = asyncio.create_task(start)
         requested = asyncio.create_task(self.wait())
         await asyncio.wait((starting, requested), return_when=asyncio.FIRST_COMPLETED)
         requested.cancel()
         starting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await starting
+        except asyncio.CancelledError:
+            return False
+        return True
 
     async def wait(self) -> None:
         """Return when a signal or a failure has requested the shutdown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,21 @@ def test_a_signal_before_the_start_ends_the_process_as_a_drain_does(
         process.send_signal(number)
 
         assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_server_whose_database_does_not_answer(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as database:
+        url = f"postgresql://schedo@127.0.0.1:{database.getsockname()[1]}/schedo"
+        command = [sys.executable, "-m", "schedo", "serve", "--store", url, "--port", "0"]
+        process = subprocess.Popen(command, cwd=tmp_path)
+        connection, _ = database.accept()
+        with connection:
+            process.send_signal(number)
+
+            assert process.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2])
