@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from schedo.core.failure_groups import FailureGroups
+from schedo.core.ids import render_id
 from schedo.core.outcomes import FailedAttempt
 from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
@@ -46,7 +47,10 @@ class TurnNotes:
             self.on_offer(spec)
         for lease in adopted:  # before their results
             self._dispatcher.expect(lease)
-            log.info("worker %s goes on with %s of the previous server", lease.worker, lease.key)
+            log.info(
+                "worker %s goes on with attempt %d of job %s, which the previous server began",
+                *(lease.worker, lease.key.attempt, render_id(lease.key.job_id)),
+            )
         self.decisions.note(decided)
         for message in progress:
             self.progress.note(message, now)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from schedo.core.ids import render_id
 from schedo.core.leases import AttemptResult, Lease, Stopped, StopReason
 from schedo.core.states import State
 from schedo.errors import SchedoError
@@ -26,13 +27,17 @@ async def killed_before_a_start_is_stored(loop: VirtualLoop, disk: Disk) -> tupl
     return lease, await Server(loop, disk).start()
 
 
-def test_an_attempt_goes_on_under_the_next_server() -> None:
+def test_an_attempt_goes_on_under_the_next_server(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "schedo.engine")
+
     async def test(loop: VirtualLoop) -> None:
         disk = Disk()
         lease, server = await killed_before_a_start_is_stored(loop, disk)
 
         running = make_poll(running=frozenset({lease.key}))
         assert (await server.engine.sessions.work(running)).revoked == []
+        job_id = render_id(lease.key.job_id)
+        assert f"worker a goes on with attempt 1 of job {job_id}" in caplog.text
         response = await server.engine.sessions.work(make_poll(reports=[done(lease)]))
 
         assert response.refused == []
