@@ -1,7 +1,8 @@
 // Dialogs, and the question before an action that cannot be taken back.
 import { asCurl } from '../lib/api.js';
-import { html, signal, useLayoutEffect, useRef, useState } from '../lib/base.js';
+import { effect, html, signal, useLayoutEffect, useRef, useState } from '../lib/base.js';
 import { features } from '../lib/me.js';
+import { place } from '../lib/router.js';
 import { Copy } from './basics.js';
 
 // A modal dialog; it closes with Escape and gives the focus back. onClose is called in any case.
@@ -23,11 +24,21 @@ const question = signal(null);
 let answered = Promise.resolve(); // the last question; the next one waits for it
 
 // Ask before an action; resolves to whether it shall be done.
-// question: {title, text, verb, danger, request: {method, path, body} or curl: the commands, type: a text that must be typed, children}
+// question: {title, text, verb, danger, request: {method, path, body} or curl: the commands, type: a text that must be typed, children,
+//            from: the place that it is about, by default the present one}
 export function confirm(asked) {
-  answered = answered.then(() => new Promise((resolve) => { question.value = { ...asked, resolve }; }));
+  const { from = place.peek() } = asked;
+  answered = answered.then(() => new Promise((resolve) => { question.value = { ...asked, from, resolve }; }));
   return answered;
 }
+
+// Who goes elsewhere, as by the browser's way back, has answered with no: what the question is about is no longer seen.
+effect(() => {
+  const asked = question.value;
+  if (!asked || asked.from === place.value) return;
+  question.value = null;
+  asked.resolve(false);
+});
 
 // The place of the question in the page.
 export function Question() {
