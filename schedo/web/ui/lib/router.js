@@ -22,6 +22,9 @@ export function go(href, { replace = false } = {}) {
   place.value = read();
 }
 
+// Whether the view of a place is still shown: what comes late takes nobody back to it.
+export const isAt = ({ path }) => place.peek().path === path;
+
 // Change parameters of the view's address; an empty value removes one. It makes no step back unless asked.
 export function setQuery(changes, { push = false } = {}) {
   go(link(place.peek().path, { ...place.peek().query, ...changes }), { replace: !push });

@@ -3,7 +3,7 @@ import { get } from '../lib/api.js';
 import { html, useEffect, useState } from '../lib/base.js';
 import { clock, count, duration, instant, iso, micros, now } from '../lib/format.js';
 import { legible } from '../lib/legible.js';
-import { go, link } from '../lib/router.js';
+import { go, isAt, link, place } from '../lib/router.js';
 import { DECISIONS, bodyOf, healthOf, ruleOf, verdictOf } from '../lib/schedules.js';
 import { clockIn } from '../lib/zones.js';
 import { Ledger, Sign } from '../charts/ledger.js';
@@ -98,10 +98,11 @@ function Head({ schedule, reload }) {
   const { word, tone } = healthOf(schedule);
   const body = bodyOf(schedule);
   const request = { method: 'PUT', path: pathOf(schedule.name), body };
+  const here = place.peek();
   return html`<${Crumbs} items=${[{ text: 'Schedules', href: link('/schedules') }, { text: schedule.name }]}/>
     <div class="head"><h1 class="wrap">${schedule.name}</h1><span class=${`mark ${tone}`}>${word}</span>
       <span class="muted"><code>${ruleOf(schedule)}</code>${schedule.every ? '' : ` ${schedule.tz}`} · ${schedule.description}</span>
-      <div class="acts"><${ScheduleActions} schedule=${schedule} reload=${reload} onDeleted=${() => go(link('/schedules'))}/>
+      <div class="acts"><${ScheduleActions} schedule=${schedule} reload=${reload} onDeleted=${() => isAt(here) && go(link('/schedules'))}/>
         <${CopyAs} request=${request} others=${{ json: JSON.stringify(body, null, 2) }}/></div></div>`;
 }
 

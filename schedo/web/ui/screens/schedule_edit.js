@@ -3,7 +3,7 @@ import { api, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { differences, errorsOf, isSame, isUnder, pointerOf, withValue } from '../lib/body.js';
 import { may, me } from '../lib/me.js';
-import { go, link } from '../lib/router.js';
+import { go, isAt, link, place } from '../lib/router.js';
 import { bodyOf, hasMask, isExact, isRounded } from '../lib/schedules.js';
 import { CopyAs, perform } from '../parts/action.js';
 import { Card, Empty, Loading, useData } from '../parts/basics.js';
@@ -76,6 +76,7 @@ function Form({ title, schedule, first, wanted }) {
   const [name, setName] = useState(schedule?.name ?? wanted);
   const [isBusy, setBusy] = useState(false);
   const box = useFirstWrong(made.errors);
+  const here = place.peek();
   const { body, mistakes, setErrors } = made;
   const explanation = useExplanation(body, name);
   const form = { ...made, errors: [...mistakes, ...made.errors, ...(explanation.error ? errorsOf(explanation.error).filter((each) => each.pointer) : [])] };
@@ -100,7 +101,7 @@ function Form({ title, schedule, first, wanted }) {
   const put = () => perform({
     request, done: saved ? `${name} is changed.` : `${name} is made.`,
     undo: saved && !isExact(saved) ? undefined : () => (saved ? api('PUT', pathOf(name), saved) : api('DELETE', pathOf(name))),
-    after: () => go(hrefOf(name)), onError: (error) => setErrors(errorsOf(error)),
+    after: () => isAt(here) && go(hrefOf(name)), onError: (error) => setErrors(errorsOf(error)),
   });
   const rename = (text) => {
     setName(text);

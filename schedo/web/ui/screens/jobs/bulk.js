@@ -5,7 +5,7 @@ import { count, instant, now, plural, when } from '../../lib/format.js';
 import { UNDO } from '../../lib/job_actions.js';
 import { CHANGES, filtersOf, toParameters, toWhere } from '../../lib/job_query.js';
 import { features, may } from '../../lib/me.js';
-import { setQuery } from '../../lib/router.js';
+import { isAt, link, place, setQuery } from '../../lib/router.js';
 import { Time } from '../../parts/basics.js';
 import { State } from '../../parts/state.js';
 import { confirm } from '../../parts/dialog.js';
@@ -21,9 +21,11 @@ const VERBS = {
 const Sample = ({ jobs }) => jobs.length > 0 && html`<ul class="sample" aria-label="Some of them">${jobs.map((job) => html`<li>
   <${State} state=${job.state}/> <span class="mono">${job.id}</span> ${job.task} <${Time} at=${job.scheduled_at}/></li>`)}</ul>`;
 
-// Ask for an operation on all jobs that match: the exact number and some of them. Returns the operation or null.
+// Ask for an operation on all jobs that match: the exact number and some of them. Returns the operation; null if there is none,
+// or if the user has left the screen meanwhile: then a message leads to it.
 export async function plan(query, action, danger) {
   const at = now();
+  const from = place.peek();
   const { where, reason } = toWhere(query, action, at);
   if (reason) throw new Error(reason);
   const [{ matched, counted_since: since }, page] = await Promise.all([
@@ -35,11 +37,15 @@ export async function plan(query, action, danger) {
   // A count that took too long has left out the older jobs; then so does the operation.
   const body = { action, where: since ? { ...where, created_after: since } : where, expected_count: matched };
   const isSure = await confirm({
-    title: `${jobs}?`, verb: jobs, danger, type: matched >= TYPED_FROM ? String(matched) : undefined, request: { path: '/v1/operations', body },
+    from, title: `${jobs}?`, verb: jobs, danger, type: matched >= TYPED_FROM ? String(matched) : undefined, request: { path: '/v1/operations', body },
     text: since ? `${count(matched)} of the jobs created since ${when(instant(since))} match now. To count the older ones takes too long, so they are left alone.`
       : `${count(matched)} match now. Jobs that come to match later are left alone.`, children: html`<${Sample} jobs=${page.items}/>`,
   });
-  return isSure ? post('/v1/operations', body) : null;
+  if (!isSure) return null;
+  const operation = await post('/v1/operations', body);
+  if (isAt(from)) return operation;
+  toast(html`The operation has begun: <a href=${link('/jobs', { operation: operation.id })}>${jobs}</a>.`);
+  return null;
 }
 
 const WORKERS = 4; // requests at a time

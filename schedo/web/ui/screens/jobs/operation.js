@@ -3,7 +3,7 @@ import { get } from '../../lib/api.js';
 import { html } from '../../lib/base.js';
 import { count, plural } from '../../lib/format.js';
 import { useEvent } from '../../lib/live.js';
-import { link, setQuery } from '../../lib/router.js';
+import { isAt, link, setQuery } from '../../lib/router.js';
 import { Failure, useData } from '../../parts/basics.js';
 import { Action } from '../../parts/action.js';
 
@@ -29,7 +29,7 @@ export function OperationOf({ id }) {
     <span class="grow"></span>
     ${isActive && html`<${Action} operation="cancel_operation" className="small" label="Stop it" action=${() => ({ request: { path: `/v1/operations/${id}:cancel` }, done: 'The operation ends here; what it changed stays so.', after: reload })}/>`}
     ${canUndo && html`<${Action} operation="undo_operation" className="small" label="Undo" title="Puts back the jobs that have not started"
-      action=${() => ({ request: { path: `/v1/operations/${id}:undo` }, done: 'The jobs that have not started are put back.', after: (undoing) => setQuery({ operation: undoing.id }) })}/>`}
+      action=${() => ({ request: { path: `/v1/operations/${id}:undo` }, done: 'The jobs that have not started are put back.', after: (undoing) => isAt({ path: '/jobs' }) && setQuery({ operation: undoing.id }) })}/>`}
     ${!isActive && html`<button class="btn small quiet" onClick=${close}>Close</button>`}
     ${operation.error && html`<p class="bad">${operation.error}</p>`}
     ${operation.errors.length > 0 && html`<details><summary>What went wrong</summary><ul>${operation.errors.map(({ job, message }) => html`<li><a class="mono" href=${link(`/jobs/${job}`)}>${job}</a> ${message}</li>`)}</ul></details>`}</section>`;
