@@ -69,6 +69,20 @@ async def test_a_job_is_invoked_by_keyboard_and_shows_its_life_and_its_result(
     await expect(page.get_by_role("region", name="The payload")).to_contain_text(HOSTILE)
 
 
+async def test_keys_that_are_held_invoke_once(open_page: Open, shop: Shop) -> None:
+    await shop.seed()
+    page = await open_page("/invoke?task=sync")
+    await page.get_by_label("Payload").focus()
+    answer = page.get_by_role("region", name="The answer")
+
+    await page.keyboard.down("Control")
+    for _ in range(3):
+        await page.keyboard.down("Enter")
+        await expect(answer.locator(".state")).to_have_text("completed")
+
+    assert len((await shop.get("/v1/jobs?task=sync")).json()["items"]) == 1
+
+
 async def test_a_job_that_no_worker_takes_is_refused_with_the_reason(
     open_page: Open, shop: Shop
 ) -> None:

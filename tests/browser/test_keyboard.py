@@ -119,3 +119,47 @@ async def test_a_dialog_has_the_keys_as_soon_as_it_is_in_the_page(open_page: Ope
       document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '?', bubbles: true}));
     })""")
     assert is_open
+
+
+async def test_a_key_that_is_held_does_what_it_does_once(open_page: Open, shop: Shop) -> None:
+    job = await shop.submit(task="later", delay="1h")
+    page = await open_page(f"/jobs/{job['id']}")
+    await expect(page.get_by_role("button", name="Run now")).to_be_visible()
+    sent: list[str] = []
+    page.on("request", lambda each: sent.append(each.url) if each.method == "POST" else None)
+
+    for _ in range(3):
+        await page.keyboard.down("e")
+    await page.keyboard.up("e")
+
+    await expect(page.locator(".head .state")).to_have_text("queued")
+    assert len(sent) == 1
+
+
+async def test_a_held_enter_does_not_answer_the_question_that_it_has_asked(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues/mail")
+    await page.get_by_role("button", name="Pause…").focus()
+
+    await page.keyboard.down("Enter")
+    await expect(page.get_by_label("Note")).to_be_focused()
+    await page.keyboard.down("Enter")
+    await page.keyboard.up("Enter")
+
+    await page.evaluate("new Promise(requestAnimationFrame)")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    assert not (await shop.engine.get_queue_status("mail")).queue.paused
+
+
+async def test_rows_are_passed_by_a_held_key(open_page: Open, shop: Shop) -> None:
+    for _ in range(3):
+        await shop.submit(task="later", delay="1h")
+    page = await open_page("/jobs")
+    await expect(page.locator("tbody tr")).to_have_count(3)
+
+    for _ in range(3):
+        await page.keyboard.down("j")
+
+    await expect(page.locator("tbody a").last).to_be_focused()

@@ -23,6 +23,10 @@ function name(event) {
 }
 
 document.addEventListener('keydown', (event) => {
+  if (event.repeat && !'jk'.includes(event.key)) { // who holds a key means it once; a held Enter would answer the question that it has asked
+    if (event.key === 'Enter' && event.target.type !== 'textarea') event.preventDefault();
+    return;
+  }
   const pressed = name(event);
   const hasModifier = pressed.startsWith('Mod+');
   if (!pressed || event.isComposing || (!hasModifier && (!singleKeys.peek() || isTyping(event.target)))) return;

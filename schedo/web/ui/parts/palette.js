@@ -86,7 +86,7 @@ export function Palette() {
   const press = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) setAt((before) => (before + step + found.length) % Math.max(1, found.length));
-    else if (event.key === 'Enter' && found[at]) take(found[at]);
+    else if (event.key === 'Enter' && !event.repeat && found[at]) take(found[at]);
     else return;
     event.preventDefault();
   };

@@ -77,7 +77,7 @@ function Form({ form, mistake, send, isBusy, body }) {
   const [names, setNames] = useState({});
   useEffect(() => { get('/v1/names').then(setNames, () => {}); }, []);
   const shared = { form, mistake };
-  const press = (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send(event); };
+  const press = (event) => { if (event.key === 'Enter' && !event.repeat && (event.ctrlKey || event.metaKey)) send(event); };
   return html`<${Card} title="The job" id="invoke-form"><form onSubmit=${send} onKeyDown=${press}>
     <${Field} ...${shared} name="task" label="Task" help="Which function of a worker to run." list="invoke-tasks"/>
     <datalist id="invoke-tasks">${(names.tasks ?? []).map((each) => html`<option value=${each}/>`)}</datalist>
