@@ -7,6 +7,7 @@ import asyncio
 from playwright.async_api import Locator, Page, expect
 
 from schedo.core.leases import Lease
+from schedo.core.limits import HOUR
 from schedo.core.model import ONCE, Job, JobSpec, Options
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
@@ -143,3 +144,29 @@ async def test_what_was_done_to_selected_jobs_is_taken_back(open_page: Open, sho
     for job in jobs:
         again = (await shop.get(f"/v1/jobs/{job['id']}")).json()
         assert again["scheduled_at"] == job["scheduled_at"]
+
+
+async def test_all_that_match_are_chosen_for_what_is_seen_and_not_again_later(
+    open_page: Open, shop: Shop
+) -> None:
+    for task in ("later", "other"):
+        await shop.engine.submit([JobSpec(task=task, delay_us=HOUR)] * 60)
+    await shop.engine.flush()
+    page = await open_page("/jobs?task=later")
+    rows = page.get_by_role("checkbox", name="Select all rows")
+    everything = page.get_by_role("button", name="All that match")
+    await rows.check()
+    await everything.click()
+    await expect(everything).to_have_attribute("aria-pressed", "true")
+
+    await page.get_by_role("button", name="Select none").click()
+    await rows.check()
+
+    await expect(everything).to_have_attribute("aria-pressed", "false")
+    await everything.click()
+    await page.get_by_label("Filter the jobs").fill("task:other")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("tbody")).to_contain_text("other")
+    await expect(page.locator(".selection")).to_have_count(0)
+    await rows.check()
+    await expect(everything).to_have_attribute("aria-pressed", "false")

@@ -1,6 +1,6 @@
 // What can be done to the selected jobs, or to all that match: first a count, then a question, then an operation.
 import { api, asCurl, get, post } from '../../lib/api.js';
-import { html, useState } from '../../lib/base.js';
+import { html, useEffect, useState } from '../../lib/base.js';
 import { count, instant, now, plural, when } from '../../lib/format.js';
 import { UNDO } from '../../lib/job_actions.js';
 import { CHANGES, filtersOf, toParameters, toWhere } from '../../lib/job_query.js';
@@ -82,8 +82,9 @@ export function Selection({ query, rows, selected, select, reload, hasMore }) {
   const [isAll, setAll] = useState(false);
   const [busy, setBusy] = useState('');
   const chosen = rows.filter((job) => selected.has(job.id));
-  if (!chosen.length) return null;
   const canBeAll = hasMore && chosen.length === rows.length && Object.keys(filtersOf(query)).length > 0;
+  useEffect(() => { if (!canBeAll) setAll(false); }, [canBeAll]); // who selects the rows again means these
+  if (!chosen.length) return null;
   const whole = isAll && canBeAll;
   const run = async (action) => {
     setBusy(action);
