@@ -212,6 +212,27 @@ async def test_a_search_that_ended_early_goes_on_where_it_stopped(
     await expect(bounded).to_have_count(0)
 
 
+async def test_a_search_that_cannot_go_on_says_so(
+    open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.expected += ["ERR_FAILED"]
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 250)
+    await shop.engine.submit([JobSpec(task="later", delay_us=HOUR)] * 2_500)
+    await shop.engine.flush()
+    page = await open_page("/jobs?q=needle")
+    go_on = page.get_by_role("button", name="Go on")
+    await expect(go_on).to_be_visible()
+    await page.route("**/v1/jobs?**", lambda route: route.abort())
+
+    await go_on.click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("could not be read")
+    await page.unroute("**/v1/jobs?**")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator(".bounded")).to_have_count(0)
+    await expect(page.get_by_role("alert")).to_have_count(0)
+
+
 async def test_the_count_of_new_jobs_covers_no_row_and_no_head(open_page: Open, shop: Shop) -> None:
     for _ in range(30):
         await shop.submit(task="later", delay="1h")

@@ -42,6 +42,7 @@ function List({ query }) {
   const [selected, select] = useState(new Set());
   const changed = useChanges(query, page, () => get('/v1/jobs', { query: parameters(query.cursor) }));
   const [isBusy, setBusy] = useState(false);
+  const [failure, setFailure] = useState(null); // why "Go on" has found nothing
   if (error && !page) return html`<${Failure} error=${error} what="The jobs" again=${reload}/>`;
   if (!page) return html`<${Loading}/>`;
   const last = more ?? page;
@@ -49,14 +50,20 @@ function List({ query }) {
   const show = () => {
     changed.clear();
     setMore(null);
+    setFailure(null);
     select(new Set());
     if (query.cursor) setQuery({ cursor: '' });
     else reload();
   };
   const goOn = async () => {
     setBusy(true);
-    const next = await read(last.next_cursor).catch(() => null);
-    if (next) setMore({ ...next, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
+    setFailure(null);
+    try {
+      const next = await read(last.next_cursor);
+      setMore({ ...next, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
+    } catch (reason) {
+      setFailure(reason);
+    }
     setBusy(false);
   };
   return html`<${Card} title="Matching jobs" id="list" about=${ABOUT[order ?? 'newest'][query.cursor ? 1 : 0]}
@@ -65,6 +72,7 @@ function List({ query }) {
       empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/></div>
     ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, ${order ? 'up to those due at' : 'back to'} <${Time} at=${last.searched_to}/>.
       <button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${goOn}>Go on</button></p>`}
+    ${failure && html`<${Failure} error=${failure} what="The rest" again=${goOn}/>`}
     <${Selection} query=${query} rows=${rows} selected=${selected} select=${select} reload=${show} hasMore=${Boolean(last.next_cursor)}/>
     <${Pager} shown=${plural(rows.length, 'job')} isFirst=${!query.cursor} next=${last.partial ? '' : last.next_cursor}
       onFirst=${() => setQuery({ cursor: '' }, { push: true })} onNext=${() => setQuery({ cursor: last.next_cursor }, { push: true })}/></${Card}>`;
