@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from playwright.async_api import Page, expect
@@ -298,6 +299,21 @@ async def test_a_large_number_keeps_its_digits_when_something_else_is_changed(
     await expect(page.locator("h1")).to_have_text("count")
     saved = (await shop.get("/v1/schedules/count")).json()
     assert (saved["every"], saved["payload"]) == ("2h", {"n": large, "to": larger})
+
+
+async def test_a_number_with_a_fraction_of_zero_stays_one(open_page: Open, shop: Shop) -> None:
+    rate = {"rate": 1.0, "few": 1e-9}
+    await shop.put("/v1/schedules/count", {"every": "1h", "task": "sync", "payload": rate})
+    before = (await shop.get("/v1/schedules/count")).body.partition(b'"payload":')[2]
+    page = await open_page("/schedules/count/edit")
+
+    await page.get_by_label("Every").fill("2h")
+    await expect(page.get_by_label("Payload")).to_have_value(re.compile(r"1\.0"))
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator("h1")).to_have_text("count")
+    after = (await shop.get("/v1/schedules/count")).body.partition(b'"payload":')[2]
+    assert after.partition(b"}")[0] == before.partition(b"}")[0]
 
 
 async def test_a_schedule_may_be_called_new(open_page: Open, shop: Shop) -> None:

@@ -3,7 +3,7 @@
 // A form is {body, set(path, value), errors: [{pointer, detail}], setMistake(pointer, why the text is no value)}.
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { isSame, isUnder, pointerOf, valueAt } from '../lib/body.js';
-import { parseExact } from '../lib/exact.js';
+import { parseWritten } from '../lib/written.js';
 
 const ROWS = 16; // at most, of a text as it is shown at first
 const MOST = 60; // characters of a value in a summary
@@ -75,7 +75,7 @@ export function JsonField({ form, field, value = valueAt(form.body, field.path),
   useEffect(() => () => form.setMistake(pointer, null), []); // a field that is gone hinders nothing
   const type = (next) => {
     try {
-      const read = next.trim() ? parseExact(next) : field.otherwise;
+      const read = next.trim() ? parseWritten(next) : field.otherwise;
       isBroken.current = null;
       setText(next, read);
       form.setMistake(pointer, null);

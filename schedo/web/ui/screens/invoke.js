@@ -1,11 +1,11 @@
 // The invoke console: run a job on a worker right now, and see what it answers.
 import { ApiError, api, asCurl, get } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
-import { parseExact } from '../lib/exact.js';
 import { duration } from '../lib/format.js';
 import { tellLife } from '../lib/life.js';
 import { features, may } from '../lib/me.js';
 import { link, setQuery } from '../lib/router.js';
+import { parseWritten } from '../lib/written.js';
 import { LifeLine } from '../charts/life.js';
 import { Card, Copy, Empty } from '../parts/basics.js';
 import { State } from '../parts/state.js';
@@ -18,7 +18,7 @@ const FIELDS = ['task', 'queue', 'payload', 'requires', 'wait', 'timeout'];
 function parse(text, name) {
   if (!text?.trim()) return undefined;
   try {
-    return parseExact(text);
+    return parseWritten(text);
   } catch (error) {
     throw new ApiError(0, { detail: `${name}: ${error.message}`, errors: [{ pointer: `/${name}`, detail: error.message }] });
   }

@@ -11,6 +11,7 @@ import { tick, useEvent, useLive } from '../lib/live.js';
 import { features } from '../lib/me.js';
 import { link } from '../lib/router.js';
 import { ENDED, WAITING } from '../lib/words.js';
+import { getWritten } from '../lib/written.js';
 import { LifeLine } from '../charts/life.js';
 import { Action, CopyAs, perform } from '../parts/action.js';
 import { Card, Failure, Loading, Time, useData } from '../parts/basics.js';
@@ -29,7 +30,7 @@ import { Why } from './job/why.js';
 const WHY_MS = 2000; // at most that often it is asked why, while queues and workers change
 
 const readAll = (id) => Promise.all([
-  get(`/v1/jobs/${id}`), get(`/v1/jobs/${id}/history`), get(`/v1/jobs/${id}/output`),
+  getWritten(`/v1/jobs/${id}`), get(`/v1/jobs/${id}/history`), get(`/v1/jobs/${id}/output`),
 ]).then(([job, history, output]) => ({ job, history, output: output.items }));
 
 export default function JobScreen({ params: { id } }) {

@@ -5,6 +5,7 @@ import { clock, count, duration, instant, iso, micros, now } from '../lib/format
 import { legible } from '../lib/legible.js';
 import { go, isAt, link, place } from '../lib/router.js';
 import { DECISIONS, bodyOf, healthOf, ruleOf, verdictOf } from '../lib/schedules.js';
+import { getWritten } from '../lib/written.js';
 import { clockIn } from '../lib/zones.js';
 import { Ledger, Sign } from '../charts/ledger.js';
 import { RunBars, runTimes } from '../charts/run_bars.js';
@@ -31,7 +32,7 @@ const MARKS = 4;
 async function read(name) {
   const part = pathOf(name);
   const [schedule, decisions, jobs] = await Promise.all([
-    get(part), readDecisions(part), get('/v1/jobs', { query: { schedule: name, limit: RUNS } }),
+    getWritten(part), readDecisions(part), get('/v1/jobs', { query: { schedule: name, limit: RUNS } }),
   ]);
   return { schedule, decisions, jobs: jobs.items };
 }

@@ -1,10 +1,11 @@
 // Change a schedule, or make one: what the rule means while it is typed, and what will be different before it is saved.
-import { api, get } from '../lib/api.js';
+import { api } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { differences, errorsOf, isSame, isUnder, pointerOf, withValue } from '../lib/body.js';
 import { may, me } from '../lib/me.js';
 import { go, isAt, link, place } from '../lib/router.js';
 import { bodyOf, hasMask, isExact, isRounded } from '../lib/schedules.js';
+import { getWritten } from '../lib/written.js';
 import { CopyAs, perform } from '../parts/action.js';
 import { Card, Empty, Loading, useData } from '../parts/basics.js';
 import { Crumbs } from '../parts/crumbs.js';
@@ -35,7 +36,7 @@ function reasonAgainst(name, body, saved, mistakes) {
 }
 
 // The body of the schedule as it is saved now; null if there is none.
-const readSaved = (name) => get(pathOf(name)).then(bodyOf, (error) => {
+const readSaved = (name) => getWritten(pathOf(name)).then(bodyOf, (error) => {
   if (error.status === 404) return null;
   throw error;
 });
@@ -123,7 +124,7 @@ function Form({ title, schedule, first, wanted }) {
 // query: of a new schedule its name, or the one from which it is copied.
 export default function ScheduleEdit({ params: { name }, query: { name: wanted = '', from } }) {
   const read = name ?? from;
-  const [schedule, error, reload] = useData(() => (read ? get(pathOf(read)) : Promise.resolve(null)), [read]);
+  const [schedule, error, reload] = useData(() => (read ? getWritten(pathOf(read)) : Promise.resolve(null)), [read]);
   const title = name ? `Edit ${name}` : 'New schedule';
   const crumbs = [{ text: 'Schedules', href: link('/schedules') }, ...(name ? [{ text: name, href: hrefOf(name) }, { text: 'edit' }] : [{ text: 'new' }])];
   if (error && !schedule) return html`<${ScheduleFailure} title=${title} name=${read} error=${error} reload=${reload}/>`;

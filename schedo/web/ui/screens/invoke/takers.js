@@ -1,8 +1,8 @@
 // Before an invocation: which workers could take it now, and why the others could not.
 import { post } from '../../lib/api.js';
 import { html, useEffect, useState } from '../../lib/base.js';
-import { parseExact } from '../../lib/exact.js';
 import { may } from '../../lib/me.js';
+import { parseWritten } from '../../lib/written.js';
 import { Card, Empty } from '../../parts/basics.js';
 import { Glyph } from '../../parts/state.js';
 import { useFollowed } from '../../parts/followed.js';
@@ -24,7 +24,7 @@ function useSettled(value) {
 // What the server says about the invocation of a body: [answer, error]; asked again as workers and queues change.
 export function useTakers(body) {
   const wanted = useSettled(body?.task && may('invoke') ? body : null);
-  const ask = () => (wanted ? post('/v1/invoke', { ...parseExact(wanted), dry_run: true }) : Promise.resolve(null));
+  const ask = () => (wanted ? post('/v1/invoke', { ...parseWritten(wanted), dry_run: true }) : Promise.resolve(null));
   const [answer, error] = useFollowed(ask, ['workers', 'queues'], ['workers', 'queues'], [wanted]);
   return [wanted ? answer : null, wanted ? error : null];
 }
