@@ -48,6 +48,23 @@ async def test_a_limit_that_is_only_looked_at_does_not_put_back_what_another_has
     assert shop.engine.get_queue("images").concurrency == 9
 
 
+async def test_the_undo_of_a_limit_does_not_take_back_that_of_another(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues")
+    await page.get_by_role("button", name="concurrency of images").click()
+    await page.get_by_label("concurrency of images").fill("5")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".toast")).to_contain_text("is 5")
+    await shop.patch("/v1/queues/images", {"concurrency": 9})
+
+    await page.get_by_role("button", name="Undo").click()
+
+    await expect(page.locator(".toast")).to_contain_text("another has changed it meanwhile")
+    assert shop.engine.get_queue("images").concurrency == 9
+
+
 async def test_each_number_has_its_label_on_a_phone(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     page = await open_page("/queues", width=390)

@@ -89,6 +89,23 @@ async def test_what_another_has_saved_meanwhile_is_shown_before_it_is_replaced(
     assert (saved["cron"], saved["task"]) == ("0 6 * * *", "weigh")
 
 
+async def test_an_undo_does_not_take_back_what_another_has_done_since(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/report", {"cron": "0 5 * * *", "task": "sync"})
+    page = await open_page("/schedules/report/edit")
+    await page.get_by_label("Cron").fill("0 6 * * *")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("h1")).to_have_text("report")
+    await shop.post("/v1/schedules/report:pause", {})
+
+    await page.get_by_role("button", name="Undo").click()
+
+    await expect(page.locator(".toast")).to_contain_text("another has changed it meanwhile")
+    left = (await shop.get("/v1/schedules/report")).json()
+    assert (left["cron"], left["paused"]) == ("0 6 * * *", True)
+
+
 async def test_a_schedule_that_another_has_deleted_is_not_made_anew_unasked(
     open_page: Open, shop: Shop
 ) -> None:

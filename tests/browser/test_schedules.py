@@ -97,6 +97,7 @@ async def test_the_coming_fire_is_said_once(open_page: Open, shop: Shop) -> None
 
 
 async def test_a_deleted_schedule_is_put_back(open_page: Open, shop: Shop) -> None:
+    shop.expected += ["404"]  # of the name that is still free
     await shop.seed()
     before = (await shop.get("/v1/schedules/backup.nightly")).json()
     page = await open_page("/schedules/backup.nightly")
@@ -115,6 +116,23 @@ async def test_a_deleted_schedule_is_put_back(open_page: Open, shop: Shop) -> No
     assert {name: before[name] for name in ("cron", "tz", "task", "payload")} == {
         name: after[name] for name in ("cron", "tz", "task", "payload")
     }
+
+
+async def test_a_deleted_schedule_is_not_put_back_over_that_of_another(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/cache.warm")
+    await page.get_by_role("button", name="Delete…").click()
+    await page.get_by_label("Type cache.warm").fill("cache.warm")
+    await page.get_by_role("button", name="Delete the schedule").click()
+    await expect(page.locator("h1")).to_have_text("Schedules")
+    await shop.put("/v1/schedules/cache.warm", {"every": "5m", "task": "sync"})
+
+    await page.get_by_role("button", name="Undo").click()
+
+    await expect(page.locator(".toast")).to_contain_text("another has changed it meanwhile")
+    assert (await shop.get("/v1/schedules/cache.warm")).json()["every"] == "5m"
 
 
 async def test_the_list_is_filtered_by_its_address(open_page: Open, shop: Shop) -> None:

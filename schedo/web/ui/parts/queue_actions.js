@@ -1,7 +1,8 @@
 // What can be done with a queue: pause with a note, resume, and change its limits where they are shown; each can be undone.
-import { api, post } from '../lib/api.js';
+import { api, get, post } from '../lib/api.js';
 import { html, useRef, useState } from '../lib/base.js';
 import { may } from '../lib/me.js';
+import { CHANGED } from '../lib/undo.js';
 import { Action, perform } from './action.js';
 import { withNote } from './note.js';
 
@@ -53,7 +54,12 @@ export function Limit({ queue, field, label, shown, read, reload }) {
     const path = pathOf(queue.name);
     await perform({
       request: { method: 'PATCH', path, body: { [field]: value } }, done: `The ${label} of ${queue.name} is ${value ?? 'without a limit'}.`,
-      undo: () => api('PATCH', path, { [field]: queue[field] }).then(reload), after: reload,
+      undo: async () => {
+        const { items } = await get('/v1/queues');
+        if (items.find((each) => each.name === queue.name)?.[field] !== value) throw new Error(CHANGED);
+        await api('PATCH', path, { [field]: queue[field] }).then(reload);
+      },
+      after: reload,
     });
   };
   return html`<form class="limit" onSubmit=${save}><input type="text" inputmode=${field === 'priority_step' ? undefined : 'numeric'} aria-label=${`${label} of ${queue.name}`} value=${text} placeholder="no limit"

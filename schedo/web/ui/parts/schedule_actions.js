@@ -4,6 +4,7 @@ import { html } from '../lib/base.js';
 import { may } from '../lib/me.js';
 import { link } from '../lib/router.js';
 import { bodyOf, isExact } from '../lib/schedules.js';
+import { undoOwn } from '../lib/undo.js';
 import { Action } from './action.js';
 import { withNote } from './note.js';
 
@@ -54,7 +55,7 @@ export function remove(schedule, after) {
         isExact(body) ? '' : ' It cannot be put back from here, because its payload has a masked secret or a number that this page cannot repeat exactly.'}`,
     },
     done: `${name} is deleted.`, after,
-    undo: isExact(body) ? () => api('PUT', pathOf(name), body, { query }) : undefined,
+    undo: isExact(body) ? () => undoOwn(pathOf(name), null, () => api('PUT', pathOf(name), body, { query })) : undefined,
     undoMs: UNDO_MS,
   });
 }

@@ -4,6 +4,7 @@ import { html } from '../lib/base.js';
 import { count, plural } from '../lib/format.js';
 import { features } from '../lib/me.js';
 import { setQuery } from '../lib/router.js';
+import { undoOwn } from '../lib/undo.js';
 import { Action } from '../parts/action.js';
 import { Card, Copy, Empty, Failure, Loading, Since, Tag, Time } from '../parts/basics.js';
 import { useFollowed } from '../parts/followed.js';
@@ -31,7 +32,7 @@ function remove(item, after) {
   return () => ({
     request: { method: 'DELETE', path: pathOf(item.name) }, done: `${item.name} is no longer expected.`, after, undoMs: UNDO_MS,
     ask: { title: `Delete ${item.name}?`, text: `Its beats are refused from then on, and their absence is not noticed.${isExact ? '' : ' It cannot be put back from here.'}`, verb: 'Delete the expectation', danger: true, type: item.name },
-    undo: isExact ? () => api('PUT', pathOf(item.name), body).then(after) : undefined,
+    undo: isExact ? () => undoOwn(pathOf(item.name), null, () => api('PUT', pathOf(item.name), body)).then(after) : undefined,
   });
 }
 

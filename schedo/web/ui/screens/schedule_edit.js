@@ -5,6 +5,7 @@ import { differences, errorsOf, isSame, isUnder, pointerOf, withValue } from '..
 import { may, me } from '../lib/me.js';
 import { go, isAt, link, place } from '../lib/router.js';
 import { bodyOf, hasMask, isExact, isRounded } from '../lib/schedules.js';
+import { undoOwn } from '../lib/undo.js';
 import { getWritten } from '../lib/written.js';
 import { CopyAs, perform } from '../parts/action.js';
 import { Card, Empty, Loading, useData } from '../parts/basics.js';
@@ -101,7 +102,7 @@ function Form({ title, schedule, first, wanted }) {
   };
   const put = () => perform({
     request, done: saved ? `${name} is changed.` : `${name} is made.`,
-    undo: saved && !isExact(saved) ? undefined : () => (saved ? api('PUT', pathOf(name), saved) : api('DELETE', pathOf(name))),
+    undo: saved && !isExact(saved) ? undefined : (answer) => undoOwn(pathOf(name), answer, () => (saved ? api('PUT', pathOf(name), saved) : api('DELETE', pathOf(name)))),
     after: () => isAt(here) && go(hrefOf(name)), onError: (error) => setErrors(errorsOf(error)),
   });
   const rename = (text) => {
