@@ -10,16 +10,16 @@ from schedo.protocol.public_url import parse_public_url
 from schedo.protocol.roles import Role
 from schedo.web.permissions import ANONYMOUS, TokenPermission, digest
 from schedo.web.settings import WebSettings
-from tests.browser.conftest import Open
+from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop
 
 TOKEN = "correct-horse-battery-staple-0123456789"
 BEARER = [("authorization", f"Bearer {TOKEN}")]
 
 
-def secure(shop: Shop) -> None:
+def secure(shop: Shop, role: Role = Role.OPERATOR) -> None:
     """Let the server need a token from now on, with a public URL."""
-    ada = TokenPermission(Role.OPERATOR, "ada")
+    ada = TokenPermission(role, "ada")
     url = parse_public_url(shop.url)
     shop.app.use(WebSettings(tokens={digest(TOKEN): ada}, anyone=None, public_url=url))
     shop.expected += ["401"]
@@ -122,6 +122,56 @@ async def test_who_could_not_log_out_reads_so(open_page: Open, shop: Shop) -> No
     await page.unroute("**/v1/session")
     await log_out.click()
     await expect(page.get_by_label("Token")).to_be_visible()
+
+
+async def log_in(page: Page) -> None:
+    await page.get_by_label("Token").fill(TOKEN)
+    await page.get_by_role("button", name="Log in").click()
+
+
+async def test_what_is_typed_into_the_editor_outlives_the_session(
+    open_page: Open, shop: Shop, axe: Axe
+) -> None:
+    await shop.put("/v1/schedules/report", {"cron": "0 5 * * *", "task": "sync"})
+    secure(shop, Role.ADMIN)
+    page = await open_page("/schedules/report/edit", bypass_csp=True)
+    await log_in(page)
+    cron = page.get_by_label("Cron")
+    await cron.fill("0 6 * * *")
+    await page.context.clear_cookies()  # as at the end of its 12 hours
+    save = page.get_by_role("button", name="Save")
+
+    await save.click()
+
+    again = page.get_by_role("dialog")
+    await expect(again.get_by_label("Token")).to_be_focused()
+    await axe(page)
+    await page.keyboard.press("Escape")
+    await expect(cron).to_have_value("0 6 * * *")
+    await save.click()
+    await log_in(page)
+    await expect(again).to_have_count(0)
+    await save.click()
+    await expect(page.locator("h1")).to_have_text("report")
+    saved = (await shop.get("/v1/schedules/report", BEARER)).json()
+    assert saved["cron"] == "0 6 * * *"
+
+
+async def test_what_is_typed_into_the_invoke_console_is_there_after_a_login(
+    open_page: Open, shop: Shop
+) -> None:
+    secure(shop)
+    page = await open_page("/invoke")
+    await log_in(page)
+    await page.get_by_label("Task").fill("sync")
+    payload = page.get_by_label("Payload")
+    await page.context.clear_cookies()
+    await payload.fill('{"order": 9781}')
+    await page.get_by_role("button", name="Invoke", exact=True).click()
+
+    await log_in(page)
+
+    await expect(payload).to_have_value('{"order": 9781}')
 
 
 async def test_the_page_works_below_the_path_of_a_proxy(open_page: Open) -> None:

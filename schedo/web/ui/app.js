@@ -1,5 +1,5 @@
 // The page: the bar, the screen of the address, and what lies above all screens.
-import { isLoggedOut } from './lib/api.js';
+import { isLoggedOut, isTyped } from './lib/api.js';
 import { base, effect, html, render, useEffect, useLayoutEffect, useRef, useState } from './lib/base.js';
 import { bind } from './lib/keys.js';
 import { follow, start } from './lib/live.js';
@@ -127,7 +127,7 @@ followLinks((path) => find(path) !== null);
 
 // Without a token the only screen is the login; after it the page starts anew where it was asked for.
 effect(() => {
-  if (isLoggedOut.value && place.value.path !== '/login') {
+  if (isLoggedOut.value && !isTyped.value && place.value.path !== '/login') {
     const next = location.pathname.slice(base.length - 1) + location.search;
     go(link('/login', { next: next === '/' ? '' : next }), { replace: true });
   }

@@ -5,6 +5,9 @@ import { parseExact } from './exact.js';
 // Whether the server asks for a token that this browser has not proved yet.
 export const isLoggedOut = signal(false);
 
+// Whether the screen has something typed that would be lost with it: then the login comes above it.
+export const isTyped = signal(false);
+
 // An error of a request: what the server says, and the id under which its log has more.
 export class ApiError extends Error {
   constructor(status, problem) {

@@ -1,5 +1,5 @@
 // What is read when it is needed: the screens, the palette and the help.
-import { get } from '../lib/api.js';
+import { get, isLoggedOut, isTyped } from '../lib/api.js';
 import { html, signal, useEffect, useState } from '../lib/base.js';
 import { connection } from '../lib/live.js';
 import { toast } from './toasts.js';
@@ -46,4 +46,5 @@ const later = (name, isOpen, load) => isOpen.value && html`<${Loaded} ...${{ nam
 
 export const Later = () => [
   later('Palette', isPaletteOpen, () => import('./palette.js')), later('Help', isHelpOpen, () => import('./help.js')),
+  isTyped.value && later('LoginAgain', isLoggedOut, () => import('../screens/login.js')),
 ];

@@ -1,13 +1,15 @@
 // Log in with a token. It becomes a cookie that scripts cannot read; the page never keeps it.
-import { api } from '../lib/api.js';
+import { api, isLoggedOut } from '../lib/api.js';
 import { base, html, useEffect, useRef, useState } from '../lib/base.js';
 import { loadMe, me } from '../lib/me.js';
 import { link } from '../lib/router.js';
+import { Dialog } from '../parts/dialog.js';
 
 // Only a path of this page, so that a link cannot lead elsewhere after the login.
 const safe = (next) => (/^\/(?!\/)/.test(next ?? '') ? next : '/');
 
-export default function Login({ query }) {
+// goOn: what follows a login above a screen; without it the page starts anew, with the cookie.
+export default function Login({ query, goOn }) {
   const [error, setError] = useState('');
   const [isBusy, setBusy] = useState(false);
   const field = useRef();
@@ -19,7 +21,8 @@ export default function Login({ query }) {
     setBusy(true);
     try {
       await api('POST', '/v1/session', proof);
-      location.replace(base + safe(query.next).slice(1)); // the page starts anew, with the cookie
+      if (goOn) goOn();
+      else location.replace(base + safe(query.next).slice(1));
     } catch (failure) {
       setError(failure.text ?? failure.message);
       setBusy(false);
@@ -44,7 +47,8 @@ export default function Login({ query }) {
       <a class="btn primary" href=${link(safe(query.next))}>Go on</a></div></section></div>`;
   }
   return html`<div class="login"><section class="card" aria-labelledby="login"><form class="body" onSubmit=${submit}>
-    <h1 id="login">Log in to schedo</h1>
+    <${goOn ? 'h2' : 'h1'} id="login">Log in to schedo</>
+    ${goOn && html`<p>Your session has ended. What you have typed stays here.</p>`}
     <p class="muted">${access === 'anonymous' ? 'Without a token you may only look' : 'This server asks for a token'}. A token is exchanged for a cookie that lasts 12 hours.</p>
     <input type="text" name="name" value="schedo" autocomplete="username" hidden/>
     <label class="field">Token<input ref=${field} type="password" name="token" required autocomplete="current-password" spellcheck=${false}
@@ -53,4 +57,14 @@ export default function Login({ query }) {
     <button type="submit" class="btn primary" disabled=${isBusy}>Log in</button>
     <p class="muted small">On the server's machine, <code>schedo open</code> opens this page without typing a token.</p>
   </form></section></div>`;
+}
+
+// The login above a screen with something typed, which it leaves as it is.
+export function LoginAgain() {
+  const close = () => { isLoggedOut.value = false; }; // the next request that is refused opens it again
+  const goOn = () => {
+    close();
+    loadMe();
+  };
+  return html`<${Dialog} title="Log in again" className="again" onClose=${close}><${Login} query=${{}} goOn=${goOn}/></${Dialog}>`;
 }

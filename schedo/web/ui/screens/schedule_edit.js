@@ -1,5 +1,5 @@
 // Change a schedule, or make one: what the rule means while it is typed, and what will be different before it is saved.
-import { api } from '../lib/api.js';
+import { api, isTyped } from '../lib/api.js';
 import { html, useEffect, useRef, useState } from '../lib/base.js';
 import { differences, errorsOf, isSame, isUnder, pointerOf, withValue } from '../lib/body.js';
 import { may, me } from '../lib/me.js';
@@ -84,6 +84,11 @@ function Form({ title, schedule, first, wanted }) {
   const form = { ...made, errors: [...mistakes, ...made.errors, ...(explanation.error ? errorsOf(explanation.error).filter((each) => each.pointer) : [])] };
   const items = differences(saved ?? BLANK, saved ? body : { ...BLANK, ...body });
   const against = reasonAgainst(name, body, saved, mistakes);
+  const hasChanges = items.length + mistakes.length > 0;
+  useEffect(() => {
+    isTyped.value = hasChanges;
+    return () => { isTyped.value = false; };
+  }, [hasChanges]);
   const request = { method: 'PUT', path: pathOf(name), body };
   const save = async (event) => {
     event.preventDefault();
@@ -129,7 +134,7 @@ export default function ScheduleEdit({ params: { name }, query: { name: wanted =
   const title = name ? `Edit ${name}` : 'New schedule';
   const crumbs = [{ text: 'Schedules', href: link('/schedules') }, ...(name ? [{ text: name, href: hrefOf(name) }, { text: 'edit' }] : [{ text: 'new' }])];
   if (error && !schedule) return html`<${ScheduleFailure} title=${title} name=${read} error=${error} reload=${reload}/>`;
-  if (me.value && !may('put_schedule')) return html`<${Crumbs} items=${crumbs}/><h1 class="wrap">${title}</h1><${Empty}>Schedules are changed by the role admin. You are ${me.value.name}, ${me.value.role}.</${Empty}>`;
+  if (me.value && !may('put_schedule') && !isTyped.value) return html`<${Crumbs} items=${crumbs}/><h1 class="wrap">${title}</h1><${Empty}>Schedules are changed by the role admin. You are ${me.value.name}, ${me.value.role}.</${Empty}>`;
   if (schedule === undefined) return html`<h1 class="wrap">${title}</h1><${Loading}/>`;
   return html`<${Crumbs} items=${crumbs}/><${Form} title=${title} schedule=${name ? schedule : null} first=${schedule ? bodyOf(schedule) : NEW} wanted=${wanted}/>`;
 }
