@@ -8,6 +8,7 @@ from playwright.async_api import expect
 from schedo.store.sqlite import job_search, read_connection
 from tests.browser.conftest import Open
 from tests.browser.shop import Shop
+from tests.browser.test_frame import be_live
 
 HOSTILE = "</span><script>alert(1)</script>\u202e\x1b[31mred\x1b[0m"
 SHOWN = r"</span><script>alert(1)</script>\u202ered"
@@ -63,6 +64,22 @@ async def test_the_undo_of_a_limit_does_not_take_back_that_of_another(
 
     await expect(page.locator(".toast")).to_contain_text("another has changed it meanwhile")
     assert shop.engine.get_queue("images").concurrency == 9
+
+
+async def test_a_change_that_could_not_be_read_is_read_when_it_can_be(
+    open_page: Open, shop: Shop
+) -> None:
+    shop.expected += ["503"]
+    await shop.seed()
+    page = await open_page("/queues")
+    await be_live(page)
+    await page.route("**/v1/queues", lambda route: route.fulfill(status=503, body="{}"))
+    async with page.expect_response(lambda response: response.status == 503):
+        await shop.patch("/v1/queues/images", {"concurrency": 9})
+
+    await page.unroute("**/v1/queues")
+
+    await expect(page.get_by_role("button", name="concurrency of images")).to_have_text("9")
 
 
 async def test_each_number_has_its_label_on_a_phone(open_page: Open, shop: Shop) -> None:

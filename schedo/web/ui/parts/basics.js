@@ -75,7 +75,10 @@ export const useEvery = (ms, again, deps = []) => useEffect(() => {
   return () => clearInterval(timer);
 }, deps);
 
+const AGAIN_MS = 3_000;
+
 // Read data for a screen: [value, error, reload]. It is read again when a dependency changes; if that fails, the old value goes.
+// If it could not be read again as it is now, because the server was away or too busy, that is tried until it works.
 export function useData(read, deps) {
   const [found, setFound] = useState([undefined, null]);
   const live = useRef(0);
@@ -89,7 +92,11 @@ export function useData(read, deps) {
         isOld.current = false;
         setFound([value, null]);
       },
-      (error) => turn === live.current && error.name !== 'AbortError' && setFound(([value]) => [isOld.current ? undefined : value, error]),
+      (error) => {
+        if (turn !== live.current || error.name === 'AbortError') return;
+        setFound(([value]) => [isOld.current ? undefined : value, error]);
+        if (!isOld.current && (!error.status || error.status >= 500)) setTimeout(() => { if (turn === live.current && !document.hidden) reload(); }, AGAIN_MS);
+      },
     );
   };
   useLayoutEffect(() => { // before the first paint, which would only delay the request
