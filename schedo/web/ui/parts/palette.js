@@ -1,5 +1,5 @@
 // Find, or do: one field for names, ids and verbs. Matching is local, over the names that the server knows.
-import { get } from '../lib/api.js';
+import { get, post } from '../lib/api.js';
 import { html, useEffect, useMemo, useRef, useState } from '../lib/base.js';
 import { may } from '../lib/me.js';
 import { recent } from '../lib/prefs.js';
@@ -9,25 +9,31 @@ import { SCREENS } from '../screens.js';
 import { perform } from './action.js';
 import { Dialog } from './dialog.js';
 import { isPaletteOpen } from './later.js';
+import { trigger } from './schedule_actions.js';
 
 const SHOWN = 12;
 const ID = /^[0-9A-HJKMNP-TV-Z]{13}$/i;
 
-const post = (path, done, undo) => () => perform({ request: { path }, done, undo });
 const part = encodeURIComponent;
+const pause = (path, what) => () => perform({ request: { path: `${path}:pause` }, done: `${what} is paused.`, undo: () => post(`${path}:resume`) });
+// The note and the end of the pause would not come back, so it asks.
+const resume = (path, what) => () => perform({
+  request: { path: `${path}:resume` }, done: `${what} goes on.`,
+  ask: { title: `Resume ${what[0].toLowerCase()}${what.slice(1)}?`, verb: 'Resume', text: 'Its pause ends, with the note that says why.' },
+});
 
 // What can be found and done for each kind of name. Each is {text, kind, to} or {text, kind, run}.
 const KINDS = {
   queues: (name) => [
     { text: name, kind: 'queue', to: link(`/queues/${part(name)}`) },
-    may('pause_queue', { queue: name }) && { text: `pause queue ${name}`, kind: 'do', run: post(`/v1/queues/${part(name)}:pause`, `The queue ${name} is paused.`) },
-    may('resume_queue', { queue: name }) && { text: `resume queue ${name}`, kind: 'do', run: post(`/v1/queues/${part(name)}:resume`, `The queue ${name} goes on.`) },
+    may('pause_queue', { queue: name }) && { text: `pause queue ${name}`, kind: 'do', run: pause(`/v1/queues/${part(name)}`, `The queue ${name}`) },
+    may('resume_queue', { queue: name }) && { text: `resume queue ${name}`, kind: 'do', run: resume(`/v1/queues/${part(name)}`, `The queue ${name}`) },
   ],
   schedules: (name) => [
     { text: name, kind: 'schedule', to: link(`/schedules/${part(name)}`) },
-    may('trigger_schedule') && { text: `trigger ${name}`, kind: 'do', run: post(`/v1/schedules/${part(name)}:trigger`, `The schedule ${name} has made a job.`) },
-    may('pause_schedule') && { text: `pause schedule ${name}`, kind: 'do', run: post(`/v1/schedules/${part(name)}:pause`, `The schedule ${name} is paused.`) },
-    may('resume_schedule') && { text: `resume schedule ${name}`, kind: 'do', run: post(`/v1/schedules/${part(name)}:resume`, `The schedule ${name} goes on.`) },
+    may('trigger_schedule') && { text: `trigger ${name}`, kind: 'do', run: () => perform(trigger(name)()) },
+    may('pause_schedule') && { text: `pause schedule ${name}`, kind: 'do', run: pause(`/v1/schedules/${part(name)}`, `The schedule ${name}`) },
+    may('resume_schedule') && { text: `resume schedule ${name}`, kind: 'do', run: resume(`/v1/schedules/${part(name)}`, `The schedule ${name}`) },
   ],
   workers: (name) => [{ text: name, kind: 'worker', to: link(`/workers/${part(name)}`) }],
   tasks: (name) => [
