@@ -147,6 +147,24 @@ async def test_the_list_is_filtered_by_its_address(open_page: Open, shop: Shop) 
     await expect(page.locator("main")).to_contain_text("No schedule matches")
 
 
+async def test_no_row_moves_below_the_pointer(open_page: Open, shop: Shop) -> None:
+    for name, year in (("first", 2127), ("second", 2128)):
+        rule = {"at": f"{year}-01-04T06:00:00Z", "task": "sync"}
+        await shop.put(f"/v1/schedules/{name}", rule)
+    page = await open_page("/schedules")
+    await be_live(page)
+    names = page.locator("tbody .name a")
+    await expect(names).to_have_text(["first", "second"])
+    await page.get_by_role("button", name="Trigger").first.hover()
+
+    await shop.put("/v1/schedules/second", {**rule, "at": "2126-01-04T06:00:00Z"})
+
+    await expect(page.locator("tbody")).to_contain_text("2126")
+    await expect(names).to_have_text(["first", "second"])
+    await page.locator("h1").hover()
+    await expect(names).to_have_text(["second", "first"])
+
+
 async def test_a_triggered_run_shows_in_the_ledger(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     page = await open_page("/schedules/backup.nightly")

@@ -1,6 +1,6 @@
 // All schedules: what fires next, how the last runs ended, and what a person must look at.
 import { get } from '../lib/api.js';
-import { html } from '../lib/base.js';
+import { html, useRef, useState } from '../lib/base.js';
 import { clock, count, duration, instant, now, plural } from '../lib/format.js';
 import { legible } from '../lib/legible.js';
 import { may } from '../lib/me.js';
@@ -67,6 +67,15 @@ const soonest = (one, other) => (one.next_fires[0] ?? '~').localeCompare(other.n
 const RANK = { overdue: 0, failing: 1 };
 const gravest = (one, other) => (RANK[healthOf(one).name] ?? 9) - (RANK[healthOf(other).name] ?? 9) || soonest(one, other);
 
+// The order of rows stays while one of them is pointed at or has the focus of the keyboard: a click must not reach another schedule.
+function useSteady(rows, box) {
+  const shown = useRef(new Map()); // name -> place
+  const placeOf = ({ name }) => shown.current.get(name) ?? Infinity;
+  const found = box.current?.matches(':hover, :has(:focus-visible)') ? rows.toSorted((one, other) => placeOf(one) - placeOf(other) || 0) : rows;
+  shown.current = new Map(found.map(({ name }, place) => [name, place]));
+  return found;
+}
+
 const New = () => may('put_schedule') && html`<a class="btn primary" href=${link('/schedules/-new')}>New schedule</a>`;
 
 const sayWell = ({ total, paused }) => (paused ? `Of ${plural(total, 'schedule')}, ${number(paused)} ${paused === 1 ? 'is' : 'are'} paused; the others are well.`
@@ -95,18 +104,21 @@ async function read({ q, health, cursor }) {
 export default function Schedules({ query }) {
   const { q, health, cursor } = query;
   const [found, error, reload] = useFollowed(() => read(query), ['schedules'], ['schedules'], [q, health, cursor]);
+  const [, leave] = useState(0); // the rows go to their places
+  const box = useRef();
+  const sorted = (found?.items ?? []).toSorted(gravest);
+  const rows = useSteady(sorted, box);
   if (error && !found) return html`<h1>Schedules</h1><${Failure} error=${error} what="The schedules" again=${reload}/>`;
   if (!found) return html`<h1>Schedules</h1><${Loading}/>`;
   const { counts, next_cursor: next, looked_at: looked } = found;
-  const rows = [...found.items].sort(gravest);
   const columns = [...COLUMNS, { title: 'Actions', className: 'acts', cell: (row) => html`<${ScheduleActions} schedule=${row} small reload=${reload}/>` }];
   const isNone = counts?.total === 0;
   const nothing = isNone
     ? html`<${Empty}>There is no schedule yet. A schedule makes a job at each instant of its rule.</${Empty}>`
     : html`<${Empty}>No schedule matches${next ? ' so far' : ''}. <button class="btn small" onClick=${() => change({ q: '', health: '' })}>Show all</button></${Empty}>`;
-  return html`<div class="head"><h1>Schedules</h1><${Sentence} items=${rows} counts=${counts} isWhole=${!next && !q && !health}/><div class="acts"><${New}/></div></div>
+  return html`<div class="head"><h1>Schedules</h1><${Sentence} items=${sorted} counts=${counts} isWhole=${!next && !q && !health}/><div class="acts"><${New}/></div></div>
     ${!isNone && html`<${Filters} query=${query} counts=${counts}/>`}
-    <div class="card stacked"><div class="body">
+    <div class="card stacked" ref=${box} onMouseLeave=${() => leave((turn) => turn + 1)}><div class="body">
       <${Table} caption="Schedules" columns=${columns} rows=${rows} keyOf=${(row) => row.name} empty=${nothing}/>
       ${(next || cursor) && html`<p class="muted small">${looked ? `The search has passed ${count(looked)} schedules. ` : ''}${cursor && html`<button class="btn small" onClick=${() => change({})}>First page</button> `}
         ${next && html`<button class="btn small" onClick=${() => setQuery({ cursor: next }, { push: true })}>${looked ? 'Go on' : 'Next page, by name'}</button>`}</p>`}</div></div>`;
