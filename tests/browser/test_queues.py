@@ -82,6 +82,27 @@ async def test_a_change_that_could_not_be_read_is_read_when_it_can_be(
     await expect(page.get_by_role("button", name="concurrency of images")).to_have_text("9")
 
 
+async def test_a_limit_that_is_half_typed_waits_while_the_user_looks_into_another_window(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues")
+    await page.get_by_role("button", name="concurrency of images").click()
+    field = page.get_by_label("concurrency of images")
+    await field.fill("1")
+
+    # As another window comes to the front, which no window of a test does.
+    await page.evaluate(
+        "document.hasFocus = () => false; document.activeElement.dispatchEvent(new Event('blur'))"
+    )
+    await page.evaluate("new Promise(requestAnimationFrame)")
+
+    await field.fill("12")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".toast")).to_have_count(1)
+    await expect(page.locator(".toast")).to_contain_text("is 12")
+
+
 async def test_each_number_has_its_label_on_a_phone(open_page: Open, shop: Shop) -> None:
     await shop.seed()
     page = await open_page("/queues", width=390)

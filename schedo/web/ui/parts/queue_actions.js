@@ -62,9 +62,10 @@ export function Limit({ queue, field, label, shown, read, reload }) {
       after: reload,
     });
   };
+  const leave = (event) => { if (document.hasFocus()) save(event); }; // who looks into another window goes on typing
   return html`<form class="limit" onSubmit=${save}><input type="text" inputmode=${field === 'priority_step' ? undefined : 'numeric'} aria-label=${`${label} of ${queue.name}`} value=${text} placeholder="no limit"
     ref=${(element) => element && document.activeElement !== element && element.focus()} onInput=${(event) => setText(event.target.value)}
-    onKeyDown=${(event) => { if (event.key === 'Escape') open(null); }} onBlur=${save}/></form>`;
+    onKeyDown=${(event) => { if (event.key === 'Escape') open(null); }} onBlur=${leave}/></form>`;
 }
 
 export const number = (text) => (text === '' ? null : /^\d+$/.test(text) ? Number(text) : undefined);
