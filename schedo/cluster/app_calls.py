@@ -1,7 +1,8 @@
 """What the code of an application asks of this server, at the owners of the jobs.
 
 A task submits a job, waits for one or cancels one through the server that runs it, which need not
-own that job or the shard of its unique key. Then the owner carries the call out.
+own that job, or the shard of its unique key or of its queue with a limit. Then the owner carries
+the call out.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Part(NamedTuple):
 
     owner: Member | None  # None: this server
     places: list[int]
-    shards: set[int]  # of their unique keys
+    shards: set[int]  # of their unique keys, and of their queues with a limit
 
 
 class AppCalls(OtherOwners):
@@ -98,8 +99,8 @@ class AppCalls(OtherOwners):
         """Return a part for each owner; jobs whose shard has none now are in no part."""
         maker, parts = find_maker(self._cluster), dict[int, _Part]()
         for place in places:
-            unique = specs[place].options.unique
-            shard = maker if unique is None else shard_of(unique.key)
+            home = self._find_home(specs[place])
+            shard = maker if home is None else shard_of(home)
             owner = None
             if shard is not None and not self._cluster.is_mine(shard):
                 owner = self._cluster.owner(shard)
@@ -110,6 +111,13 @@ class AppCalls(OtherOwners):
             if shard is not None:
                 part.shards.add(shard)
         return [*parts.values()]
+
+    def _find_home(self, spec: JobSpec) -> str | None:
+        """Return the text whose shard must have the job, as texts.py does; None: any may."""
+        unique = spec.options.unique
+        if unique is not None:
+            return unique.key
+        return spec.queue if self._router.has_limit(spec.queue) else None
 
     async def _submit_part(
         self, specs: Sequence[JobSpec], part: _Part, here: SubmitHere

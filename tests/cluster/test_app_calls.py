@@ -13,13 +13,14 @@ from schedo.cluster.app_calls import AppCalls
 from schedo.core import limits
 from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Completed
+from schedo.core.limits import DEFAULT_QUEUE
 from schedo.core.model import JobSpec, Options, Unique
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import DuplicateKey, NotFound, PeerUnreachable, SchedoError, Unavailable
 from schedo.protocol.jobs import SubmittedJob
 from schedo.worker.engine_backend import EngineBackend
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld
+from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.test_forwarding import has_job, text_of
 from tests.cluster.test_unreachable import hang_up, standing_in
 from tests.passes import one_pass
@@ -34,9 +35,10 @@ def backend_of(world: MemberWorld) -> EngineBackend:
     return EngineBackend(world.engine)
 
 
-def make_spec(key: str | None = None) -> JobSpec:
+def make_spec(key: str | None = None, queue: str = DEFAULT_QUEUE) -> JobSpec:
     unique = None if key is None else Unique(key)
-    return JobSpec("demo", b"{}", delay_us=3_600 * SECOND, options=Options(unique=unique))
+    options = Options(unique=unique)
+    return JobSpec("demo", b"{}", queue=queue, delay_us=3_600 * SECOND, options=options)
 
 
 async def submit(backend: EngineBackend, *specs: JobSpec) -> list[SubmittedJob]:
@@ -84,6 +86,36 @@ async def test_a_task_submits_jobs_at_a_server_that_owns_no_shard(cluster: Clust
     jobs = await submit(backend_of(second), make_spec(), make_spec(text_of(first)))
 
     assert [await has_job(first, job.id) for job in jobs] == [True, True]
+
+
+async def test_a_job_of_a_task_for_a_queue_with_a_limit_is_made_by_the_home_of_the_queue(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    queue = text_of(first, "queue")
+    await second.patch(f"/v1/queues/{queue}", {"concurrency": 1})
+
+    limited, keyed, other = await submit(
+        backend_of(second), make_spec(queue=queue), make_spec(text_of(second), queue), make_spec()
+    )
+
+    assert await has_job(first, limited.id)
+    assert await has_job(second, keyed.id)
+    assert await has_job(second, other.id)
+
+
+async def test_a_task_of_a_server_without_shards_submits_to_the_home_of_a_queue_with_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app_calls, "MOVING_S", 0.05)
+    async with running_cluster(3) as (everything, (first, second, third)):
+        queue = text_of(second, "queue")
+        await first.patch(f"/v1/queues/{queue}", {"concurrency": 1})
+        everything.give([s for s in range(SHARDS) if third.cluster.is_mine(s)], 1)
+
+        (job,) = await submit(backend_of(third), make_spec(queue=queue))
+
+        assert await has_job(second, job.id)
 
 
 async def test_a_submit_waits_while_the_shard_of_its_key_moves(cluster: Cluster) -> None:
