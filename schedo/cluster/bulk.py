@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from schedo.cluster.homes import owns_all
 from schedo.cluster.hops import OwnRequest
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_commands import Changed, ChangeForOther, PutBackForOther
@@ -83,9 +84,9 @@ class BulkChanges:
 
         A job that has moved meanwhile goes to its new owner.
         """
-        if not self._router.others():
-            return items, Changed()
         cluster, left = self._router.cluster, {id_of(each): each for each in items}
+        if owns_all(cluster):  # not yet, if the last other server has just died
+            return items, Changed()
         own: list[_T] = []
         done: list[Changed] = []
         loop = asyncio.get_running_loop()

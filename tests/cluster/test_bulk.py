@@ -161,6 +161,23 @@ async def test_jobs_that_move_during_a_step_go_to_their_new_owner(cluster: Clust
     assert (await changing)[1].done == 2
 
 
+async def test_jobs_of_a_server_that_has_just_died_wait_for_their_next_owner(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    theirs = await submit(first, 2)
+    everything.members[0] = everything.members[0]._replace(silent_us=None)
+    changing = asyncio.create_task(
+        BulkChanges(second.router).change(make_operation(BulkAction.CANCEL), theirs)
+    )
+    await turn()
+    assert not changing.done()
+
+    everything.give(range(SHARDS), 2)
+
+    assert await changing == (theirs, Changed())
+
+
 async def test_a_step_waits_for_an_owner_that_cannot_be_asked(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
