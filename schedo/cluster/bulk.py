@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -113,7 +113,7 @@ class BulkChanges:
                 if loop.time() > until:
                     raise Unavailable(f"some jobs of an operation wait for their owner: {error}")
                 await self._router.wait_for_change(_PAUSE_S)
-        return tuple(own), _add_up(done)
+        return tuple(own), Changed.total(done)
 
     def _group(
         self, ids: Iterable[int], shards: Mapping[int, int]
@@ -155,13 +155,3 @@ def _itself(job_id: int) -> int:
 
 def _id_of(job: JobBefore) -> int:
     return job.id
-
-
-def _add_up(parts: Sequence[Changed]) -> Changed:
-    return Changed(
-        sum(each.done for each in parts),
-        sum(each.skipped for each in parts),
-        tuple(error for each in parts for error in each.errors),
-        tuple(before for each in parts for before in each.before),
-        kept=tuple(number for each in parts for number in each.kept),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from schedo.core.bulk import BulkAction, BulkError, BulkOperation
@@ -49,6 +50,17 @@ class Changed(NamedTuple):
     missing: tuple[int, ...] = ()  # jobs that are not in the shards of this server
     kept: tuple[int, ...] = ()  # the numbers under which other servers have stored `before`
 
+    @classmethod
+    def total(cls, parts: Sequence[Changed]) -> Changed:
+        """Return what became of the jobs of all parts, none of which is missing."""
+        return cls(
+            sum(each.done for each in parts),
+            sum(each.skipped for each in parts),
+            tuple(error for each in parts for error in each.errors),
+            tuple(before for each in parts for before in each.before),
+            kept=tuple(number for each in parts for number in each.kept),
+        )
+
 
 class ChangeForOther(Command[Changed], frozen=True):
     """Change some jobs for an operation that another server carries out and keeps the record of.
@@ -68,18 +80,24 @@ class PutBackForOther(Command[Changed], frozen=True):
     jobs: tuple[JobBefore, ...]
 
 
+def _always() -> bool:
+    return True
+
+
 class StepBulk(BulkCommand, frozen=True):
     """Change some jobs of a running operation.
 
     after: the id below which they were searched; if it is not that of the record, the step is
     outdated and changes nothing. before: the id below which the search continues; None: it has
-    ended.
+    ended. is_current: whether the jobs were found to be this server's for this scheduler. Since an
+    earlier one, some may have moved to another server: then this raises Unavailable.
     """
 
     after: int
     job_ids: tuple[int, ...]
     before: int | None
     elsewhere: Changed = Changed()  # what other servers have changed for this step
+    is_current: Callable[[], bool] = _always
 
 
 class FailedBulk(BulkCommand, frozen=True):
@@ -101,10 +119,11 @@ class UndoBulk(BulkCommand, frozen=True):
 class StepUndo(BulkCommand, frozen=True):
     """Put back the jobs of a step of the other operation.
 
-    after and before are numbers of its steps, and mean what they mean for StepBulk.
+    after and before are numbers of its steps. They and is_current mean what they mean for StepBulk.
     """
 
     after: int
     jobs: tuple[JobBefore, ...]
     before: int | None
     elsewhere: Changed = Changed()  # what other servers have put back for this step
+    is_current: Callable[[], bool] = _always

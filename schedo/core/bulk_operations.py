@@ -34,7 +34,7 @@ from schedo.core.job_table import JobTable
 from schedo.core.limits import BULK_ACTIVE_MAX, BULK_ENDED_KEPT, BULK_ERRORS_KEPT, BULK_FAILURES_MAX
 from schedo.core.loads import Appliers, Loaded, LoadJobs, Needs
 from schedo.core.model import Job
-from schedo.errors import Conflict, IllegalTransition, NotFound, Overloaded
+from schedo.errors import Conflict, IllegalTransition, NotFound, Overloaded, Unavailable
 
 _COMMANDS: dict[BulkAction, Any] = {
     BulkAction.CANCEL: Cancel,
@@ -56,6 +56,12 @@ def _add(operation: BulkOperation, *parts: Changed) -> BulkOperation:
         failures=0,
         error=None,
     )
+
+
+def _check_current(command: StepBulk | StepUndo) -> None:
+    """Raise Unavailable if the jobs of the step may have moved: none that moves is left out."""
+    if not command.is_current():
+        raise Unavailable("the shards have changed since the jobs of the step were found")
 
 
 class BulkOperations:
@@ -132,6 +138,7 @@ class BulkOperations:
         operation = self._find(command.id)
         if operation.state is not BulkState.RUNNING or operation.before != command.after:
             return operation
+        _check_current(command)
         changed = self._change_jobs(operation, command.job_ids, loaded, now)
         if isinstance(changed, Needs):
             return changed
@@ -181,6 +188,7 @@ class BulkOperations:
         operation = self._find(command.id)
         if operation.state is not BulkState.RUNNING or operation.before != command.after:
             return operation
+        _check_current(command)
         changed = self._put_jobs_back(command.jobs, loaded, now)
         if isinstance(changed, Needs):
             return changed

@@ -16,7 +16,9 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -273,9 +275,9 @@ class BulkRunner:
             step = tuple(ids[at : at + self._pace.find_jobs(began_s)])
             at += max(1, len(step))
             before = step[-1] if at < len(ids) else end
-            own, elsewhere = await self.others.change(operation, step)
-            command = StepBulk(operation.id, operation.before, own, before, elsewhere)
-            changed = await self._apply(command)
+            command = StepBulk(operation.id, operation.before, step, before)
+            ask = partial(self.others.change, operation)
+            changed = await self._share(command, "job_ids", ask)
             for outcome in OUTCOMES:
                 count = getattr(changed, outcome) - getattr(operation, outcome)
                 self.jobs[operation.action, outcome] += count
@@ -295,15 +297,38 @@ class BulkRunner:
         began_s = loop.time()
         step = await self._store.load_bulk_step(undone, operation.before)
         jobs, before = ((), None) if step is None else (step.jobs, step.number)
-        own, elsewhere = await self.others.put_back(jobs)
-        command = StepUndo(operation.id, operation.before, own, before, elsewhere)
-        changed = await self._apply(command)
+        command = StepUndo(operation.id, operation.before, jobs, before)
+        changed = await self._share(command, "jobs", self.others.put_back)
         committed = self._loop.monitor.metrics.commit_jobs.total
         self._pace.stepped(began_s, changed.done - operation.done, committed)
         if not changed.is_active:
             _log_end(changed)
             return
         await asyncio.sleep(self._pace.find_pause_s(loop.time()))
+
+    async def _share(
+        self, command: StepBulk | StepUndo, field: str, ask: Callable[..., Awaitable[Any]]
+    ) -> BulkOperation:
+        """Let other servers carry out their part of a step, and apply the rest here.
+
+        field: the jobs of the command. If the shards change meanwhile, some of the rest may be of
+        other servers, so all of it is asked about again.
+        """
+        items, parts = getattr(command, field), list[Changed]()
+        while True:
+            scheduler = self._loop.scheduler
+            items, changed = await ask(items)
+            parts.append(changed)
+            is_current = partial(self._has, scheduler)
+            rest = {field: items, "elsewhere": Changed.total(parts), "is_current": is_current}
+            try:
+                return await self._apply(replace(command, **rest))
+            except Unavailable:  # nothing has happened
+                if self._has(scheduler):
+                    raise
+
+    def _has(self, scheduler: object) -> bool:
+        return self._loop.scheduler is scheduler
 
     async def _search(self, operation: BulkOperation) -> tuple[list[int], int | None]:
         ids: list[int] = []

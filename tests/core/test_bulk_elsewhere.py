@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from schedo.core.bulk import BulkAction, BulkError, BulkOperation
 from schedo.core.bulk_commands import (
     BeginBulk,
@@ -10,10 +12,13 @@ from schedo.core.bulk_commands import (
     CountedBulk,
     PutBackForOther,
     StepBulk,
+    StepUndo,
+    UndoBulk,
 )
 from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.job_filter import JobFilter
 from schedo.core.states import State
+from schedo.errors import Unavailable
 from tests.core.builders import SECOND, T0, make_spec
 from tests.core.server import Server
 
@@ -63,6 +68,24 @@ def test_a_server_keeps_what_an_undo_needs_until_the_step_of_the_operation_has_i
 
     assert changes.steps[1:] == [BulkStep(operation.id, operation.before, changed.before)]
     assert changes.steps_deleted == [(operation.id, -7)]
+
+
+def test_a_step_whose_jobs_may_have_moved_changes_nothing() -> None:
+    server = Server(slots=0)
+    mine = server.submit(make_spec(queue="mail")).id
+    begun = server.apply(BeginBulk(BulkAction.CANCEL, JobFilter(queue="mail")), T1)
+    operation = server.apply(CountedBulk(begun.id, 1), T1)
+    step = StepBulk(operation.id, operation.before, (mine,), None, is_current=lambda: False)
+
+    with pytest.raises(Unavailable, match="shards have changed"):
+        server.apply(step, T1)
+    assert server.state(mine) is State.QUEUED
+
+    server.apply(StepBulk(operation.id, operation.before, (mine,), None), T1)
+    undo = server.apply(UndoBulk(operation.id), T1)
+    with pytest.raises(Unavailable, match="shards have changed"):
+        server.apply(StepUndo(undo.id, undo.before, (), None, is_current=lambda: False), T1)
+    assert server.state(mine) is State.CANCELLED
 
 
 def test_a_server_changes_its_own_jobs_for_an_operation_of_another_one() -> None:
