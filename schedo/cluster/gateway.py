@@ -67,7 +67,7 @@ class Gateway:
         self._owners = LeaseOwners(router.cluster, sessions)
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
         self._questions = Questions(sessions, self._workers)
-        self._surplus_of_others = SurplusOfOthers(router, self._wake)
+        self._surplus_of_others = SurplusOfOthers(router, self._workers, self._wake)
         sessions.watch_offers(self._surplus_of_others.note_offer)
 
     async def respond(self, asked: ClientRequest) -> Response:

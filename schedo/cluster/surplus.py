@@ -33,6 +33,7 @@ from schedo.web.permissions import TokenPermission
 
 if TYPE_CHECKING:
     from schedo.cluster.client_request import ClientRequest
+    from schedo.cluster.polling_workers import PollingWorkers
     from schedo.cluster.router import Router
 
 KEYS_MAX = 16  # ready keys in one response
@@ -156,9 +157,14 @@ class _Known:
 class SurplusOfOthers:
     """What the other servers have no room for, as far as they have said it."""
 
-    def __init__(self, router: Router, wake: Callable[[int, Found], Set[ReadyKey]]) -> None:
+    def __init__(
+        self,
+        router: Router,
+        workers: PollingWorkers,
+        wake: Callable[[int, Found], Set[ReadyKey]],
+    ) -> None:
         """wake: lets workers that wait ask a server; returns the ready keys that they serve."""
-        self._router, self._wake = router, wake
+        self._router, self._workers, self._wake = router, workers, wake
         self._known: dict[int, _Known] = {}  # by the number of the server
         self._serving: dict[str, tuple[WorkerSpec, list[int]]] = {}  # what `serving` has found
         self._questions: set[int] = set()  # the epochs of the servers that are asked
@@ -261,7 +267,9 @@ class SurplusOfOthers:
         return Found()
 
     def _is_wanted(self) -> bool:
-        return asyncio.get_running_loop().time() - self._wanted_s < HELD_S
+        """Whether a worker waits, perhaps for longer than a request is held, or will wait soon."""
+        since_s = asyncio.get_running_loop().time() - self._wanted_s
+        return since_s < HELD_S or bool(self._workers.list_polls())
 
     def _lives(self, member: Member) -> bool:
         return any(each.epoch == member.epoch for each in self._router.others())
