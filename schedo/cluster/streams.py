@@ -191,7 +191,11 @@ class _Joined:
                 notes[topic](member.name, orjson.loads(response.body)["items"])
 
     def _pass(self, server: str, event: bytes) -> bytes:
-        """Return the event as it is sent on; empty if it is not."""
+        """Return the event as it is sent on; empty if it is not.
+
+        No id is sent on, also none of this server: it would not say which events of the others the
+        client has seen, and with it the client would get no `reset` when all others are gone.
+        """
         lines = event.split(b"\n")
         name = _find(lines, _EVENT).decode()
         if name in MERGED:
@@ -199,9 +203,7 @@ class _Joined:
             if data is None:
                 return b""
             lines = [_DATA + orjson.dumps(data) if _is(each, _DATA) else each for each in lines]
-        if server == self._own:
-            return b"\n".join(lines) + _END
-        if name not in _PASSED and name not in MERGED:
+        if server != self._own and name not in _PASSED and name not in MERGED:
             return b""
         return b"\n".join(line for line in lines if not _is(line, _ID)) + _END
 

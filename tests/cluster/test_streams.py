@@ -233,6 +233,12 @@ async def test_a_client_that_comes_back_must_read_everything_again(cluster: Clus
         assert b"event: reset" in await listener.until(b"event: reset")
 
 
+def find_last_id(text: bytes) -> str:
+    """Return the header with which the client of a stream connects again."""
+    *_, last_id = [line for line in text.splitlines() if line.startswith(b"id: ")]
+    return f"Last-Event-ID: {last_id.removeprefix(b'id: ').decode()}\r\n"
+
+
 async def test_a_client_that_had_events_of_other_servers_only_must_read_again_too(
     cluster: Cluster,
 ) -> None:
@@ -242,10 +248,25 @@ async def test_a_client_that_had_events_of_other_servers_only_must_read_again_to
         job = await first.submit(delay="1h")
         text = await listener.until(job["id"].encode())
 
-    [last_id] = [line for line in text.splitlines() if line.startswith(b"id: ")]
-    header = f"Last-Event-ID: {last_id.removeprefix(b'id: ').decode()}\r\n"
-    async with listening(second, "?topics=jobs", header) as listener:
+    async with listening(second, "?topics=jobs", find_last_id(text)) as listener:
         assert b"event: reset" in await listener.until(b"event: reset")
+
+
+async def test_a_client_must_read_again_when_the_last_other_server_has_gone(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    async with listening(second, "?topics=jobs") as listener:
+        await has_streams(first, 1)
+        job = await second.submit(delay="1h")
+        text = await listener.until(job["id"].encode())
+        everything.members.pop(0)
+        everything.give((), None)
+        await listener.end()
+
+    async with listening(second, "?topics=jobs", find_last_id(text)) as listener:
+        await second.submit(delay="1h")
+        assert b"event: reset" in await listener.until(b"event: ")
 
 
 async def test_a_stream_about_an_unknown_job_is_refused_as_elsewhere(cluster: Cluster) -> None:
