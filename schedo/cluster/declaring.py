@@ -1,7 +1,8 @@
 """Declarations: each server puts those schedules and expectations whose shards it owns.
 
 First all servers say what their parts would do, so that a declaration which one of them refuses
-changes nothing. Each part is a commit of its own.
+changes nothing. Each part is a commit of its own. What moves to another server meanwhile may be in
+no part, so the servers are asked again until no shard has moved.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import orjson
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
+from schedo.cluster.homes import list_owners
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.peers import ChangeLost
 from schedo.core.commands import DeclareSchedules
@@ -91,27 +93,45 @@ async def _try(router: Router, asked: ClientRequest, names: set[str]) -> Respons
 
 async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> tuple[Response, bool]:
     """Return the response of all servers or a refusal, and whether a server has done its part."""
+    found: list[dict[str, Any]] = []
     for number in range(TRIES):
+        owners, others = list_owners(router.cluster), router.others()
         own = await read_whole(await asked.here())
         parts = [own]
         if own.status < 400:
-            sending = (asked.send(member, "forward") for member in router.others())
+            sending = (asked.send(member, "forward") for member in others)
             parts += map(to_response, await asyncio.gather(*sending))
         failed = next((part for part in parts if part.status >= 400), None)
         if failed is not None:
             return failed, number > 0 or failed is not own
-        merged = _merge([orjson.loads(part.body) for part in parts])
-        if names <= {f"{kind}/{each['name']}" for kind in _LISTS[:2] for each in merged[kind]}:
+        merged = _merge([*found, *(orjson.loads(part.body) for part in parts)])
+        named = {f"{kind}/{each['name']}" for kind in _LISTS[:2] for each in merged[kind]}
+        if names <= named and _have_stayed(router, owners, others):
             return own._replace(body=orjson.dumps(merged)), True
+        found = [merged]
         await router.wait_for_change(PAUSE_S)
     raise Unavailable("some of the schedules move to another server; declare them again soon")
 
 
+def _have_stayed(router: Router, owners: list[int | None], asked: Sequence[Member]) -> bool:
+    """Whether these are still the owners of the shards, and all of them were asked."""
+    known = {router.cluster.me.no, *(member.no for member in asked)}
+    return known.issuperset(owners) and owners == list_owners(router.cluster)
+
+
 def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the effects of all servers; each has set the queues."""
-    merged = parts[0] | {name: [each for part in parts for each in part[name]] for name in _LISTS}
-    merged["undeclared"].sort()
-    merged["undeclared_expectations"].sort()
+    """Return the effects of all servers; each has set the queues.
+
+    If a server was asked more than once, what it has said first is what it has done.
+    """
+    merged = dict(parts[0])
+    for kind in _LISTS[:2]:
+        effects: dict[str, Any] = {}
+        for each in (each for part in parts for each in part[kind]):
+            effects.setdefault(each["name"], each)
+        merged[kind] = [*effects.values()]
+    for kind in _LISTS[2:]:
+        merged[kind] = sorted({name for part in parts for name in part[kind]})
     return merged
 
 
@@ -127,32 +147,39 @@ async def declare_elsewhere(router: Router, command: DeclareSchedules) -> Declar
         removed=[name for name in command.removed if router.owns(name)],
     )
     if len(own.specs) < len(command.specs) or len(own.removed) < len(command.removed):
-        router.begin(_declare_rest(router, command, {spec.name for spec in own.specs}))
+        done = {spec.name for spec in own.specs}.union(own.removed)
+        router.begin(_declare_rest(router, command, done))
     return own
 
 
 async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str]) -> None:
     """Put all schedules that are not done, each at its owner, however often the owners change.
 
-    If some are removed, each other server must have responded: they may be its own.
+    If some are removed, each other server must have responded: they may be its own. And no shard
+    may have moved meanwhile, or both its owners may have left them to the other one.
     """
     try:
         while True:
-            responses = await _send(router, command)
+            owners, others = list_owners(router.cluster), router.others()
+            responses = await _send(router, others, command)
             done |= {name for response in responses for name in _read_names(response)}
             missing = [spec for spec in command.specs if spec.name not in done]
             own = [spec for spec in missing if router.owns(spec.name)]
-            if own:  # they have become those of this server
-                await router.declare(msgspec.structs.replace(command, specs=own, removed=()))
-                done |= {spec.name for spec in own}
-            if len(own) == len(missing) and not (command.removed and None in responses):
+            removed = [n for n in command.removed if n not in done and router.owns(n)]
+            if own or removed:  # they have become those of this server
+                await router.declare(msgspec.structs.replace(command, specs=own, removed=removed))
+                done |= {spec.name for spec in own}.union(removed)
+            is_whole = None not in responses and _have_stayed(router, owners, others)
+            if len(own) == len(missing) and (is_whole or not command.removed):
                 return
             await router.wait_for_change(PAUSE_S)
     except SchedoError as error:
         log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 
 
-async def _send(router: Router, command: DeclareSchedules) -> list[HttpResponse | None]:
+async def _send(
+    router: Router, others: Sequence[Member], command: DeclareSchedules
+) -> list[HttpResponse | None]:
     """Send all schedules to the other servers; return their responses. None: there is none.
 
     Each puts its own. One that has just come to it must be among them: it removes all others.
@@ -164,7 +191,7 @@ async def _send(router: Router, command: DeclareSchedules) -> list[HttpResponse 
         "prune": bool(command.removed),
     }
     sent = OwnRequest("POST", "/v1/declarations", "code", _PERMISSION, orjson.dumps(request))
-    return await asyncio.gather(*(_ask(router, member, sent) for member in router.others()))
+    return await asyncio.gather(*(_ask(router, member, sent) for member in others))
 
 
 async def _ask(router: Router, member: Member, sent: OwnRequest) -> HttpResponse | None:

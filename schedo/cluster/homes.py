@@ -95,6 +95,12 @@ def find_maker(cluster: Cluster) -> int | None:
     return next(found, None if owns_any else NAMELESS_SHARD)
 
 
+def list_owners(cluster: Cluster) -> list[int | None]:
+    """Return the number of the owner of each shard; None: it has none."""
+    owners = map(cluster.owner, range(SHARDS))
+    return [None if owner is None else owner.no for owner in owners]
+
+
 def explain_owner(cluster: Cluster, shard: int) -> SchedoError:
     """Return why no request about the shard can be sent to its owner now."""
     owner = cluster.owner(shard)

@@ -19,7 +19,7 @@ from schedo.engine.action_log import change
 from schedo.errors import PeerUnreachable, Unavailable
 from schedo.tasks.declarations import declare_schedules
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld
+from tests.cluster.members import Map, MemberWorld
 from tests.core.builders import make_schedule_spec
 
 NAMES = [f"s{number}" for number in range(6)]
@@ -68,6 +68,37 @@ async def test_what_is_no_longer_declared_is_named_or_removed_everywhere(cluster
     assert kept.json()["undeclared"] == NAMES[1:]
     assert effects(pruned) == {NAMES[0]: "unchanged"} | dict.fromkeys(NAMES[1:], "removed")
     assert [*await names_of(first), *await names_of(second)] == NAMES[:1]
+
+
+def move_before_send(everything: Map, world: MemberWorld, name: str, number: int) -> None:
+    """Let the server get the shard of the name right before it sends the request of this number."""
+    send, sent = world.router._peers.send, list[None]()
+
+    async def send_after(*arguments: Any, **fields: Any) -> HttpResponse:
+        sent.append(None)
+        if len(sent) == number:
+            everything.give([shard_of(name)], world.number)
+        return await send(*arguments, **fields)
+
+    setattr(world.router._peers, "send", send_after)  # noqa: B010  # mypy refuses the assignment
+
+
+async def test_what_is_no_longer_declared_is_removed_also_if_it_moves_meanwhile(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    await second.post("/v1/declarations", declaration())
+    [moving, *_] = await names_of(second)
+    everything.give([shard_of(moving)], 1)
+    move_before_send(everything, second, moving, 2)  # the first one was a dry run
+    declared = [name for name in NAMES if name != moving]
+
+    pruned = await second.post("/v1/declarations", declaration(declared, prune=True))
+
+    assert effects(pruned) == dict.fromkeys(declared, "unchanged") | {moving: "removed"}
+    assert [*await names_of(first), *await names_of(second)] == sorted(
+        declared, key=first.router.owns, reverse=True
+    )
 
 
 async def test_a_dry_run_and_a_refused_declaration_change_nothing(cluster: Cluster) -> None:
@@ -212,6 +243,27 @@ async def test_a_schedule_that_moves_while_others_are_removed_stays(
     await asyncio.gather(*second.router.background)
 
     assert moving.name in await names_of(first)
+
+
+async def test_what_an_application_does_not_declare_is_removed_also_if_it_moves_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, _, second = cluster
+    monkeypatch.setattr(in_parts, "PAUSE_S", 0.0)
+    specs = [
+        ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b"{}")) for name in NAMES
+    ]
+    moving = next(spec for spec in specs if second.router.owns(spec.name))
+    await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
+    everything.give([shard_of(moving.name)], 1)
+    second.router.start()
+    move_before_send(everything, second, moving.name, 1)
+
+    kept = [spec for spec in specs if spec is not moving]
+    await declare_schedules(second.engine, "code:shop", kept, is_pruning=True)
+    await asyncio.gather(*second.router.background)
+
+    assert moving.name not in await names_of(second)
 
 
 async def test_what_is_removed_at_a_server_that_cannot_be_reached_is_removed_later(
