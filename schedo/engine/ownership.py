@@ -84,25 +84,22 @@ class Ownership:
         if self._cluster.take_inherited():
             now = self._loop.clock.now()
             self._loop.scheduler.follow_server(now, was_killed=True, last_id=ID_MAX)
-        self._loop.refuse_queued_if(self._is_elsewhere, _MOVED)
+        self._loop.refuse_queued_if(lambda each: self._find_refusal(each) is not None, _MOVED)
         self._waits.follow()
-
-    def _is_elsewhere(self, command: object) -> bool:
-        return self._find_refusal(command) is not None or not self._owns_texts(command)
 
     def _owns_texts(self, command: object) -> bool:
         return all(self._cluster.is_mine(shard_of(text)) for text in texts_of(command))
 
     def _find_refusal(self, command: object) -> SchedoError | None:
-        """Return why this server cannot make jobs now.
+        """Return why this server cannot carry out the command now.
 
-        It does not own the shards that the request names, or, if that names none, any shard.
+        It does not own the shards that the request names, which may have moved since the request
+        came, or, if a request for jobs names none, any shard.
         """
-        if isinstance(command, Submit):
-            if command.home_shards:
-                return None if all(map(self._cluster.is_mine, command.home_shards)) else _MOVED
-            if not self._owns_texts(command):
-                return _MOVED  # the database would refuse a key that a job elsewhere holds
+        if isinstance(command, Submit) and command.home_shards:
+            return None if all(map(self._cluster.is_mine, command.home_shards)) else _MOVED
+        if not self._owns_texts(command):
+            return _MOVED  # the database would refuse what another server has of this name or key
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
         return _MOVED if makes_jobs(command) and not owns_any else None
 

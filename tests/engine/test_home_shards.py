@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from schedo.core.commands import DeclareSchedules
+from schedo.core.expectation_table import DeclareExpectations
+from schedo.core.expectations import ExpectationSpec
+from schedo.core.limits import MINUTE
+from schedo.core.model import Expect
 from schedo.core.shards import shard_of
 from schedo.engine.call_results import Accepted
 from schedo.errors import StoreError, Unavailable
+from tests.core.builders import every, make_schedule_spec
 from tests.engine.test_ownership import sharing
 from tests.engine.world import Answers, spec
 from tests.passes import one_pass
+
+
+def expect(name: str) -> ExpectationSpec:
+    return ExpectationSpec(name, every(3_600), Expect(within_us=MINUTE))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -73,3 +84,23 @@ async def test_a_request_whose_home_has_moved_makes_no_job(path: Path) -> None:
         answers: Answers = await world.engine.submit([spec()], home_shards=[8])
 
         assert isinstance(answers[0], Accepted)
+
+
+async def test_what_is_put_under_a_name_whose_shard_has_moved_is_refused(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        shards.mine.discard(shard_of("moved"))
+        engine = world.engine
+        schedule, expectation = make_schedule_spec("moved"), expect("moved")
+        puts: list[Callable[[], Coroutine[Any, Any, object]]] = [
+            partial(engine.put_schedule, schedule),
+            partial(engine.declarations.put, DeclareSchedules("cli", [schedule])),
+            partial(engine.expectations.put, expectation),
+            partial(engine.expectations.declare, DeclareExpectations("cli", [expectation])),
+        ]
+
+        for put in puts:
+            with pytest.raises(Unavailable, match="has just moved"):
+                await put()
+
+        assert not await world.store.get_schedule("moved")
+        assert (await engine.put_schedule(make_schedule_spec("own")))[0].id
