@@ -27,19 +27,26 @@ class Declarations:
         # Lets other servers put those that are theirs, and returns the rest. None: there is none.
         self.declare_elsewhere: DeclareElsewhere | None = None
 
-    async def put(self, command: DeclareSchedules) -> list[Declared]:
-        """Carry out the command; return what it did to each schedule, the removed ones last."""
-        if self.declare_elsewhere is None:
-            return await self._put_here(command)
+    async def put(
+        self, command: DeclareSchedules, keep_own: DeclareElsewhere | None = None
+    ) -> list[Declared]:
+        """Carry out the command; return what it did to each schedule, the removed ones last.
+
+        keep_own: returns what this server puts itself, if something else asks the others.
+        """
+        keep_own = keep_own or self.declare_elsewhere
+        if keep_own is None:
+            return await self.put_here(command)
         for _ in range(TRIES):
-            own = await self.declare_elsewhere(command)
+            own = await keep_own(command)
             try:
-                return await self._put_here(own)
+                return await self.put_here(own)
             except Unavailable:  # a shard has moved since
                 await asyncio.sleep(PAUSE_S)
-        return await self._put_here(await self.declare_elsewhere(command))
+        return await self.put_here(await keep_own(command))
 
-    async def _put_here(self, command: DeclareSchedules) -> list[Declared]:
+    async def put_here(self, command: DeclareSchedules) -> list[Declared]:
+        """Carry out the command in this server; raise Unavailable if it does not own a name."""
         return await change(
             self._loop,
             command,

@@ -16,8 +16,10 @@ from schedo.core.model import JobSpec, Rule, ScheduleSpec
 from schedo.core.shards import SHARDS, shard_of
 from schedo.engine import declarations
 from schedo.engine.action_log import change
+from schedo.engine.homes import texts_of
 from schedo.errors import PeerUnreachable, Unavailable
 from schedo.tasks.declarations import declare_schedules
+from schedo.web.handlers import schedules
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import Map, MemberWorld
 from tests.core.builders import make_schedule_spec
@@ -68,6 +70,66 @@ async def test_what_is_no_longer_declared_is_named_or_removed_everywhere(cluster
     assert kept.json()["undeclared"] == NAMES[1:]
     assert effects(pruned) == {NAMES[0]: "unchanged"} | dict.fromkeys(NAMES[1:], "removed")
     assert [*await names_of(first), *await names_of(second)] == NAMES[:1]
+
+
+@pytest.fixture
+async def following(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The servers, the second of which puts nothing under a name that it does not own."""
+    second = cluster[2]
+
+    def refuse(command: object) -> Unavailable | None:
+        is_own = all(map(second.router.owns, texts_of(command)))
+        return None if is_own else Unavailable("the shard has just moved")
+
+    monkeypatch.setattr(second.engine._loop, "find_refusal", refuse)
+    second.router.start()
+    return cluster
+
+
+async def test_a_schedule_of_an_owner_that_moves_while_it_is_put_is_put_by_the_next_server(
+    following: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = following
+    name = next(filter(second.router.owns, NAMES))
+
+    def move(_: bytes) -> bool:
+        everything.give([shard_of(name)], 1)
+        return False
+
+    monkeypatch.setattr(schedules, "has_mask", move)
+    path = f"/v1/schedules/{name}?owner=file:jobs.toml"
+    reply = await second.put(path, {"every": "1h", "task": "demo"})
+
+    assert reply.status == 201
+    assert [await names_of(first), await names_of(second)] == [[name], []]
+
+
+async def test_a_declared_schedule_that_moves_is_put_with_the_rights_of_the_client_only(
+    following: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = following
+    monkeypatch.setattr(declarations, "PAUSE_S", 0.0)
+    moving = next(filter(second.router.owns, NAMES))
+    declare = second.engine.expectations.declare
+
+    async def move(command: Any) -> Any:
+        everything.give([shard_of(moving)], 1)
+        return await declare(command)
+
+    sent: list[str] = []
+
+    async def send_as_server(*arguments: Any) -> None:
+        sent.append(arguments[1])
+        raise PeerUnreachable("the server cannot be reached")
+
+    monkeypatch.setattr(second.engine.expectations, "declare", move)
+    monkeypatch.setattr(second.router, "send", send_as_server)
+
+    reply = await second.post("/v1/declarations", declaration())
+
+    assert effects(reply) == dict.fromkeys(NAMES, "created")
+    assert moving in await names_of(first)
+    assert sent == []
 
 
 def move_before_send(everything: Map, world: MemberWorld, name: str, number: int) -> None:

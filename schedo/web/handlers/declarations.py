@@ -33,6 +33,7 @@ from schedo.protocol.declarations import (
 from schedo.protocol.expectations import show_expectation
 from schedo.protocol.masking import reuse_expect, reuse_schedule
 from schedo.web.context import AppContext
+from schedo.web.elsewhere import Elsewhere
 from schedo.web.holding import before_changes
 from schedo.web.http import Request, Response
 
@@ -184,7 +185,8 @@ async def _carry_out(
     else:
         expected = await engine.expectations.declare(commands.expectations)
         changed = [name for name in queues if before[name] != after[name]]
-        put = asyncio.ensure_future(engine.declarations.put(commands.schedules))
+        keep_own = None if context.cluster is None else partial(_keep_own, context.cluster)
+        put = asyncio.ensure_future(engine.declarations.put(commands.schedules, keep_own))
         # All of them are applied in one turn.
         await asyncio.gather(put, *(engine.change_queue(name, **queues[name]) for name in changed))
         done = put.result()
@@ -196,6 +198,15 @@ async def _carry_out(
         [_describe_expectation(context, owner, each) for each in expected],
         [],
         [],
+    )
+
+
+async def _keep_own(cluster: Elsewhere, command: DeclareSchedules) -> DeclareSchedules:
+    """Return the part of this server; the others get the request with the rights of its client."""
+    return replace(
+        command,
+        specs=[spec for spec in command.specs if cluster.owns(spec.name)],
+        removed=[name for name in command.removed if cluster.owns(name)],
     )
 
 

@@ -77,7 +77,7 @@ async def put_schedule(context: AppContext, request: Request) -> Response:
         schedule, effect = await context.engine.put_schedule(spec)
     else:
         command = DeclareSchedules(owner, (spec,))
-        [(effect, schedule, before)] = await context.engine.declarations.put(command)
+        [(effect, schedule, before)] = await context.engine.declarations.put_here(command)
         takeover = describe_takeover(before, owner)
     location = request.location(f"/v1/schedules/{schedule.name}")
     response = _describe(context, await _load_facts(context, [schedule]), schedule)
