@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from schedo.client import operations
@@ -150,12 +151,11 @@ class AppCalls(OtherOwners):
         while True:
             is_last = _now() > until  # known before, because one try may take all of the time
             shard = await self._cluster.shard_of_job(job_id)
-            if shard is None or self._cluster.is_mine(shard):
-                try:
-                    return await here()
-                except (NotFound, Unavailable):
-                    if shard is None or self._cluster.is_mine(shard):
-                        raise
+            if shard is None:
+                return await self._find(ask, here)
+            own = await self._carry_out_if_mine(shard, here)
+            if own is not None:
+                return own
             try:
                 return await self._ask(shard, ask())
             except (PeerUnreachable, ChangeLost, Unavailable) as error:
@@ -165,6 +165,33 @@ class AppCalls(OtherOwners):
             if is_last:
                 raise lost or found
             await self._router.wait_for_change(_PAUSE_S)
+
+    async def _carry_out_if_mine(
+        self, shard: int, here: Callable[[], Awaitable[Record]]
+    ) -> Record | None:
+        """Return the record of a job of this server; None: another one owns the shard."""
+        if self._cluster.is_mine(shard):
+            try:
+                return await here()
+            except (NotFound, Unavailable):
+                if self._cluster.is_mine(shard):
+                    raise
+        return None
+
+    async def _find(
+        self, ask: Callable[[], Operation[Record]], here: Callable[[], Awaitable[Record]]
+    ) -> Record:
+        """Return the job, which is not in the store, from the memory of the server that ended it.
+
+        Raise NotFound.
+        """
+        try:
+            return await here()
+        except NotFound:
+            for member in self._router.others():
+                with suppress(NotFound, Unavailable, ChangeLost):
+                    return await self._send(member, ask())
+            raise
 
     async def _ask(self, shard: int, operation: Operation[_T]) -> _T:
         """Return what the owner of the shard responds to an operation of a client."""

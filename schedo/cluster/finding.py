@@ -1,7 +1,8 @@
 """Requests that one server of a cluster can answer, and only that one knows that it can.
 
-A worker is connected to one server, and a reservation is in the memory of one. An invocation runs
-on any worker that has room now: those of the server that was asked come first.
+A worker is connected to one server, and a reservation is in the memory of one. So is a job that is
+not kept for a while after its end, where it has ended. An invocation runs on any worker that has
+room now: those of the server that was asked come first.
 """
 
 from __future__ import annotations

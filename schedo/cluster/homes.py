@@ -46,7 +46,7 @@ _OPERATIONS: Mapping[Home, str] = {
         advance_clock create_backup get_cluster
         """,
     Home.ANY: """
-        list_jobs get_job list_attempts get_history get_output short_status
+        list_jobs
         list_schedules list_decisions list_schedule_fires list_fires explain_cron
         get_stats get_store list_log
         """,
@@ -61,6 +61,7 @@ _OPERATIONS: Mapping[Home, str] = {
         """,
     Home.SPLIT: "create_jobs",
     Home.FIND: """
+        get_job list_attempts get_history get_output short_status
         reserve commit_reservation release_reservation get_operation cancel_operation undo_operation
         """,
     Home.SEEN: "get_worker",

@@ -128,7 +128,7 @@ class Router:
         return await asked.here()
 
     async def at_job(self, asked: ClientRequest) -> Response:
-        """Carry the request out at the owner of its job."""
+        """Carry the request out at the owner of its job, or where it has just ended and is gone."""
         try:
             job_id = parse_id(asked.request.params["id"])
         except NotFound:
@@ -138,7 +138,7 @@ class Router:
                 shard = await self.cluster.shard_of_job(job_id)
         except TimeoutError:
             raise Unavailable("the database does not say which server owns the job") from None
-        return await self.at_owner(asked, shard, self.here)
+        return await (self.find(asked) if shard is None else self.at_owner(asked, shard, self.here))
 
     async def at_text(self, asked: ClientRequest) -> Response:
         """Carry the request out at the owner of its key or its name."""

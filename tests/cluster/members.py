@@ -17,7 +17,6 @@ from schedo.cluster.router import Router
 from schedo.core.limits import MILLISECOND
 from schedo.core.shards import SHARDS
 from schedo.engine.engine import Engine
-from schedo.errors import NotFound
 from schedo.store.base import Snapshot, Store
 from schedo.store.cluster import Member, MemberState
 from schedo.testing.clock import VirtualClock
@@ -81,11 +80,8 @@ class FakeCluster:
 
     async def shard_of_job(self, job_id: int) -> int | None:
         for world in self._map.worlds:
-            try:
-                await world.engine.get(job_id)
-            except NotFound:
-                continue
-            return world.number - 1
+            if await world.engine.store.get_job(job_id) is not None:
+                return world.number - 1
         return None
 
     async def shards_of_jobs(self, job_ids: Sequence[int]) -> dict[int, int]:
