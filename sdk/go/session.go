@@ -15,7 +15,8 @@ const (
 	longestPause   = time.Second
 	linger         = 20 * time.Millisecond // with all slots busy a poll brings only stops, so it may wait for results to carry
 	leasesMax      = 1_000
-	idleFree       = 2 // this many early and empty responses in a row are normal
+	idleFree       = 2               // this many early and empty responses in a row are normal
+	leaveTime      = 5 * time.Second // for the last results to get through
 )
 
 // registration describes the worker in every request.
@@ -73,7 +74,9 @@ type session struct {
 	attempts     *attempts
 	onDrain      func()
 	log          func(string)
-	wake         chan struct{} // ends a pause
+	wake         chan struct{}   // ends a pause
+	life         context.Context // of every request
+	giveUp       func()          // ends it, when the last results have had their time
 
 	pollBackoff   backoff // of the goroutine that polls, like the next two
 	idleResponses int
@@ -100,13 +103,15 @@ func newSession(transport *transport, registration registration, attempts *attem
 		reported: make(chan struct{}),
 	}
 	close(s.reported)
+	s.life, s.giveUp = context.WithCancel(context.Background())
 	attempts.send = s.send
 	return s
 }
 
 // run polls and reports until leave, and until the outbox is empty then. It returns an error if another process has
-// the worker's name, or if the server refused the first request.
+// the worker's name, if the server refused the first request, or if the last results could not be reported.
 func (s *session) run() error {
+	defer s.giveUp()
 	for {
 		s.mutex.Lock()
 		isLast, reported := s.isLeaving, s.reported
@@ -126,7 +131,24 @@ func (s *session) run() error {
 		if isDone {
 			return nil
 		}
+		if s.life.Err() != nil {
+			return s.unreported()
+		}
 	}
+}
+
+func (s *session) unreported() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	what := "its end"
+	switch count := len(s.outbox.leases()); count {
+	case 0:
+	case 1:
+		what = "1 result"
+	default:
+		what = fmt.Sprint(count, " results")
+	}
+	return fmt.Errorf("%w: the worker could not report %s to %s", ErrUnreachable, what, s.transport.url)
 }
 
 // drain takes no new work from now on.
@@ -137,10 +159,13 @@ func (s *session) drain() {
 	s.interruptPoll()
 }
 
-// leave lets run return when the outbox is empty; no attempt runs any more.
+// leave lets run return when the outbox is empty, or when leaveTime is over; no attempt runs any more.
 func (s *session) leave() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if !s.isLeaving {
+		time.AfterFunc(leaveTime, s.giveUp)
+	}
 	s.isDraining, s.isLeaving = true, true
 	s.interruptPoll()
 }
@@ -182,6 +207,8 @@ func (s *session) pause(longest time.Duration, isDone func() bool) {
 		select {
 		case <-timer.C:
 			return
+		case <-s.life.Done():
+			return
 		case <-s.wake:
 		}
 	}
@@ -204,7 +231,7 @@ func (s *session) awaitResults() {
 
 // poll sends a poll with the messages of the outbox; it returns whether it got a response.
 func (s *session) poll() (bool, error) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(s.life)
 	defer cancel()
 	s.mutex.Lock()
 	messages := s.outbox.take()
@@ -333,7 +360,7 @@ func (s *session) report() {
 }
 
 func (s *session) sendReport(request *workRequest, messages []*message) {
-	response, err := s.exchange(context.Background(), request, 0)
+	response, err := s.exchange(s.life, request, 0)
 	if err == nil {
 		s.apply(messages, response)
 	} else {

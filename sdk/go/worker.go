@@ -107,7 +107,8 @@ func Handle[In, Out any](w *Worker, task string, run func(ctx context.Context, i
 
 // Run runs jobs until Stop, until ctx ends, until the server asks the worker to leave, or until SIGTERM or SIGINT; a
 // second signal ends it without waiting for attempts. Then the running attempts end, and their results reach the
-// server. The error says that the server refuses the worker, or that another process has taken its name.
+// server. The error says that the server refuses the worker, that another process has taken its name, or that the last
+// results could not be reported.
 func (w *Worker) Run(ctx context.Context) error {
 	attempts := newAttempts(w.handlers)
 	session := newSession(newTransport(w.options.URL, w.options.Token, 0), w.registration(), attempts, w.options.Log)

@@ -185,3 +185,14 @@ class DrainClaims:
         results = await answer_until_the_end(server, worker)
 
         assert [result["outcome"] for result in results] == ["completed"]
+
+    async def test_a_worker_that_cannot_report_its_last_results_ends_and_says_so(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        await begin(server, worker)
+        await server.next_poll()
+
+        worker.stop()
+        worker.stop_now()  # from now on no request gets a response
+
+        assert "could not report 1 result" in await worker.ended()

@@ -1,6 +1,6 @@
 import type { Attempts } from "./attempts.js";
 import { Backoff } from "./backoff.js";
-import { SchedoError } from "./errors.js";
+import { SchedoError, Unreachable } from "./errors.js";
 import { isReadable, readResponse, type Lease, type WorkResponse } from "./lease.js";
 import { Outbox, type Message } from "./outbox.js";
 import type { Transport } from "./transport.js";
@@ -13,6 +13,7 @@ const UNACCEPTABLE = new Set([400, 413, 422]); // the server can never accept th
 const BUSY = new Set([429, 503]);
 const IDLE_FREE = 2; // this many early and empty responses in a row are normal
 const LONGEST_PAUSE_MS = 1_000;
+const LEAVE_MS = 5_000; // for the last results to get through
 
 /**
  * One session of a worker (docs/protocol.md): one open poll, and at most one report in flight beside it.
@@ -35,6 +36,8 @@ export class Session {
   #hasSpoken = false; // the server has accepted this worker
   #isDraining = false;
   #isLeaving = false;
+  readonly #life = new AbortController(); // aborted when the last results have had their time
+  #leaving: ReturnType<typeof setTimeout> | undefined;
   #idleResponses = 0;
 
   constructor(
@@ -55,15 +58,23 @@ export class Session {
   /**
    * Poll and report until leave(), and until the outbox is empty then.
    * @throws SchedoError if another process has the worker's name, or if the server refused the first request.
+   * @throws Unreachable if the last results could not be reported.
    */
   async run(): Promise<void> {
-    for (;;) {
-      const isLast = this.#isLeaving;
-      if (isLast) await this.#reporting;
-      else await this.#awaitResults();
-      const hasResponse = await this.#poll();
-      if (isLast && hasResponse && this.outbox.isEmpty) return;
+    try {
+      while (!this.#life.signal.aborted) {
+        const isLast = this.#isLeaving;
+        if (isLast) await this.#reporting;
+        else await this.#awaitResults();
+        const hasResponse = await this.#poll();
+        if (isLast && hasResponse && this.outbox.isEmpty) return;
+      }
+    } finally {
+      clearTimeout(this.#leaving);
     }
+    const count = this.outbox.leases.length;
+    const lost = count === 0 ? "its end" : count === 1 ? "1 result" : `${count} results`;
+    throw new Unreachable(`the worker could not report ${lost} to ${this.transport.url}`);
   }
 
   /** Take no new work from now on. */
@@ -72,9 +83,13 @@ export class Session {
     this.#interrupt();
   }
 
-  /** Let run() return when the outbox is empty; no attempt runs any more. */
+  /** Let run() return when the outbox is empty, or when LEAVE_MS are over; no attempt runs any more. */
   leave(): void {
     this.#isDraining = this.#isLeaving = true;
+    this.#leaving ??= setTimeout(() => {
+      this.#life.abort();
+      this.#interrupt();
+    }, LEAVE_MS);
     this.#interrupt();
   }
 
@@ -100,6 +115,7 @@ export class Session {
     const isUrgent = !this.#isInContact || this.#isDraining || messages.some(({ field }) => field === "accept");
     const waitMs = isUrgent ? 0 : this.#heartbeatMs;
     const polling = (this.#polling = new AbortController());
+    if (this.#life.signal.aborted) polling.abort();
     const began = Date.now();
     let response: WorkResponse;
     try {
@@ -167,7 +183,7 @@ export class Session {
 
   async #sendReport(messages: Message[]): Promise<void> {
     try {
-      const response = await this.#exchange({ max_leases: 0, wait: 0 }, messages, 0);
+      const response = await this.#exchange({ max_leases: 0, wait: 0 }, messages, 0, this.#life.signal);
       this.#reportBackoff.noteSuccess();
       this.#apply(messages, response);
     } catch (error) {

@@ -74,6 +74,7 @@ export class Worker {
    * Run jobs until stop(), until the server asks the worker to leave, or until SIGTERM or SIGINT; a second signal
    * ends it without waiting for attempts. Then the running attempts end, and their results reach the server.
    * @throws SchedoError if the server refuses the worker, or if another process has taken its name.
+   * @throws Unreachable if the last results could not be reported.
    */
   async run({ signals = true }: { signals?: boolean } = {}): Promise<void> {
     const attempts = new Attempts(this.#handlers, this.#around, (message) => session.outbox.add(message));
