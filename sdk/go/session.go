@@ -313,13 +313,14 @@ func (s *session) pollFailed(messages []*message, err error, isInterrupted bool)
 	}
 	s.mutex.Lock()
 	s.isInContact = false
+	wasLeaving := s.isLeaving
 	s.mutex.Unlock()
 	var refusal *Error
 	if errors.As(err, &refusal) && s.isFatal(refusal) {
 		return err
 	}
 	s.log(err.Error() + "; retrying")
-	s.pause(s.pollBackoff.next(retryAfter(err)), func() bool { return s.isLeaving })
+	s.pause(s.pollBackoff.next(retryAfter(err)), func() bool { return s.isLeaving && !wasLeaving })
 	return nil
 }
 

@@ -196,3 +196,17 @@ class DrainClaims:
         worker.stop_now()  # from now on no request gets a response
 
         assert "could not report 1 result" in await worker.ended()
+
+    async def test_a_worker_that_ends_polls_a_busy_server_no_sooner_than_it_asks(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (await server.next_poll()).answer()
+        await server.next_poll()
+
+        worker.stop()
+        leaving = await server.next_poll()
+        leaving.refuse(503, "unavailable", "it is starting", retry_after="60")
+        for _ in range(20):
+            await worker.has_called()  # meanwhile it could have sent many
+
+        assert server.is_silent

@@ -142,7 +142,9 @@ export class Session {
     this.#isInContact = false;
     if (error instanceof SchedoError && this.#isFatal(error)) throw error;
     this.log(`${(error as Error).message}; retrying`);
-    await this.#wakeup.wait(this.#pollBackoff.next(retryAfterOf(error)), () => this.#isLeaving);
+    const wasLeaving = this.#isLeaving;
+    const isDone = (): boolean => this.#life.signal.aborted || (this.#isLeaving && !wasLeaving);
+    await this.#wakeup.wait(this.#pollBackoff.next(retryAfterOf(error)), isDone);
   }
 
   /** Whether trying again cannot help: another process has the name, or no request has succeeded. */
