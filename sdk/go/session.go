@@ -77,6 +77,7 @@ type session struct {
 	wake         chan struct{}   // ends a pause
 	life         context.Context // of every request
 	giveUp       func()          // ends it, when the last results have had their time
+	leaving      chan struct{}   // closed by leave
 
 	pollBackoff   backoff // of the goroutine that polls, like the next two
 	idleResponses int
@@ -100,7 +101,7 @@ func newSession(transport *transport, registration registration, attempts *attem
 	s := &session{
 		transport: transport, registration: registration, attempts: attempts, log: log,
 		wake: make(chan struct{}, 1), outbox: newOutbox(), offers: map[string]Lease{}, heartbeat: firstHeartbeat,
-		reported: make(chan struct{}),
+		reported: make(chan struct{}), leaving: make(chan struct{}),
 	}
 	close(s.reported)
 	s.life, s.giveUp = context.WithCancel(context.Background())
@@ -164,6 +165,7 @@ func (s *session) leave() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !s.isLeaving {
+		close(s.leaving)
 		time.AfterFunc(leaveTime, s.giveUp)
 	}
 	s.isDraining, s.isLeaving = true, true
@@ -372,7 +374,10 @@ func (s *session) sendReport(request *workRequest, messages []*message) {
 		s.mutex.Lock()
 		wait := s.reportBackoff.next(retryAfter(refusal))
 		s.mutex.Unlock()
-		time.Sleep(wait)
+		select {
+		case <-time.After(wait):
+		case <-s.leaving: // the last poll brings the results
+		}
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

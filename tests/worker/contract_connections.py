@@ -210,3 +210,17 @@ class DrainClaims:
             await worker.has_called()  # meanwhile it could have sent many
 
         assert server.is_silent
+
+    async def test_a_worker_ends_though_the_server_was_busy_at_its_last_report(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+        worker.end(call, "complete", 1)
+        report = await server.next_report()
+        report.refuse(503, "unavailable", "too much", retry_after="60")
+
+        worker.stop()
+
+        results = await answer_until_the_end(server, worker)
+        assert [result["result"] for result in results] == [1]
