@@ -190,6 +190,11 @@ func (s *session) signal() {
 func (s *session) send(each *message) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.put(each)
+}
+
+// put is send for a caller that has the lock.
+func (s *session) put(each *message) {
 	s.outbox.add(each)
 	s.signal()
 	s.report()
@@ -436,19 +441,15 @@ func (s *session) apply(messages []*message, response *workResponse) bool {
 		s.log("lease " + refused.Lease + ": " + refused.Detail)
 		gone[refused.Lease] = true
 	}
-	var accepted []Lease
 	for _, each := range messages {
 		if offer, isOffer := s.offers[each.lease]; isOffer && each.field == "accept" {
 			delete(s.offers, each.lease)
 			if !gone[each.lease] {
-				accepted = append(accepted, offer)
+				s.start(offer)
 			}
 		}
 	}
 	s.mutex.Unlock()
-	for _, lease := range accepted {
-		s.attempts.start(lease)
-	}
 	for _, text := range response.Leases {
 		isNews = s.receive(text) || isNews
 	}
@@ -464,6 +465,16 @@ func (s *session) apply(messages []*message, response *workResponse) bool {
 	return isNews
 }
 
+// start runs the attempt, or gives it back if the worker drains by now. The caller has the lock, so that every poll
+// lists the attempt and leave comes before it or after its end.
+func (s *session) start(lease Lease) bool {
+	if !s.isDraining {
+		return s.attempts.start(lease)
+	}
+	s.put(resultMessage(lease.Lease, result{"outcome": "released"}))
+	return true
+}
+
 func (s *session) receive(text json.RawMessage) bool {
 	var lease Lease
 	if err := json.Unmarshal(text, &lease); err != nil || !leaseForm.MatchString(lease.Lease) {
@@ -471,27 +482,22 @@ func (s *session) receive(text json.RawMessage) bool {
 		return false
 	}
 	s.mutex.Lock()
-	isDraining := s.isDraining
-	_, isKnown := s.offers[lease.Lease]
-	hasSlot := s.registration.Slots-s.attempts.count() > len(s.offers)
-	if lease.Offer && !isKnown && hasSlot && !isDraining {
-		s.offers[lease.Lease] = lease
+	defer s.mutex.Unlock()
+	if !lease.Offer {
+		return s.start(lease)
 	}
-	s.mutex.Unlock()
+	_, isKnown := s.offers[lease.Lease]
 	switch {
-	case !lease.Offer && !isDraining:
-		return s.attempts.start(lease)
-	case !lease.Offer:
-		s.send(resultMessage(lease.Lease, result{"outcome": "released"}))
 	case isKnown:
 		return false
-	case isDraining:
-		s.send(rejection(lease.Lease, "draining"))
-	case !hasSlot:
-		s.send(rejection(lease.Lease, "no free slot"))
+	case s.isDraining:
+		s.put(rejection(lease.Lease, "draining"))
+	case s.registration.Slots-s.attempts.count() <= len(s.offers):
+		s.put(rejection(lease.Lease, "no free slot"))
 	default:
+		s.offers[lease.Lease] = lease
 		text, _ := json.Marshal(lease.Lease)
-		s.send(&message{"accept", lease.Lease, text})
+		s.put(&message{"accept", lease.Lease, text})
 	}
 	return true
 }

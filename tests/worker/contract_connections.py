@@ -224,3 +224,18 @@ class DrainClaims:
 
         results = await answer_until_the_end(server, worker)
         assert [result["result"] for result in results] == [1]
+
+    async def test_an_offer_that_is_confirmed_while_its_worker_ends_is_given_back(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (await server.next_poll()).answer(leases=[lease_of(payload={}, offer=True)])
+        await server.next_poll()
+
+        worker.stop()
+        poll = await server.next_poll()
+        poll.answer()
+
+        assert poll.body["accept"] == [LEASE]
+        results = await answer_until_the_end(server, worker)
+        assert results == [{"lease": LEASE, "outcome": "released"}]
+        assert not await worker.has_called()

@@ -355,9 +355,14 @@ class Poller(Generic[A]):
         return True
 
     def _begin(self, text: str, gone: set[str]) -> bool:
-        """Run an accepted offer unless the server has revoked it in the meantime."""
+        """Run an accepted offer unless the server has revoked it, or the worker drains by now."""
         lease = self._offers.pop(text, None)
-        return lease is not None and text not in gone and self.executor.start(lease)
+        if lease is None or text in gone:
+            return False
+        if not self._is_draining:
+            return self.executor.start(lease)
+        self.send_result(AttemptResult(lease.key, Released()))
+        return True
 
     def _stop(self, stop: StopResponse) -> bool:
         key = _read_key(stop.lease)

@@ -242,11 +242,7 @@ export class Session {
       return false;
     }
     const text = lease.lease;
-    if (!lease.offer) {
-      if (!this.#isDraining) return this.attempts.start(lease);
-      this.outbox.add({ field: "results", lease: text, json: JSON.stringify({ lease: text, outcome: "released" }) });
-      return true;
-    }
+    if (!lease.offer) return this.#start(lease);
     if (this.#offers.has(text)) return false;
     if (this.#isDraining || this.#freeSlots <= this.#offers.size) {
       const reason = this.#isDraining ? "draining" : "no free slot";
@@ -258,11 +254,18 @@ export class Session {
     return true;
   }
 
-  /** Run an accepted offer unless the server has revoked it meanwhile. */
+  /** Run an accepted offer unless the server has revoked it, or the worker drains by now. */
   #begin(text: string, gone: ReadonlySet<string>): boolean {
     const lease = this.#offers.get(text);
     this.#offers.delete(text);
-    return lease !== undefined && !gone.has(text) && this.attempts.start(lease);
+    return lease !== undefined && !gone.has(text) && this.#start(lease);
+  }
+
+  #start(lease: Lease): boolean {
+    if (!this.#isDraining) return this.attempts.start(lease);
+    const json = JSON.stringify({ lease: lease.lease, outcome: "released" });
+    this.outbox.add({ field: "results", lease: lease.lease, json });
+    return true;
   }
 }
 
