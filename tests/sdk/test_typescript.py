@@ -10,6 +10,7 @@ from tests.sdk.conftest import SDK, find_built
 from tests.sdk.contract_server import Command, ServerClaims
 from tests.sdk.process_worker import ProcessWorker, process_worker
 from tests.worker.contract import WorkerContract
+from tests.worker.contract_worker import begin
 from tests.worker.remote.server import WorkServer
 
 BUILD = SDK / "typescript" / "build"
@@ -32,6 +33,31 @@ class TestTypescriptWorker(WorkerContract):
     ) -> AsyncIterator[ProcessWorker]:
         async with process_worker(worker_command, server.url) as worker:
             yield worker
+
+    @pytest.mark.parametrize("what", ["bare", "message", "name", "stack"])
+    async def test_whatever_a_handler_throws_fails_its_attempt_only(
+        self, server: WorkServer, worker: ProcessWorker, what: str
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+
+        worker.end(call, "throw", what)
+        (result,) = (await server.next_report()).results
+
+        assert (result["lease"], result["outcome"]) == (call.lease, "failed")
+        assert isinstance(result["error"]["message"], str)
+
+    async def test_a_line_of_a_log_or_a_message_can_be_any_value(
+        self, server: WorkServer, worker: ProcessWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+
+        worker.progress(call, message=["page", 4])
+        worker.progress(call, log=7)
+
+        report = await server.next_report()
+        assert report.body["progress"] == [{"lease": call.lease, "message": "page,4", "log": "7"}]
 
 
 @pytest.mark.e2e

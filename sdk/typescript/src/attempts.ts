@@ -3,7 +3,7 @@ import { CurrentJob, type StopReason } from "./job.js";
 import type { Lease } from "./lease.js";
 import type { Message } from "./outbox.js";
 import { ProgressThrottle } from "./progress.js";
-import { toSafeText } from "./output.js";
+import { toSafeText, toText } from "./output.js";
 
 /** Runs a job; what it returns is the job's result. */
 export type Handler<Payload = any> = (payload: Payload, job: CurrentJob) => unknown;
@@ -138,15 +138,15 @@ function toResult(value: unknown): object {
 
 function toFailure(error: unknown): object {
   if (error instanceof Snooze) return { outcome: "snoozed", delay: error.delay };
-  if (!(error instanceof Error)) return failure("Error", String(error));
+  if (!(error instanceof Error)) return failure("Error", error);
   const traceback = error.stack === undefined ? {} : { traceback: cut(error.stack) };
   return failure(error.name, error.message, error instanceof Discard ? { retryable: false } : {}, traceback);
 }
 
-function failure(type: string, message: string, options: object = {}, more: object = {}): object {
+function failure(type: unknown, message: unknown, options: object = {}, more: object = {}): object {
   return { outcome: "failed", ...options, error: { type: cut(type), message: cut(message), ...more } };
 }
 
-function cut(text: string): string {
-  return toSafeText(text.slice(0, TEXT_CHARACTERS_MAX));
+function cut(value: unknown): string {
+  return toSafeText(toText(value).slice(0, TEXT_CHARACTERS_MAX));
 }

@@ -1,5 +1,5 @@
 import type { Lease } from "./lease.js";
-import { Output } from "./output.js";
+import { Output, toText } from "./output.js";
 
 /** Why an attempt has to stop. `shutdown`: the worker ends and its grace time is over. */
 export type StopReason = "cancel" | "timeout" | "revoked" | "shutdown";
@@ -66,14 +66,15 @@ export class CurrentJob {
   }
 
   /** Report progress. The server gets at most ten reports of an attempt a second; later ones replace earlier ones. */
-  progress(update: Progress): void {
-    this.#report(update);
+  progress({ percent, message }: Progress): void {
+    this.#report({ ...(percent !== undefined && { percent: Number(percent) }), ...(message !== undefined && { message: toText(message) }) });
   }
 
   /** Write a line that is shown with the job's progress while it runs, and kept as its output. */
   log(line: string): void {
-    this.output.write(`${line}\n`);
-    this.#report({ log: line });
+    const text = toText(line);
+    this.output.write(`${text}\n`);
+    this.#report({ log: text });
   }
 
   /** Ask the attempt to stop; return false if it has been asked before. */

@@ -24,3 +24,12 @@ export class Output {
 export function toSafeText(text: string): string {
   return text.replace(/\0|\p{Surrogate}/gu, "\ufffd");
 }
+
+/** The text of what a program throws or logs, whatever it is: a program in JavaScript has no types that forbid it. */
+export function toText(value: unknown): string {
+  try {
+    return String(value);
+  } catch {
+    return Object.prototype.toString.call(value);
+  }
+}

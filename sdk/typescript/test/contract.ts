@@ -13,7 +13,7 @@ interface Command {
 interface Running {
   job: CurrentJob;
   resolve: (value: unknown) => void;
-  reject: (error: Error) => void;
+  reject: (error: unknown) => void;
 }
 
 const running = new Map<string, Running>();
@@ -37,6 +37,13 @@ const errors: Record<string, (value: any) => Error> = {
   discard: (reason) => new Discard(reason),
 };
 
+const thrown: Record<string, unknown> = {
+  bare: Object.create(null),
+  message: Object.assign(new Error(), { message: { page: 4 } }),
+  name: Object.assign(new Error(), { name: 7 }),
+  stack: Object.assign(new Error(), { stack: ["line 1"] }),
+};
+
 function obey({ do: what, lease, value, update }: Command): void {
   const call = running.get(lease);
   if (what === "sync") setTimeout(() => tell({ event: "synced" }), 0);
@@ -44,6 +51,7 @@ function obey({ do: what, lease, value, update }: Command): void {
   else if (what === "stop_now") worker.stopNow();
   else if (what === "complete") call?.resolve(value);
   else if (what === "progress") update.log === undefined ? call?.job.progress(update) : call?.job.log(update.log);
+  else if (what === "throw") call?.reject(thrown[value as string]);
   else call?.reject(errors[what]!(value));
 }
 
