@@ -220,7 +220,11 @@ func run(ctx context.Context, handle handler, job *CurrentJob) (ended result) {
 	var discard *Discard
 	switch {
 	case err == nil:
-		return result{"outcome": "completed", "result": value}
+		text, err := encodeResult(value)
+		if err != nil { // a channel, a function or a number such as NaN
+			return failed("result-not-json", err.Error(), "", false)
+		}
+		return result{"outcome": "completed", "result": text}
 	case errors.As(err, &snooze):
 		return result{"outcome": "snoozed", "delay": snooze.Delay}
 	case errors.As(err, &discard):
@@ -239,9 +243,16 @@ func failed(kind, detail, traceback string, isRetryable bool) result {
 
 func resultMessage(lease string, ended result) *message {
 	ended["lease"] = lease
-	text, err := json.Marshal(ended)
-	if err != nil { // a channel, a function or a number such as NaN
-		return resultMessage(lease, failed("result-not-json", err.Error(), "", false))
-	}
+	text, _ := json.Marshal(ended) // it has only texts, numbers and JSON
 	return &message{"results", lease, text}
+}
+
+// encodeResult returns the JSON of what a handler returned; a MarshalJSON that panics is an error of the handler, too.
+func encodeResult(value any) (text json.RawMessage, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("its encoding panicked: %v", cause)
+		}
+	}()
+	return json.Marshal(value)
 }

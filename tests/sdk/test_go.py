@@ -10,6 +10,7 @@ from tests.sdk.conftest import SDK, find_built
 from tests.sdk.contract_server import Command, ServerClaims
 from tests.sdk.process_worker import ProcessWorker, process_worker
 from tests.worker.contract import WorkerContract
+from tests.worker.contract_worker import begin
 from tests.worker.remote.server import WorkServer
 
 BUILD = SDK / "go" / "build"
@@ -32,6 +33,18 @@ class TestGoWorker(WorkerContract):
     ) -> AsyncIterator[ProcessWorker]:
         async with process_worker(worker_command, server.url) as worker:
             yield worker
+
+    async def test_a_result_whose_encoding_panics_fails_its_attempt_only(
+        self, server: WorkServer, worker: ProcessWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+
+        worker.end(call, "panic_as_json")
+        (result,) = (await server.next_report()).results
+
+        assert (result["outcome"], result["retryable"]) == ("failed", False)
+        assert "this has no JSON" in result["error"]["message"]
 
 
 @pytest.mark.e2e

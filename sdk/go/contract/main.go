@@ -36,6 +36,10 @@ type call struct {
 	end chan end
 }
 
+type withoutJSON struct{}
+
+func (withoutJSON) MarshalJSON() ([]byte, error) { panic("this has no JSON") }
+
 var (
 	mutex   sync.Mutex
 	running = map[string]call{}
@@ -96,6 +100,8 @@ func obey(worker *schedo.Worker, given command) {
 		this.end <- end{err: errors.New(given.text())}
 	case "discard":
 		this.end <- end{err: &schedo.Discard{Reason: given.text()}}
+	case "panic_as_json":
+		this.end <- end{value: withoutJSON{}}
 	case "snooze":
 		this.end <- end{err: &schedo.Snooze{Delay: string(given.Value)}}
 	}
@@ -112,7 +118,9 @@ func main() {
 		time.Sleep(5 * time.Millisecond) // for handlers that were stopped
 		tell(ended)
 	}()
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
 		var given command
 		if err := json.Unmarshal(lines.Bytes(), &given); err != nil {
 			panic(err)
