@@ -202,7 +202,7 @@ func (a *attempts) flush() {
 	a.updates, a.timer = map[string]update{}, nil
 	a.mutex.Unlock()
 	for lease, each := range updates {
-		text, err := json.Marshal(each)
+		text, err := encode(each)
 		if err == nil { // a percent that is not a number has no JSON
 			a.send(&message{"progress", lease, text})
 		}
@@ -243,7 +243,7 @@ func failed(kind, detail, traceback string, isRetryable bool) result {
 
 func resultMessage(lease string, ended result) *message {
 	ended["lease"] = lease
-	text, _ := json.Marshal(ended) // it has only texts, numbers and JSON
+	text, _ := encode(ended) // it has only texts, numbers and JSON
 	return &message{"results", lease, text}
 }
 
@@ -254,5 +254,5 @@ func encodeResult(value any) (text json.RawMessage, err error) {
 			err = fmt.Errorf("its encoding panicked: %v", cause)
 		}
 	}()
-	return json.Marshal(value)
+	return encode(value)
 }

@@ -149,7 +149,7 @@ func (c *Client) Invoke(ctx context.Context, task string, payload any, options I
 		wait = defaultWait
 	}
 	wait = max(wait, 0)
-	body, err := json.Marshal(struct {
+	body, err := encode(struct {
 		Task    string  `json:"task"`
 		Payload any     `json:"payload,omitempty"`
 		Wait    float64 `json:"wait"`
@@ -193,7 +193,7 @@ func (c *Client) call(ctx context.Context, method, path string, in any, header h
 	var body []byte
 	if in != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if body, err = encode(in); err != nil {
 			return err
 		}
 	}

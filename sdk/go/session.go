@@ -411,7 +411,7 @@ func (s *session) takeBack(messages []*message, err error) {
 }
 
 func (s *session) exchange(ctx context.Context, request *workRequest, held time.Duration) (*workResponse, error) {
-	body, err := json.Marshal(request)
+	body, err := encode(request)
 	if err != nil {
 		return nil, err
 	}

@@ -75,6 +75,15 @@ func (t *transport) send(ctx context.Context, method, path string, body []byte, 
 	return text, nil
 }
 
+// encode returns the JSON of a value for a body, which has a limit: json.Marshal writes each <, > and & as six bytes.
+func encode(value any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
 func refusal(response *http.Response, text []byte) *Error {
 	refused := &Error{}
 	// Something between the client and the server may have answered; then the text is not JSON.

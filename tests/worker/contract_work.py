@@ -228,6 +228,17 @@ class ResultClaims:
         ]
         assert "running" not in report.body
 
+    async def test_a_result_takes_no_more_room_than_its_text(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+
+        worker.end(call, "complete", "<&>" * 5_000)
+        report = await server.next_report()
+
+        assert int(report.headers["content-length"]) < 20_000
+
 
 class OfferClaims:
     """Offers."""
