@@ -49,7 +49,6 @@ LINGER_S = 0.02
 LINGER_TURNS = 6  # of the event loop; a handler without I/O has ended by then
 
 _MAX_LEASES = 1_000
-
 _UNACCEPTABLE = frozenset({400, 413, 422})  # the server can never accept this request
 _BUSY = frozenset({429, 503})
 _HEADERS = {"Content-Type": "application/json"}
@@ -193,6 +192,7 @@ class Poller(Generic[A]):
     async def _poll(self) -> bool:
         """Send a poll with the messages of the outbox; return whether it got a response."""
         loop = asyncio.get_running_loop()
+        self._waking.clear()  # this poll is what it asked for; a pause after it is another one
         messages = self.outbox.take()
         # The attempt of an accepted offer starts with the response, so the server must not wait.
         is_urgent = self._is_leaving or any(message.field == "accept" for message in messages)
@@ -341,12 +341,10 @@ class Poller(Generic[A]):
             return False
         text = given.lease
         if not given.offer:
-            if not self._is_draining:
-                return self.executor.start(lease)
-            self.send_result(AttemptResult(lease.key, Released()))
-        elif text in self._offers:
+            return self._start(lease)
+        if text in self._offers:
             return False
-        elif self._is_draining or self._free_slots <= len(self._offers):
+        if self._is_draining or self._free_slots <= len(self._offers):
             reason = "draining" if self._is_draining else "no free slot"
             self.outbox.add(Message.of(RejectRequest(text, reason)))
         else:
@@ -355,10 +353,12 @@ class Poller(Generic[A]):
         return True
 
     def _begin(self, text: str, gone: set[str]) -> bool:
-        """Run an accepted offer unless the server has revoked it, or the worker drains by now."""
+        """Start an accepted offer unless the server has revoked it in the meantime."""
         lease = self._offers.pop(text, None)
-        if lease is None or text in gone:
-            return False
+        return lease is not None and text not in gone and self._start(lease)
+
+    def _start(self, lease: Lease) -> bool:
+        """Run the attempt, or give it back if the worker drains by now."""
         if not self._is_draining:
             return self.executor.start(lease)
         self.send_result(AttemptResult(lease.key, Released()))
