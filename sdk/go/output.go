@@ -1,6 +1,9 @@
 package schedo
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 const outputHalf = 512 << 10
 
@@ -24,7 +27,8 @@ func (o *output) write(text string) {
 	}
 }
 
-// render returns the entry for a result; nil if nothing was written.
+// render returns the entry for a result; nil if nothing was written. It is Base64, because a text can take six bytes for
+// a byte of the output, and has no U+0000.
 func (o *output) render() []map[string]any {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -32,6 +36,5 @@ func (o *output) render() []map[string]any {
 		return nil
 	}
 	tail := o.tail[max(0, len(o.tail)-outputHalf):]
-	text := safeText(string(o.head) + string(tail))
-	return []map[string]any{{"stream": "stdout", "text": text, "total_bytes": o.total}}
+	return []map[string]any{{"stream": "stdout", "base64": slices.Concat(o.head, tail), "total_bytes": o.total}}
 }

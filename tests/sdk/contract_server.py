@@ -119,6 +119,20 @@ class WorkerServerClaims:
 class ServerClaims(WorkerServerClaims):
     """A test module gives the fixtures `worker_command` and `client_command`."""
 
+    async def test_a_long_output_of_any_characters_is_kept(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
+                job = server.submit(task="work")
+                call = await worker.called()
+                worker.progress(call, log="\x1b" * 400_000)
+                await worker.has_called()  # the process has read all of it
+                worker.end(call, "complete", "done")
+
+                assert server.ended(job["id"])["state"] == "completed"
+                assert server.output(job["id"])[:3] == "\x1b\x1b\x1b"
+
     async def test_a_client_submits_reads_and_changes_jobs(
         self, client_command: Command, tmp_path: Path
     ) -> None:
