@@ -14,26 +14,18 @@ const (
 	textBytesMax     = 8_000
 	stopGrace        = 5 * time.Second // for a handler to end after its stop; later its slot is used again
 	progressInterval = 100 * time.Millisecond
-	logBytesMax      = 16 << 10
 )
 
 type handler func(ctx context.Context, payload json.RawMessage) (any, error)
 
 type result map[string]any
 
-// update is progress that is not sent yet.
-type update struct {
-	Lease   string   `json:"lease"`
-	Percent *float64 `json:"percent,omitempty"`
-	Message string   `json:"message,omitempty"`
-	Log     string   `json:"log,omitempty"`
-}
-
-// attempts runs handlers. send gets their results and progress, onEnd is called after each end.
+// attempts runs handlers. send gets their results and sendProgress their progress, onEnd is called after each end.
 type attempts struct {
-	handlers map[string]handler
-	send     func(*message)
-	onEnd    func()
+	handlers     map[string]handler
+	send         func(*message)
+	sendProgress func(update)
+	onEnd        func()
 
 	mutex   sync.Mutex
 	running map[string]*CurrentJob
@@ -169,28 +161,15 @@ func (a *attempts) finish(job *CurrentJob, ended result) {
 	a.forget(job)()
 }
 
-// note merges progress: new values replace earlier ones, lines of the log are joined.
+// note merges the progress of an interval.
 func (a *attempts) note(job *CurrentJob, news update) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	lease := job.Lease.Lease
 	if job.ended {
 		return
 	}
-	merged := a.updates[lease]
-	merged.Lease = lease
-	if news.Percent != nil {
-		merged.Percent = news.Percent
-	}
-	if news.Message != "" {
-		merged.Message = cut(news.Message, 1_000)
-	}
-	if merged.Log != "" && news.Log != "" {
-		merged.Log += "\n"
-	}
-	merged.Log = safeText(merged.Log + news.Log)
-	merged.Log = safeText(merged.Log[max(0, len(merged.Log)-logBytesMax):])
-	a.updates[lease] = merged
+	news.Lease = job.Lease.Lease
+	a.updates[news.Lease] = a.updates[news.Lease].then(news)
 	if a.timer == nil {
 		a.timer = time.AfterFunc(progressInterval, a.flush)
 	}
@@ -201,11 +180,8 @@ func (a *attempts) flush() {
 	updates := a.updates
 	a.updates, a.timer = map[string]update{}, nil
 	a.mutex.Unlock()
-	for lease, each := range updates {
-		text, err := encode(each)
-		if err == nil { // a percent that is not a number has no JSON
-			a.send(&message{"progress", lease, text})
-		}
+	for _, each := range updates {
+		a.sendProgress(each)
 	}
 }
 
@@ -244,7 +220,7 @@ func failed(kind, detail, traceback string, isRetryable bool) result {
 func resultMessage(lease string, ended result) *message {
 	ended["lease"] = lease
 	text, _ := encode(ended) // it has only texts, numbers and JSON
-	return &message{"results", lease, text}
+	return &message{field: "results", lease: lease, text: text}
 }
 
 // encodeResult returns the JSON of what a handler returned; a MarshalJSON that panics is an error of the handler, too.

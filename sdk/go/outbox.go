@@ -13,25 +13,30 @@ type message struct {
 	field string // results, progress, accept or reject
 	lease string
 	text  json.RawMessage
+	news  update // of progress
 }
 
 // outbox has the messages of a worker until the server has confirmed them. It is guarded by the session's lock.
 //
 // Sending a message twice is harmless, so messages that were in flight when a connection broke are sent again. A
 // message that the server refuses must not hold up the others: after a refused batch the messages are sent one by one,
-// and a result that is refused alone is replaced by a failure that says why.
+// and a result that is refused alone is replaced by a failure that says why. Progress that waits is merged: there is at
+// most one message with it for each attempt, however long the server is away.
 type outbox struct {
 	waiting  []*message
+	progress map[string]update // waits as well, by lease
 	inFlight map[*message]bool
 	replaced map[string]bool
 	singles  int // this many of the next messages are sent alone
 }
 
 func newOutbox() *outbox {
-	return &outbox{inFlight: map[*message]bool{}, replaced: map[string]bool{}}
+	return &outbox{progress: map[string]update{}, inFlight: map[*message]bool{}, replaced: map[string]bool{}}
 }
 
-func (o *outbox) isEmpty() bool { return len(o.waiting)+len(o.inFlight) == 0 }
+func (o *outbox) isEmpty() bool { return !o.hasMessages() && len(o.inFlight) == 0 }
+
+func (o *outbox) hasMessages() bool { return len(o.waiting)+len(o.progress) > 0 }
 
 // leases returns those whose results or replies the server may not know yet.
 func (o *outbox) leases() []string {
@@ -52,6 +57,10 @@ func (o *outbox) leases() []string {
 
 func (o *outbox) add(each *message) { o.waiting = append(o.waiting, each) }
 
+func (o *outbox) addProgress(news update) {
+	o.progress[news.Lease] = o.progress[news.Lease].then(news)
+}
+
 // take returns the messages of the next request; they are in flight from now on.
 func (o *outbox) take() []*message {
 	most, size := batchMessagesMax, 0
@@ -59,19 +68,38 @@ func (o *outbox) take() []*message {
 		most = 1
 	}
 	var taken []*message
-	for _, each := range o.waiting[:min(most, len(o.waiting))] {
-		size += len(each.text)
-		if len(taken) > 0 && size > batchBytesMax {
+	for len(taken) < most {
+		next := o.next()
+		if next == nil {
 			break
 		}
-		taken = append(taken, each)
-		o.inFlight[each] = true
+		if size += len(next.text); len(taken) > 0 && size > batchBytesMax {
+			o.putBack([]*message{next})
+			break
+		}
+		taken = append(taken, next)
+		o.inFlight[next] = true
 	}
-	o.waiting = o.waiting[len(taken):]
 	if len(taken) > 0 && o.singles > 0 {
 		o.singles--
 	}
 	return taken
+}
+
+// next takes the message that has waited longest; nil if none waits. Progress comes last.
+func (o *outbox) next() *message {
+	if len(o.waiting) > 0 {
+		first := o.waiting[0]
+		o.waiting = o.waiting[1:]
+		return first
+	}
+	for lease, news := range o.progress {
+		delete(o.progress, lease)
+		if text, err := encode(news); err == nil { // a percent that is not a number has no JSON
+			return &message{field: "progress", lease: lease, text: text, news: news}
+		}
+	}
+	return nil
 }
 
 // confirm drops messages that the server has confirmed.
@@ -84,10 +112,16 @@ func (o *outbox) confirm(messages []*message) {
 
 // putBack sends these messages again: they may not have arrived.
 func (o *outbox) putBack(messages []*message) {
+	var back []*message
 	for _, each := range messages {
 		delete(o.inFlight, each)
+		if each.field == "progress" {
+			o.progress[each.lease] = each.news.then(o.progress[each.lease])
+		} else {
+			back = append(back, each)
+		}
 	}
-	o.waiting = append(append([]*message{}, messages...), o.waiting...)
+	o.waiting = append(back, o.waiting...)
 }
 
 // refuse sends these messages alone to find the bad one, or replaces it if it was alone.

@@ -105,7 +105,7 @@ func newSession(transport *transport, registration registration, attempts *attem
 	}
 	close(s.reported)
 	s.life, s.giveUp = context.WithCancel(context.Background())
-	attempts.send = s.send
+	attempts.send, attempts.sendProgress = s.send, s.sendProgress
 	return s
 }
 
@@ -200,6 +200,15 @@ func (s *session) put(each *message) {
 	s.report()
 }
 
+// sendProgress puts progress into the outbox.
+func (s *session) sendProgress(news update) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.outbox.addProgress(news)
+	s.signal()
+	s.report()
+}
+
 // pause waits, or until isDone; the caller has no lock.
 func (s *session) pause(longest time.Duration, isDone func() bool) {
 	timer := time.NewTimer(longest)
@@ -221,7 +230,7 @@ func (s *session) pause(longest time.Duration, isDone func() bool) {
 	}
 }
 
-func (s *session) hasMessages() bool { return len(s.outbox.waiting) > 0 }
+func (s *session) hasMessages() bool { return s.outbox.hasMessages() }
 
 // awaitResults gives attempts that end at once the time to have their results in the next poll.
 func (s *session) awaitResults() {
@@ -497,14 +506,14 @@ func (s *session) receive(text json.RawMessage) bool {
 	default:
 		s.offers[lease.Lease] = lease
 		text, _ := json.Marshal(lease.Lease)
-		s.put(&message{"accept", lease.Lease, text})
+		s.put(&message{field: "accept", lease: lease.Lease, text: text})
 	}
 	return true
 }
 
 func rejection(lease, reason string) *message {
 	text, _ := json.Marshal(map[string]string{"lease": lease, "reason": reason})
-	return &message{"reject", lease, text}
+	return &message{field: "reject", lease: lease, text: text}
 }
 
 func retryAfter(err error) time.Duration {

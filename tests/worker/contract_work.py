@@ -228,6 +228,21 @@ class ResultClaims:
         ]
         assert "running" not in report.body
 
+    async def test_progress_that_waits_for_the_server_is_merged(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+        worker.progress(call, percent=0)
+        report = await server.next_report()
+        for number in range(300):  # more than several intervals take
+            worker.progress(call, percent=1 + number / 10)
+            await worker.has_called()
+
+        report.answer()
+
+        assert len((await server.next_report()).body["progress"]) == 1
+
     async def test_a_result_takes_no_more_room_than_its_text(
         self, server: WorkServer, worker: ContractWorker
     ) -> None:

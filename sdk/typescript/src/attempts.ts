@@ -2,7 +2,7 @@ import { Discard, Snooze } from "./errors.js";
 import { CurrentJob, type StopReason } from "./job.js";
 import type { Lease } from "./lease.js";
 import type { Message } from "./outbox.js";
-import { ProgressThrottle } from "./progress.js";
+import { ProgressThrottle, type Update } from "./progress.js";
 import { toSafeText, toText } from "./output.js";
 
 /** Runs a job; what it returns is the job's result. */
@@ -14,7 +14,7 @@ export type Around = (job: CurrentJob, next: () => Promise<unknown>) => Promise<
 const TEXT_CHARACTERS_MAX = 8_000;
 const STOP_GRACE_MS = 5_000; // for a handler to end after its stop; later its slot is used again
 
-/** The attempts that run in this process. `send` gets their results and progress. */
+/** The attempts that run in this process. `send` gets their results, `sendProgress` their progress. */
 export class Attempts {
   readonly #running = new Map<string, CurrentJob>();
   readonly #throttle: ProgressThrottle;
@@ -23,8 +23,9 @@ export class Attempts {
     private readonly handlers: ReadonlyMap<string, Handler>,
     private readonly around: readonly Around[],
     private readonly send: (message: Message) => void,
+    sendProgress: (lease: string, update: Update) => void,
   ) {
-    this.#throttle = new ProgressThrottle(send);
+    this.#throttle = new ProgressThrottle(sendProgress);
   }
 
   /** Called when an attempt no longer runs. */

@@ -1,10 +1,13 @@
 import type { SchedoError } from "./errors.js";
+import { merge, type Update } from "./progress.js";
 
 /** One entry of a list in a worker's request; `json` is the entry. */
 export interface Message {
   readonly field: "results" | "progress" | "accept" | "reject";
   readonly lease: string;
   readonly json: string;
+  /** Of progress. */
+  readonly update?: Update;
 }
 
 const BATCH_MESSAGES_MAX = 1_000;
@@ -16,10 +19,12 @@ const REASON_CHARACTERS_MAX = 500;
  *
  * Sending a message twice is harmless, so messages that were in flight when a connection broke are sent again.
  * A message that the server refuses must not hold up the others: after a refused batch the messages are sent one
- * by one, and a result that is refused alone is replaced by a failure that says why.
+ * by one, and a result that is refused alone is replaced by a failure that says why. Progress that waits is merged:
+ * there is at most one message with it for each attempt, however long the server is away.
  */
 export class Outbox {
   #waiting: Message[] = [];
+  readonly #progress = new Map<string, Update>(); // waits as well, by lease
   readonly #inFlight = new Set<Message>();
   readonly #replaced = new Set<string>();
   #singles = 0; // this many of the next messages are sent alone
@@ -28,7 +33,7 @@ export class Outbox {
   onWaiting: () => void = () => undefined;
 
   get hasWaiting(): boolean {
-    return this.#waiting.length > 0;
+    return this.#waiting.length + this.#progress.size > 0;
   }
 
   get isEmpty(): boolean {
@@ -45,20 +50,35 @@ export class Outbox {
     this.onWaiting();
   }
 
+  addProgress(lease: string, update: Update): void {
+    this.#progress.set(lease, merge(this.#progress.get(lease), update));
+    this.onWaiting();
+  }
+
   /** Return the messages of the next request; they are in flight from now on. */
   take(): Message[] {
     const most = this.#singles > 0 ? 1 : BATCH_MESSAGES_MAX;
+    const messages: Message[] = [];
     let characters = 0;
-    let count = 0;
-    for (const { json } of this.#waiting.slice(0, most)) {
-      characters += json.length;
-      if (count > 0 && characters > BATCH_CHARACTERS_MAX) break;
-      count += 1;
+    for (const message of this.#inOrder()) {
+      characters += message.json.length;
+      if (messages.length === most || (messages.length > 0 && characters > BATCH_CHARACTERS_MAX)) break;
+      messages.push(message);
     }
-    const messages = this.#waiting.splice(0, count);
-    for (const message of messages) this.#inFlight.add(message);
-    if (count > 0 && this.#singles > 0) this.#singles -= 1;
+    this.#waiting.splice(0, messages.filter(({ update }) => update === undefined).length);
+    for (const message of messages) {
+      if (message.update !== undefined) this.#progress.delete(message.lease);
+      this.#inFlight.add(message);
+    }
+    if (messages.length > 0 && this.#singles > 0) this.#singles -= 1;
     return messages;
+  }
+
+  *#inOrder(): Iterable<Message> {
+    yield* this.#waiting;
+    for (const [lease, update] of this.#progress) {
+      yield { field: "progress", lease, json: JSON.stringify({ lease, ...update }), update };
+    }
   }
 
   /** Drop messages that the server has confirmed. */
@@ -71,8 +91,12 @@ export class Outbox {
 
   /** Send these messages again: they may not have arrived. */
   putBack(messages: readonly Message[]): void {
-    for (const message of messages) this.#inFlight.delete(message);
-    this.#waiting.unshift(...messages);
+    for (const message of messages) {
+      this.#inFlight.delete(message);
+      const { lease, update } = message;
+      if (update !== undefined) this.#progress.set(lease, merge(update, this.#progress.get(lease)));
+    }
+    this.#waiting.unshift(...messages.filter(({ update }) => update === undefined));
     if (messages.length > 0) this.onWaiting();
   }
 

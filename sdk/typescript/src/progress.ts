@@ -1,24 +1,29 @@
 import type { Progress } from "./job.js";
-import type { Message } from "./outbox.js";
 import { toSafeText } from "./output.js";
 
 const INTERVAL_MS = 100; // a handler may report in a tight loop
+const LOG_CHARACTERS_MAX = 16_384;
 
-type Update = Progress & { log?: string };
+export type Update = Progress & { log?: string };
+
+/** Return both updates as one: later values replace earlier ones, log lines are joined. */
+export function merge(earlier: Update | undefined, later: Update | undefined): Update {
+  const merged = { ...earlier, ...later };
+  if (earlier?.log !== undefined && later?.log !== undefined) merged.log = `${earlier.log}\n${later.log}`;
+  if (merged.log !== undefined) merged.log = toSafeText(merged.log.slice(-LOG_CHARACTERS_MAX));
+  if (merged.message !== undefined) merged.message = toSafeText(merged.message.slice(0, 1_000));
+  return merged;
+}
 
 /** Merges the progress of each attempt for an interval, and sends the sum. */
 export class ProgressThrottle {
   #updates = new Map<string, Update>();
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(private readonly send: (message: Message) => void) {}
+  constructor(private readonly send: (lease: string, update: Update) => void) {}
 
-  /** Add an update: new values replace earlier ones, log lines are joined. */
   add(lease: string, update: Update): void {
-    const known = this.#updates.get(lease);
-    const merged = { ...known, ...update };
-    if (known?.log !== undefined && update.log !== undefined) merged.log = `${known.log}\n${update.log}`;
-    this.#updates.set(lease, merged);
+    this.#updates.set(lease, merge(this.#updates.get(lease), update));
     this.#timer ??= setTimeout(() => this.#flush(), INTERVAL_MS);
   }
 
@@ -37,11 +42,6 @@ export class ProgressThrottle {
     this.#timer = undefined;
     const updates = this.#updates;
     this.#updates = new Map();
-    for (const [lease, update] of updates) {
-      const entry = { lease, ...update };
-      if (entry.log !== undefined) entry.log = toSafeText(entry.log.slice(-16_384));
-      if (entry.message !== undefined) entry.message = toSafeText(entry.message.slice(0, 1_000));
-      this.send({ field: "progress", lease, json: JSON.stringify(entry) });
-    }
+    for (const [lease, update] of updates) this.send(lease, update);
   }
 }

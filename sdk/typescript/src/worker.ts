@@ -77,7 +77,12 @@ export class Worker {
    * @throws Unreachable if the last results could not be reported.
    */
   async run({ signals = true }: { signals?: boolean } = {}): Promise<void> {
-    const attempts = new Attempts(this.#handlers, this.#around, (message) => session.outbox.add(message));
+    const attempts = new Attempts(
+      this.#handlers,
+      this.#around,
+      (message) => session.outbox.add(message),
+      (lease, update) => session.outbox.addProgress(lease, update),
+    );
     const session = new Session(this.#transport, this.#registration(), attempts, this.#log);
     let grace: ReturnType<typeof setTimeout> | undefined;
     this.#stopNow = () => attempts.release();
