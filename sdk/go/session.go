@@ -15,8 +15,9 @@ const (
 	longestPause   = time.Second
 	linger         = 20 * time.Millisecond // with all slots busy a poll brings only stops, so it may wait for results to carry
 	leasesMax      = 1_000
-	idleFree       = 2               // this many early and empty responses in a row are normal
-	leaveTime      = 5 * time.Second // for the last results to get through
+	idleFree       = 2                // this many early and empty responses in a row are normal
+	workTimeout    = 10 * time.Second // for a response, beyond the wait of the poll: together less than a session timeout
+	leaveTime      = 5 * time.Second  // for the last results to get through
 )
 
 // registration describes the worker in every request.

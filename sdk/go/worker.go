@@ -111,7 +111,7 @@ func Handle[In, Out any](w *Worker, task string, run func(ctx context.Context, i
 // results could not be reported.
 func (w *Worker) Run(ctx context.Context) error {
 	attempts := newAttempts(w.handlers)
-	session := newSession(newTransport(w.options.URL, w.options.Token, 0), w.registration(), attempts, w.options.Log)
+	session := newSession(newTransport(w.options.URL, w.options.Token, workTimeout), w.registration(), attempts, w.options.Log)
 	leaveIfIdle := func() {
 		if attempts.count() == 0 {
 			session.leave()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.worker.contract_worker import (
@@ -55,6 +57,17 @@ class ConnectionClaims:
         again = await server.next_poll()
 
         assert (again.results, again.body["running"]) == (first.results, [])
+
+    async def test_a_poll_without_a_response_is_given_up_before_the_session_is_over(
+        self, server: WorkServer, worker: ContractWorker
+    ) -> None:
+        (await server.next_poll()).answer(heartbeat=0.1)
+        silent = await server.next_poll()
+
+        async with asyncio.timeout(20):  # of the 30 s of the session
+            await silent.gone.wait()
+
+        assert (await server.next_poll()).body["wait"] == 0
 
     async def test_an_overloaded_server_is_polled_again(
         self, server: WorkServer, worker: ContractWorker

@@ -6,6 +6,9 @@ import { Outbox, type Message } from "./outbox.js";
 import type { Transport } from "./transport.js";
 import { Wakeup } from "./wakeup.js";
 
+/** The longest time to a response, beyond the wait of the poll: together less than a session timeout. */
+export const WORK_MS = 10_000;
+
 const HEARTBEAT_MS = 10_000;
 const LEASES_MAX = 1_000;
 const LINGER_MS = 20; // with all slots busy a poll brings only stops, so it may wait for results to carry

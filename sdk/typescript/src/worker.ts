@@ -1,5 +1,5 @@
 import { Attempts, type Around, type Handler } from "./attempts.js";
-import { Session } from "./session.js";
+import { Session, WORK_MS } from "./session.js";
 import { Transport, type Address } from "./transport.js";
 import type { Keep, OnFailure, Retry } from "./types.js";
 
@@ -48,7 +48,7 @@ export class Worker {
 
   constructor(options: WorkerOptions = {}) {
     this.#options = options;
-    this.#transport = new Transport(options);
+    this.#transport = new Transport(options, WORK_MS);
     this.name = options.name ?? makeName();
     this.#log = options.log ?? ((line) => console.error(`schedo worker ${this.name}: ${line}`));
   }
