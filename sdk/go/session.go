@@ -80,9 +80,10 @@ type session struct {
 	giveUp       func()          // ends it, when the last results have had their time
 	leaving      chan struct{}   // closed by leave
 
-	pollBackoff   backoff // of the goroutine that polls, like the next two
+	pollBackoff   backoff // of the goroutine that polls, like the next three
 	idleResponses int
-	hasSpoken     bool // the server has accepted this worker
+	hasSpoken     bool   // the server has accepted this worker
+	logged        string // why the last poll failed; empty if it got a response
 
 	mutex         sync.Mutex
 	outbox        *outbox
@@ -272,6 +273,10 @@ func (s *session) poll() (bool, error) {
 	}
 	s.hasSpoken = true
 	s.pollBackoff.noteSuccess()
+	if s.logged != "" {
+		s.logged = ""
+		s.log("the server responds again")
+	}
 	isNews := s.apply(messages, response)
 	isIdle := !isNews && wait > 0 && time.Since(began) < wait/2
 	s.pauseAfter(isNews, isIdle, isDraining)
@@ -336,7 +341,10 @@ func (s *session) pollFailed(messages []*message, err error, isInterrupted bool)
 	if errors.As(err, &refusal) && s.isFatal(refusal) {
 		return err
 	}
-	s.log(err.Error() + "; retrying")
+	if reason := err.Error(); reason != s.logged {
+		s.logged = reason
+		s.log(reason + "; retrying")
+	}
 	s.pause(s.pollBackoff.next(retryAfter(err)), func() bool { return s.isLeaving && !wasLeaving })
 	return nil
 }

@@ -22,6 +22,8 @@ class ProcessWorker:
         self._process = process
         self._events: dict[str, asyncio.Queue[dict[str, Any]]] = defaultdict(asyncio.Queue)
         self._reading = asyncio.create_task(self._read())
+        assert process.stderr is not None
+        self._logging = asyncio.create_task(process.stderr.read())
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -72,6 +74,12 @@ class ProcessWorker:
             self._process.kill()
         await self._process.wait()
         await self._reading
+        await self._logging
+
+    async def log(self) -> list[str]:
+        """Kill the process; return the lines of its log."""
+        await self.close()
+        return (await self._logging).decode().splitlines()
 
 
 @asynccontextmanager
@@ -82,7 +90,7 @@ async def process_worker(command: Sequence[str], url: str) -> AsyncIterator[Proc
         *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
         env=environment,
     )
     worker = ProcessWorker(process)

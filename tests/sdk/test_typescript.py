@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.sdk.conftest import SDK, find_built
+from tests.sdk.contract_log import LogClaims
 from tests.sdk.contract_server import Command, ServerClaims
 from tests.sdk.process_worker import ProcessWorker, process_worker
 from tests.worker.contract import WorkerContract
@@ -26,7 +27,7 @@ def client_command(capsys: pytest.CaptureFixture[str]) -> Command:
     return ["node", find_built(BUILD / "client.js", capsys)]
 
 
-class TestTypescriptWorker(WorkerContract):
+class TestTypescriptWorker(WorkerContract, LogClaims):
     @pytest.fixture
     async def worker(
         self, server: WorkServer, worker_command: Command

@@ -42,6 +42,7 @@ export class Session {
   readonly #life = new AbortController(); // aborted when the last results have had their time
   #leaving: ReturnType<typeof setTimeout> | undefined;
   #idleResponses = 0;
+  #logged = ""; // why the last poll failed; empty if it got a response
 
   constructor(
     private readonly transport: Transport,
@@ -133,6 +134,8 @@ export class Session {
     this.#polling = undefined;
     this.#isInContact = this.#hasSpoken = true;
     this.#pollBackoff.noteSuccess();
+    if (this.#logged !== "") this.log("the server responds again");
+    this.#logged = "";
     const isNews = this.#apply(messages, response);
     const isIdle = !isNews && !isUrgent && Date.now() - began < waitMs / 2;
     await this.#pause(isNews, isIdle);
@@ -144,7 +147,9 @@ export class Session {
     if (isInterrupted || (isUnacceptable(error) && messages.length > 0)) return;
     this.#isInContact = false;
     if (error instanceof SchedoError && this.#isFatal(error)) throw error;
-    this.log(`${(error as Error).message}; retrying`);
+    const { message } = error as Error;
+    if (message !== this.#logged) this.log(`${message}; retrying`);
+    this.#logged = message;
     const wasLeaving = this.#isLeaving;
     const isDone = (): boolean => this.#life.signal.aborted || (this.#isLeaving && !wasLeaving);
     await this.#wakeup.wait(this.#pollBackoff.next(retryAfterOf(error)), isDone);
