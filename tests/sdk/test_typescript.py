@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
@@ -59,6 +62,23 @@ class TestTypescriptWorker(WorkerContract, LogClaims):
 
         report = await server.next_report()
         assert report.body["progress"] == [{"lease": call.lease, "message": "page,4", "log": "7"}]
+
+
+def test_the_name_of_a_worker_begins_with_that_of_its_host(worker_command: Command) -> None:
+    module = SDK / "typescript" / "dist" / "index.js"
+    program = f"import {{ Worker }} from '{module}'; console.log(new Worker().name)"
+    environment = {name: value for name, value in os.environ.items() if name != "HOSTNAME"}
+
+    ran = subprocess.run(
+        ["node", "--input-type=module", "--eval", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+
+    assert ran.stdout.startswith(f"{socket.gethostname()[:100]}-")
 
 
 @pytest.mark.e2e

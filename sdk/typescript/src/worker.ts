@@ -149,7 +149,9 @@ export class Worker {
 
 function makeName(): string {
   const { process } = globalThis;
-  const host = (process?.env["HOSTNAME"] ?? "worker").replace(/[^A-Za-z0-9._-]/g, "-").replace(/^[^A-Za-z0-9]+/, "");
+  // A shell has HOSTNAME but does not export it. Node below 20.16 has no other way to it than an import of Node.
+  const known = process?.env["HOSTNAME"] ?? process?.getBuiltinModule?.("node:os").hostname();
+  const host = (known ?? "worker").replace(/[^A-Za-z0-9._-]/g, "-").replace(/^[^A-Za-z0-9]+/, "");
   const number = process?.pid ?? globalThis.crypto.randomUUID().slice(0, 8);
   return `${host.slice(0, 100) || "worker"}-${number}`;
 }
