@@ -110,3 +110,28 @@ async def test_a_schedule_that_is_deleted_late_takes_nobody_back(
 
     await expect(page.locator(".toast")).to_contain_text("cache.warm is deleted.")
     await expect(page.locator("h1")).to_have_text("Queues")
+
+
+async def test_jobs_that_are_deleted_late_lead_nobody_back_to_the_first_page(
+    open_page: Open, shop: Shop
+) -> None:
+    for _ in range(101):
+        job = await shop.submit(task="later", delay="1h")
+        await shop.post(f"/v1/jobs/{job['id']}:cancel")
+    page = await open_page("/jobs?task=later")
+    following = page.get_by_role("button", name="Next page")
+    await following.click()
+    await expect(page.get_by_role("button", name="First page")).to_be_enabled()
+    await page.locator("tbody").get_by_role("checkbox").first.check()
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    deleted = await hold(page, "/v1/jobs/*", "DELETE")
+    await page.get_by_role("button", name="Delete 1 job").click()
+    reply = await deleted.get()
+    await following.click()
+    await expect(page.locator("tbody tr")).to_have_count(1)
+
+    await reply.continue_()
+
+    await expect(page.locator(".toast")).to_contain_text("1 job was deleted.")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    assert "cursor=" in page.url

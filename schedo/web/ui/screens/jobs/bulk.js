@@ -100,6 +100,7 @@ export function Selection({ query, rows, selected, select, reload, hasMore }) {
     if (operation) setQuery({ operation: operation.id });
   };
   const runSome = async (action) => {
+    const from = place.peek();
     const jobs = chosen.filter((job) => CHANGES[action].includes(job.state));
     const { label, danger } = VERBS[action];
     const request = requestFor(action);
@@ -114,7 +115,7 @@ export function Selection({ query, rows, selected, select, reload, hasMore }) {
     if (done.length) toast(`${plural(done.length, 'job')} ${done.length === 1 ? 'was' : 'were'} ${VERBS[action].done}.`, { undo, curl });
     if (error) toast(`${count(jobs.length - done.length)} not: ${error.text ?? error.message}`, { tone: 'bad' });
     select(new Set());
-    if (action === 'delete') reload();
+    if (action === 'delete' && place.peek() === from) reload(); // it begins at the first page
   };
   const isPossible = (action) => whole || chosen.some((job) => CHANGES[action].includes(job.state));
   return html`<div class="selection" role="region" aria-label="Selected jobs"><b>${whole ? 'All that match' : `${chosen.length} on this page`}</b>
