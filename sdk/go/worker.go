@@ -34,7 +34,8 @@ type WorkerOptions struct {
 	Resources map[string]any
 	// Version is that of the worker's code; the server only displays it.
 	Version string
-	// Grace is how long running attempts have to end after a stop; then other workers run them again. By default 30 s.
+	// Grace is how long running attempts have to end after a stop; then other workers run them again. By default 25 s, because
+	// Kubernetes kills a container 30 s after its SIGTERM.
 	Grace time.Duration
 	// SessionTimeout is how long the worker may be silent before the server treats it as lost; by default "30s".
 	SessionTimeout string
@@ -72,7 +73,7 @@ func NewWorker(options WorkerOptions) *Worker {
 		options.Slots = 10
 	}
 	if options.Grace == 0 {
-		options.Grace = 30 * time.Second
+		options.Grace = 25 * time.Second
 	}
 	if options.Name == "" {
 		host, _ := os.Hostname()

@@ -16,7 +16,7 @@ export interface WorkerOptions extends Address {
   resources?: Record<string, number | string>;
   /** The version of the worker's code; the server only displays it. */
   version?: string;
-  /** How many seconds running attempts have to end after stop(); then other workers run them again. By default 30. */
+  /** How many seconds running attempts have to end after stop(); then other workers run them again. By default 25, because Kubernetes kills a container 30 s after its SIGTERM. */
   grace?: number;
   /** How long the worker may be silent before the server treats it as lost: "5s" to "1h". By default 30 s. */
   sessionTimeout?: number | string;
@@ -88,7 +88,7 @@ export class Worker {
     this.#stopNow = () => attempts.release();
     this.#stop = () => {
       if (grace !== undefined) return;
-      grace = setTimeout(() => attempts.release(), (this.#options.grace ?? 30) * 1000);
+      grace = setTimeout(() => attempts.release(), (this.#options.grace ?? 25) * 1000);
       session.drain();
       attempts.onEnd = () => {
         if (attempts.count === 0) session.leave();
