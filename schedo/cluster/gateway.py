@@ -392,8 +392,4 @@ class Gateway:
             found += await self._ask_others(call)
             if not call.delivered.issuperset(lost):
                 raise Unavailable(_MOVING_TEXT)
-        return msgspec.structs.replace(
-            answer,
-            revoked=[lease for lease in answer.revoked if lease in owned],
-            refused=[each for each in answer.refused if each.lease in owned],
-        )
+        return answer.without_denials(owned)

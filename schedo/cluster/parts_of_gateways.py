@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import msgspec
+
 from schedo.cluster.client_request import ClientRequest, refuse
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.work_parts import WorkerRequest, denies_nothing, read_response
@@ -30,11 +32,16 @@ async def respond_to_gateway(
     if unknown and len(await owners.find_owned(unknown)) < len(unknown):
         return refuse(asked.request)
     response = await _carry_out(asked, request)
-    if response.status == 200 and not denies_nothing(response.body):
-        denied = read_response(response.body).denied
-        if len(await owners.find_owned(denied)) < len(denied):
-            return refuse(asked.request)  # the shard has moved meanwhile
-    return response
+    if response.status != 200 or denies_nothing(response.body):
+        return response
+    answer = read_response(response.body)
+    owned = await owners.find_owned(answer.denied)
+    moved = {*answer.denied} - owned  # their shards have moved meanwhile
+    if moved & request.changed:
+        return refuse(asked.request)  # it has no leases, because it was not asked for any
+    # The leases must reach the worker. The gateway finds the owners of the others the next time.
+    body = msgspec.json.encode(answer.without_denials(owned)) if moved else response.body
+    return response._replace(body=body)
 
 
 async def _carry_out(asked: ClientRequest, request: WorkerRequest) -> Response:

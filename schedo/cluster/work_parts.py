@@ -147,6 +147,14 @@ class PartResponse(Struct):
         """The names of the leases that it gives to the worker."""
         return [_ENTRY.decode(lease).lease for lease in self.leases]
 
+    def without_denials(self, owned: Collection[str]) -> PartResponse:
+        """Return the response without what it denies, except these leases."""
+        return msgspec.structs.replace(
+            self,
+            revoked=[lease for lease in self.revoked if lease in owned],
+            refused=[each for each in self.refused if each.lease in owned],
+        )
+
 
 async def read_poll(request: Request) -> PollRequest:
     """Return the whole request, or raise what is wrong with it before a part has an effect."""
