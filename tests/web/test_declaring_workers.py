@@ -136,9 +136,9 @@ async def test_it_is_judged_by_what_another_declaration_has_put_just_before(
     assert (await declare(world, {**RESIZE, "name": "theirs"})).status == 200
     put = world.engine.declarations.put
 
-    async def put_after(command: DeclareSchedules) -> list[Declared]:
+    async def put_after(command: DeclareSchedules, *others: Any) -> list[Declared]:
         await put(DeclareSchedules(CODE, [theirs]))
-        return await put(command)
+        return await put(command, *others)
 
     monkeypatch.setattr(world.engine.declarations, "put", put_after)
     reply = await declare(world, **{"schedules": [{**RESIZE, "name": "new"}]} | fields)
