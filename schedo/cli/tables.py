@@ -112,7 +112,7 @@ def has_colors() -> bool:
 def has_screen() -> bool:
     """Return whether the output goes to a terminal that knows colours and can be redrawn.
 
-    Such as the shell of an editor says by TERM=dumb that it does not.
+    A terminal that does neither, such as the shell of an editor, sets TERM to dumb.
     """
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 

@@ -122,7 +122,8 @@ def _have_stayed(router: Router, owners: list[int | None], asked: Sequence[Membe
 def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the effects of all servers; each has set the queues.
 
-    If a server was asked more than once, what it has said first is what it has done.
+    If a server was asked more than once, its first response says what it has changed; the later
+    ones find nothing left to change.
     """
     merged = dict(parts[0])
     for kind in _LISTS[:2]:

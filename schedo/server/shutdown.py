@@ -35,9 +35,9 @@ class Shutdown:
         return self._requested.is_set()
 
     async def interrupts(self, start: Coroutine[Any, Any, None]) -> bool:
-        """Run a part of the start, or until the shutdown is requested; return whether it has ended.
+        """Run a part of the start to its end, unless the shutdown is requested before that.
 
-        A database may not answer, and an import may block.
+        Return whether the part has ended. A database may not answer, and an import may block.
         """
         starting = asyncio.create_task(start)
         requested = asyncio.create_task(self.wait())
