@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Container, Set
-from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from schedo.cluster.asking import ask_each
-from schedo.cluster.client_request import NOT_OWNER, ClientRequest, to_response
+from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.part_sender import MOVING_TEXT, PartSender
 from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.questions import QUESTIONS, Questions
@@ -36,27 +36,21 @@ from schedo.cluster.work_parts import (
     read_poll,
     read_response,
 )
-from schedo.cluster.worker_call import PollingWorker, Refusal, Unanswered, WorkerCall
+from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
-from schedo.errors import SchedoError, Unavailable, WorkerReplaced
+from schedo.errors import Unavailable
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
 if TYPE_CHECKING:
     from schedo.cluster.router import Router
 
-# How long results wait for an owner while their shard moves, or while it is silent; and between two
-# looks for it.
-MOVING_S = 1.0
-PAUSE_S = 0.02
 LATE_S = 0.05  # owners that have not responded then keep no results from this server
-ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
 EARLY_S = 0.05  # before its end, a wait has been ended by something
 # Between two questions for stop requests at the owners of a worker's other attempts; and two looks
 # whether slots that this server has promised are free again.
 LOOK_S = 1.0
-_MOVING_TEXT = "the jobs of some results move to another server; send the request again"
 
 
 class Gateway:
@@ -65,6 +59,7 @@ class Gateway:
     def __init__(self, router: Router, sessions: Workers) -> None:
         self._router = router
         self._owners = LeaseOwners(router.cluster, sessions)
+        self._sender = PartSender(router, self._owners)
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
         self._questions = Questions(sessions, self._workers)
         self._surplus_of_others = SurplusOfOthers(router, self._workers, self._wake)
@@ -103,13 +98,13 @@ class Gateway:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 call.wait_s = (await read_poll(asked.request)).wait_s  # a wrong one changes nothing
                 await self._owners.place(call, {*request.leases, *worker.elsewhere})
-                self._list_again(call)
+                self._sender.list_again(call)
             while True:
                 response = await self._take_turn(call)
                 if response is not None:
                     break
             if call.has_ended and response.status == HTTPStatus.OK:
-                self._router.begin(self._end_elsewhere(call))
+                self._router.begin(self._sender.end_elsewhere(call))
             return response
         finally:
             if worker.poll is call:
@@ -198,7 +193,7 @@ class Gateway:
         """Ask one server for leases, and note those that it gives."""
         groups = self._owners.group(call, call.worker.elsewhere)
         leases = next((leases for each, leases in groups if each.no == member.no), [])
-        response = await self._ask(call, member, leases, room)
+        response = await self._sender.ask(call, member, leases, room)
         if call.spec is not None:
             is_any = response is not None and bool(response.leases)
             self._surplus_of_others.note_outcome(member.no, call.spec, is_any=is_any)
@@ -250,8 +245,8 @@ class Gateway:
         """Ask the owners; those that respond late do not keep results from this server."""
         own = call.request.changed - call.worker.elsewhere.keys()
         if call.has_waited or not (own and call.worker.elsewhere):
-            return await self._ask_others(call)
-        asking = asyncio.ensure_future(self._ask_others(call))
+            return await self._sender.ask_owners(call)
+        asking = asyncio.ensure_future(self._sender.ask_owners(call))
         # If the report below fails, nothing awaits this, and asyncio would log its error.
         asking.add_done_callback(lambda _: asking.cancelled() or asking.exception())
         try:
@@ -274,104 +269,6 @@ class Gateway:
         request = call.asked.request._replace(body=part, is_part=True)
         await call.asked.handle(call.asked.context, request)
 
-    async def _ask_others(self, call: WorkerCall) -> list[PartResponse]:
-        """Let the other servers carry out what is about their jobs; return what they respond.
-
-        Raise Unavailable if a result or a decision about an offer finds no owner in time.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + MOVING_S
-        responses: list[PartResponse] = []
-        left = {*call.worker.elsewhere}
-        while left:
-            places = self._owners.group(call, left)
-            found = await asyncio.gather(
-                *(self._ask(call, member, leases) for member, leases in places)
-            )
-            for (member, leases), answer in zip(places, found, strict=True):
-                if answer is not None:
-                    responses.append(answer)
-                    left.difference_update(leases)
-                    call.note_response(member.no, leases, answer)
-            missing = left & call.request.changed
-            if not missing:
-                break
-            if loop.time() > until:
-                raise Unavailable(_MOVING_TEXT)
-            await self._router.wait_for_change(PAUSE_S)
-            await self._owners.place(call, left)
-            left &= call.worker.elsewhere.keys()
-        return responses
-
-    async def _ask(
-        self, call: WorkerCall, member: Member, leases: Collection[str], room: int = 0
-    ) -> PartResponse | None:
-        """Return what a server says of its part; None: it does not own the jobs, or is silent.
-
-        room: how many new leases it may give.
-        """
-        response = await self._send_part(call, member, leases, room)
-        if response is None or (NOT_OWNER, b"1") in response.headers:
-            call.worker.forget_shards(leases)
-            return None
-        if response.status == 200:
-            return read_response(response.body)
-        if response.status == WorkerReplaced.status or call.request.changed & {*leases}:
-            raise Refusal(response)
-        return None
-
-    async def _send_part(
-        self, call: WorkerCall, member: Member, leases: Collection[str], room: int
-    ) -> Response | None:
-        """Return the response of another server to its part; None: there is none."""
-        # With those whose results are on their way, so that no owner misses them in the list.
-        known = {*call.request.leases, *call.worker.elsewhere}
-        others = [*known.difference(leases)]
-        fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
-        part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
-        asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
-        # A silent owner does not hold the request: a part can be sent again, and leases that are
-        # given too late start again. But an owner answers an accepted offer only when all workers
-        # of its gang have decided.
-        is_accept = not {*(call.request.fields.accept or ())}.isdisjoint(leases)
-        limit_s = None if is_accept else MOVING_S + (ASK_S if room else 0)
-        response = None
-        try:
-            async with asyncio.timeout(limit_s):
-                response = to_response(await asked.send(member, "work"))
-        except (SchedoError, TimeoutError):
-            pass
-        finally:  # also if the worker gives its request up
-            if response is None and room:
-                call.worker.note_unanswered(member.no)
-        if response is not None and response.status == 200:
-            call.note_heard(member.no)
-        return response
-
-    def _list_again(self, call: WorkerCall) -> None:
-        """Say what the worker runs to the servers whose leases may have been lost on their way.
-
-        There, a lease that the worker does not run starts again. Nothing waits for this.
-        """
-        if not call.worker.unanswered or call.request.fields.running is None:
-            return
-        living = {member.no: member for member in self._router.others()}
-        told = {member.no for member, _ in self._owners.group(call, call.worker.elsewhere)}
-        for asked in call.worker.find_untold(living.keys(), told):
-            self._router.begin(self._list_to(call, living[asked.no], asked))
-
-    async def _list_to(self, call: WorkerCall, member: Member, asked: Unanswered) -> None:
-        asked.is_told_now = True
-        try:
-            await self._send_part(call, member, (), 0)
-        finally:
-            asked.is_told_now = False
-
-    async def _end_elsewhere(self, call: WorkerCall) -> None:
-        """Let all other servers know that the worker has ended; those that know it wait for it."""
-        others = self._router.others()
-        await asyncio.gather(*(self._send_part(call, member, (), 0) for member in others))
-
     async def _believe(
         self,
         call: WorkerCall,
@@ -389,7 +286,7 @@ class Gateway:
         lost = [each for each in answer.denied if each in call.request.changed - owned]
         if lost:
             call.worker.elsewhere.update(dict.fromkeys(lost))
-            found += await self._ask_others(call)
+            found += await self._sender.ask_owners(call)
             if not call.delivered.issuperset(lost):
-                raise Unavailable(_MOVING_TEXT)
+                raise Unavailable(MOVING_TEXT)
         return answer.without_denials(owned)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedo.cluster import gateway
+from schedo.cluster import part_sender
 from schedo.cluster.work_parts import PartResponse
 from schedo.cluster.worker_call import WorkerCall
 from schedo.core.shards import SHARDS
@@ -30,7 +30,7 @@ async def test_a_result_is_not_lost_when_another_request_finds_that_its_job_has_
         call.worker.elsewhere.clear()
         return []
 
-    monkeypatch.setattr(second.router._gateway, "_ask_others", find_here)
+    monkeypatch.setattr(second.router._gateway._sender, "ask_owners", find_here)
     answer = await worker.poll(second, results=[result(lease)])
 
     assert [each["lease"] for each in answer["refused"]] == [
@@ -45,14 +45,14 @@ async def test_a_result_is_not_lost_when_another_request_believes_that_its_job_i
     worker = HandWorker()
     own = await worker.take(second, task="demo")
     theirs = await worker.take(first, task="demo")
-    ask = second.router._gateway._ask_others
+    ask = second.router._gateway._sender.ask_owners
 
     async def ask_and_believe(call: WorkerCall) -> list[PartResponse]:
         found = await ask(call)
         call.worker.elsewhere[own] = None
         return found
 
-    monkeypatch.setattr(second.router._gateway, "_ask_others", ask_and_believe)
+    monkeypatch.setattr(second.router._gateway._sender, "ask_owners", ask_and_believe)
     answer = await worker.poll(second, results=[result(own), result(theirs)])
 
     assert answer["refused"] == []
@@ -72,7 +72,7 @@ async def test_a_request_that_gets_no_answer_about_a_job_leaves_it_where_another
         call.worker.elsewhere.clear()
         calls.append(call)
 
-    monkeypatch.setattr(second.router._gateway, "_send_part", come_here)
+    monkeypatch.setattr(second.router._gateway._sender, "_send", come_here)
     await worker.poll(second, lease)
 
     assert [call.worker.elsewhere for call in calls] == [{}]
@@ -113,7 +113,7 @@ async def test_a_result_whose_shard_comes_to_the_gateway_is_applied_there(
 async def test_a_result_that_finds_no_owner_in_time_is_not_confirmed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOVING_S", 0.05)
+    monkeypatch.setattr(part_sender, "MOVING_S", 0.05)
     everything, first, second = cluster
     worker = HandWorker()
     lease = await worker.take(first, task="demo")
@@ -164,7 +164,7 @@ async def test_a_result_for_a_job_that_has_left_and_come_back_is_not_confirmed(
             everything.give(range(SHARDS), 2)
         return []
 
-    monkeypatch.setattr(second.router._gateway, "_ask_others", come_back)
+    monkeypatch.setattr(second.router._gateway._sender, "ask_owners", come_back)
     reply = await worker.send(second, running=[], results=[result(lease)])
 
     assert (reply.status, reply.code) == (503, "unavailable")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedo.cluster import gateway
+from schedo.cluster import gateway, part_sender
 from schedo.core.states import State
 from schedo.errors import StoreError
 from tests.cluster.conftest import Cluster
@@ -32,7 +32,7 @@ async def take_two(worker: HandWorker, first: MemberWorld, second: MemberWorld) 
 async def test_a_silent_owner_does_not_hold_what_is_about_the_jobs_of_the_gateway(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOVING_S", 0.1)
+    monkeypatch.setattr(part_sender, "MOVING_S", 0.1)
     everything, first, second = cluster
     worker = HandWorker()
     theirs, mine = await take_two(worker, first, second)
@@ -48,8 +48,8 @@ async def test_a_silent_owner_does_not_hold_what_is_about_the_jobs_of_the_gatewa
 async def test_a_silent_server_that_was_asked_for_jobs_does_not_hold_those_of_the_gateway(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOVING_S", 0.05)
-    monkeypatch.setattr(gateway, "ASK_S", 0.1)
+    monkeypatch.setattr(part_sender, "MOVING_S", 0.05)
+    monkeypatch.setattr(part_sender, "ASK_S", 0.1)
     _, first, second = cluster
     way = BrokenWay(second, monkeypatch)
     way.hangs = True
@@ -73,7 +73,7 @@ async def test_a_result_for_a_silent_owner_is_not_confirmed_but_those_of_the_gat
     ended, url = [result(theirs), result(mine)], first.cluster.me.url
 
     with monkeypatch.context() as impatient:
-        impatient.setattr(gateway, "MOVING_S", 0.1)
+        impatient.setattr(part_sender, "MOVING_S", 0.1)
         async with standing_in(everything, 1, stay_silent), asyncio.timeout(IN_TIME_S):
             reply = await worker.send(second, running=[], results=ended, wait=0)
 
@@ -120,7 +120,7 @@ async def test_when_both_servers_fail_a_result_the_error_of_one_is_not_left_behi
         raise StoreError("the gateway fails")
 
     with monkeypatch.context() as failing:
-        failing.setattr(gateway.Gateway, "_ask_others", fail_there)
+        failing.setattr(part_sender.PartSender, "ask_owners", fail_there)
         failing.setattr(gateway.Gateway, "_report_here", fail_here)
         reply = await worker.send(second, running=[theirs], results=[result(mine)], wait=0)
 
@@ -132,7 +132,7 @@ async def test_when_both_servers_fail_a_result_the_error_of_one_is_not_left_behi
 async def test_an_owner_that_waits_for_the_gang_of_an_accepted_offer_is_not_given_up(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOVING_S", 0.05)
+    monkeypatch.setattr(part_sender, "MOVING_S", 0.05)
     _, first, second = cluster
     workers = [HandWorker(name, slots=1) for name in ("a", "b")]
     polls = [asyncio.create_task(each.poll(first, wait=20, offers=True)) for each in workers]

@@ -1,0 +1,131 @@
+"""Sends the parts of a worker's request to the servers that own the jobs of its leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from schedo.cluster.client_request import NOT_OWNER, to_response
+from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.work_parts import PartResponse, read_response
+from schedo.cluster.worker_call import Refusal, Unanswered, WorkerCall
+from schedo.errors import SchedoError, Unavailable, WorkerReplaced
+from schedo.store.cluster import Member
+from schedo.web.http import Response
+
+if TYPE_CHECKING:
+    from schedo.cluster.router import Router
+
+# How long results wait for an owner while their shard moves, or while it is silent; and between two
+# looks for it.
+MOVING_S = 1.0
+PAUSE_S = 0.02
+ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
+MOVING_TEXT = "the jobs of some results move to another server; send the request again"
+
+
+class PartSender:
+    """Asks the owners of the jobs that a worker runs, in the name of the worker."""
+
+    def __init__(self, router: Router, owners: LeaseOwners) -> None:
+        self._router, self._owners = router, owners
+
+    async def ask_owners(self, call: WorkerCall) -> list[PartResponse]:
+        """Let the other servers carry out what is about their jobs; return what they respond.
+
+        Raise Unavailable if a result or a decision about an offer finds no owner in time.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MOVING_S
+        responses: list[PartResponse] = []
+        left = {*call.worker.elsewhere}
+        while left:
+            places = self._owners.group(call, left)
+            found = await asyncio.gather(
+                *(self.ask(call, member, leases) for member, leases in places)
+            )
+            for (member, leases), answer in zip(places, found, strict=True):
+                if answer is not None:
+                    responses.append(answer)
+                    left.difference_update(leases)
+                    call.note_response(member.no, leases, answer)
+            missing = left & call.request.changed
+            if not missing:
+                break
+            if loop.time() > until:
+                raise Unavailable(MOVING_TEXT)
+            await self._router.wait_for_change(PAUSE_S)
+            await self._owners.place(call, left)
+            left &= call.worker.elsewhere.keys()
+        return responses
+
+    async def ask(
+        self, call: WorkerCall, member: Member, leases: Collection[str], room: int = 0
+    ) -> PartResponse | None:
+        """Return what a server says of its part; None: it does not own the jobs, or is silent.
+
+        room: how many new leases it may give.
+        """
+        response = await self._send(call, member, leases, room)
+        if response is None or (NOT_OWNER, b"1") in response.headers:
+            call.worker.forget_shards(leases)
+            return None
+        if response.status == 200:
+            return read_response(response.body)
+        if response.status == WorkerReplaced.status or call.request.changed & {*leases}:
+            raise Refusal(response)
+        return None
+
+    async def _send(
+        self, call: WorkerCall, member: Member, leases: Collection[str], room: int
+    ) -> Response | None:
+        """Return the response of another server to its part; None: there is none."""
+        # With those whose results are on their way, so that no owner misses them in the list.
+        known = {*call.request.leases, *call.worker.elsewhere}
+        others = [*known.difference(leases)]
+        fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
+        part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
+        asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
+        # A silent owner does not hold the request: a part can be sent again, and leases that are
+        # given too late start again. But an owner answers an accepted offer only when all workers
+        # of its gang have decided.
+        is_accept = not {*(call.request.fields.accept or ())}.isdisjoint(leases)
+        limit_s = None if is_accept else MOVING_S + (ASK_S if room else 0)
+        response = None
+        try:
+            async with asyncio.timeout(limit_s):
+                response = to_response(await asked.send(member, "work"))
+        except (SchedoError, TimeoutError):
+            pass
+        finally:  # also if the worker gives its request up
+            if response is None and room:
+                call.worker.note_unanswered(member.no)
+        if response is not None and response.status == 200:
+            call.note_heard(member.no)
+        return response
+
+    def list_again(self, call: WorkerCall) -> None:
+        """Say what the worker runs to the servers whose leases may have been lost on their way.
+
+        There, a lease that the worker does not run starts again. Nothing waits for this.
+        """
+        if not call.worker.unanswered or call.request.fields.running is None:
+            return
+        living = {member.no: member for member in self._router.others()}
+        told = {member.no for member, _ in self._owners.group(call, call.worker.elsewhere)}
+        for asked in call.worker.find_untold(living.keys(), told):
+            self._router.begin(self._list_to(call, living[asked.no], asked))
+
+    async def _list_to(self, call: WorkerCall, member: Member, asked: Unanswered) -> None:
+        asked.is_told_now = True
+        try:
+            await self._send(call, member, (), 0)
+        finally:
+            asked.is_told_now = False
+
+    async def end_elsewhere(self, call: WorkerCall) -> None:
+        """Let all other servers know that the worker has ended; those that know it wait for it."""
+        others = self._router.others()
+        await asyncio.gather(*(self._send(call, member, (), 0) for member in others))
