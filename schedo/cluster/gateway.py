@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Container, Set
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ from schedo.cluster.work_parts import (
 from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
-from schedo.errors import Unavailable
+from schedo.errors import SchedoError, Unavailable
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 LATE_S = 0.05  # owners that have not responded then keep no results from this server
 EARLY_S = 0.05  # before its end, a wait has been ended by something
-# Between two questions for stop requests at the owners of a worker's other attempts; and two looks
-# whether slots that this server has promised are free again.
-LOOK_S = 1.0
 
 
 class Gateway:
@@ -103,6 +101,7 @@ class Gateway:
                 response = await self._take_turn(call)
                 if response is not None:
                     break
+                await self._find_moved(call)
             if call.has_ended and response.status == HTTPStatus.OK:
                 self._router.begin(self._sender.end_elsewhere(call))
             return response
@@ -112,6 +111,7 @@ class Gateway:
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
+        call.is_woken = False
         found = await self._ask_others_first(call)
         if call.is_replaced:
             call.request = call.request.make_report()  # what the worker ran then is old
@@ -165,19 +165,20 @@ class Gateway:
         left_s = max(call.began + call.wait_s - loop.time(), 0.0)
         if wait_s is None:
             looks_again = call.worker.elsewhere or call.is_held_back
-            wait_s = min(left_s, LOOK_S) if looks_again else left_s
+            wait_s = min(left_s, call.look_s) if looks_again else left_s
+            if call.is_woken:
+                wait_s = 0.0
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
         fields["age_us"] = call.age_us
         if call.request.fields.max_leases is not None:
             fields["max_leases"] = call.request.fields.max_leases
         part = call.request.make_part(call.list_left(), **fields)
         until = loop.time() + wait_s
-        call.has_waited, was_held_back = True, call.is_held_back
+        call.has_waited = True
         request = call.asked.request._replace(body=part, is_part=True)
         response = await call.asked.handle(call.asked.context, request)
         # One that came early without a reason ends the poll: a newer one has replaced it.
-        has_reason = call.targets or (call.is_held_back and not was_held_back)
-        was_ended = not has_reason and loop.time() < until - EARLY_S
+        was_ended = not call.is_woken and loop.time() < until - EARLY_S
         return response, was_ended or (left_s <= wait_s and not call.targets)
 
     async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
@@ -228,7 +229,7 @@ class Gateway:
                 continue
             taken.update(served)
             # Also if it is known: the engine may not have had the poll yet when that was found.
-            call.asked.context.engine.sessions.end_poll(call.name)
+            call.wake()
             call.targets.add(no)
             use_up(left, served, room)
             if not left:
@@ -239,7 +240,21 @@ class Gateway:
         """Let a worker take a turn now and then that has room but for what is promised here."""
         if not call.is_held_back and call.count_wanted() > 0:
             call.is_held_back = True
-            call.asked.context.engine.sessions.end_poll(call.name)
+            call.wake()
+
+    def note_change(self) -> None:
+        """Let the owners that jobs have now hear at once which workers run them.
+
+        The next owner of a dead server's jobs gives them only a moment before it starts them again.
+        """
+        for call in self._workers.list_polls():
+            if call.worker.elsewhere:
+                call.wake()
+
+    async def _find_moved(self, call: WorkerCall) -> None:
+        """Look again where the jobs are that the worker runs for others; some may be here now."""
+        with suppress(SchedoError):  # the database does not respond
+            await self._owners.place(call, {*call.worker.elsewhere})
 
     async def _ask_others_first(self, call: WorkerCall) -> list[PartResponse]:
         """Ask the owners; those that respond late do not keep results from this server."""

@@ -59,6 +59,7 @@ class PartSender:
             await self._router.wait_for_change(PAUSE_S)
             await self._owners.place(call, left)
             left &= call.worker.elsewhere.keys()
+        call.note_unheard(left & call.worker.elsewhere.keys())
         return responses
 
     async def ask(

@@ -20,6 +20,7 @@ from schedo.cluster.batches import respond_to_batch
 from schedo.cluster.broadcasting import broadcast, describe_remote_workers, list_remote_workers
 from schedo.cluster.bulk import BulkChanges, change_own_jobs
 from schedo.cluster.client_request import CLIENT_HOST, NOT_OWNER, ClientRequest, refuse
+from schedo.cluster.confirming import confirm
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
 from schedo.cluster.dry_runs import is_dry_run
@@ -167,34 +168,9 @@ class Router:
         """Carry the request out here, then in all other servers; return when they have done it."""
         async with self._turn:
             response = await asked.here()
-            if response.status >= 400:
-                return response
-            missing = await self._confirm(asked)
-        if missing:
-            raise PeerUnreachable(f"the change is durable, but {_unconfirmed(missing)}")
-        return response
-
-    async def _confirm(self, asked: ClientRequest, *allowed: int) -> list[str]:
-        """Let all other servers follow a change; return the names of those that have not.
-
-        allowed: statuses of errors with which a server has nothing to do.
-        """
-        others = self._reachability.others()
-        confirming = (asked.send(member, "confirm") for member in others)
-        confirmed = await asyncio.gather(*confirming, return_exceptions=True)
-        missing = []
-        for member, found in zip(others, confirmed, strict=True):
-            if isinstance(found, BaseException):
-                if self._lives(member):  # else it reads the change when it is back
-                    missing.append(member.name)
-            elif found.status >= 400 and found.status not in allowed:
-                missing.append(member.name)
-        return missing
-
-    def _lives(self, member: Member) -> bool:
-        if self.cluster.has_lost(member):
-            return False
-        return any(each.epoch == member.epoch for each in self.others())
+            if response.status < 400:
+                await confirm(self, asked, "the change is durable")
+            return response
 
     async def at_step(self, asked: ClientRequest) -> Response:
         """Begin an operation here, or carry out a part of one that another server has begun."""
@@ -230,9 +206,7 @@ class Router:
         response = await self.find(asked)
         is_known = response.status < 400 and asked.hop is None
         if is_known and not is_own_worker(asked.request.params["name"]):
-            missing = await self._confirm(asked, NotFound.status)
-            if missing:
-                raise PeerUnreachable(f"one server has done it, but {_unconfirmed(missing)}")
+            await confirm(self, asked, "one server has done it", (NotFound.status,))
         return response
 
     async def see_worker(self, asked: ClientRequest) -> Response:
@@ -374,10 +348,7 @@ class Router:
         self._peers.end_waits()
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
-
-
-def _unconfirmed(names: Sequence[str]) -> str:
-    return f"these servers have not confirmed it: {', '.join(names)}; send the request again"
+        self._gateway.note_change()
 
 
 _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {

@@ -15,6 +15,10 @@ from schedo.web.http import Response
 # An owner may hold a request for leases for 2 s, and believes a list only about leases that left it
 # 2 s before (ADR 70). So after this time it has released those that a list does not have.
 DOUBTED_S = 4.0
+# Between two looks whether the owners of the attempts that a worker runs want them to stop; and
+# the first one, each twice as long as the one before, while an owner has not heard of an attempt.
+LOOK_S = 1.0
+SOON_S = 0.02
 
 
 class Unanswered:
@@ -83,6 +87,9 @@ class WorkerCall:
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
+        self.is_woken = False  # there is something to ask other servers
+        self.look_s = LOOK_S  # after which it asks the owners of its attempts again
+        self._soon_s = SOON_S  # the same if one of them has not heard of its attempt
 
     @property
     def age_us(self) -> int:
@@ -114,6 +121,19 @@ class WorkerCall:
     def slots(self) -> int:
         """How many attempts the worker can run."""
         return 1 if self.request.fields.slots is None else self.request.fields.slots
+
+    def wake(self) -> None:
+        """End its wait for something in this server, so that it asks others at once."""
+        self.is_woken = True
+        self.asked.context.engine.sessions.end_poll(self.name)
+
+    def note_unheard(self, leases: Collection[str]) -> None:
+        """Note of which attempts no owner of their jobs has heard in this turn.
+
+        The next owner of such a job starts it again unless it hears of the attempt very soon.
+        """
+        self.look_s = self._soon_s if leases else LOOK_S
+        self._soon_s = min(2 * self.look_s, LOOK_S) if leases else SOON_S
 
     def count_wanted(self) -> int:
         """Return how many more leases the worker can have, as far as it knows itself."""

@@ -1,0 +1,118 @@
+"""A job gets another owner while the poll of its worker waits at a gateway.
+
+The next owner of a dead server's jobs starts those again that it believes to wait, so it hears at
+once which of them run. In these tests it has never heard of the job, and so denies the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from schedo.cluster import worker_call
+from schedo.errors import StoreError
+from tests.cluster.members import Map, MemberWorld, running_cluster
+from tests.cluster.workers import HandWorker, Message, lease_of
+from tests.passes import one_pass
+
+SHARD_OF_FIRST = 0
+COMES_WITHIN_S = 5.0
+Three = tuple[Map, MemberWorld, MemberWorld, MemberWorld]
+
+
+@pytest.fixture
+async def three(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Three]:
+    # The clock of an engine stands, so a wait in it has no end: nothing is heard by chance.
+    monkeypatch.setattr(worker_call, "SOON_S", 0.0)
+    async with running_cluster(3) as (everything, (first, second, third)):
+        yield everything, first, second, third
+
+
+async def begin_to_run(worker: HandWorker, first: MemberWorld, gateway: MemberWorld) -> str:
+    """Let the worker, which polls the gateway, run a job of the first server."""
+    polling = worker.begin_poll(gateway)
+    await first.submit(task="demo")
+    return lease_of(await polling)
+
+
+async def wait_at(gateway: MemberWorld, worker: HandWorker, lease: str) -> asyncio.Task[Message]:
+    """Return a poll that waits at the gateway, and whose lease the owner has heard of."""
+    polling = worker.begin_poll(gateway, lease)
+    while not any(call.has_waited for call in gateway.router._gateway._workers.list_polls()):
+        await one_pass()
+    await gateway.engine.flush()
+    return polling
+
+
+async def test_the_next_owner_hears_at_once_of_an_attempt_whose_worker_polls_another_server(
+    three: Three,
+) -> None:
+    everything, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    polling = await wait_at(third, worker, lease)
+
+    everything.give([SHARD_OF_FIRST], 2)
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert (await polling)["revoked"] == [lease]
+
+
+async def test_a_gateway_that_gets_the_job_of_its_worker_finds_that_at_once(three: Three) -> None:
+    everything, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    polling = await wait_at(third, worker, lease)
+
+    everything.give([SHARD_OF_FIRST], 3)
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert (await polling)["revoked"] == [lease]
+
+
+async def test_the_next_owner_hears_soon_of_an_attempt_if_it_is_not_ready_at_first(
+    three: Three,
+) -> None:
+    everything, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    polling = await wait_at(third, worker, lease)
+    third.cluster.believed[SHARD_OF_FIRST] = 2
+    everything.give([SHARD_OF_FIRST], None)  # so the second one refuses the part
+    (call,) = third.router._gateway._workers.list_polls()
+    while call.look_s == worker_call.LOOK_S:
+        await one_pass()
+
+    everything.owners[SHARD_OF_FIRST] = 2  # without a notification
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert (await polling)["revoked"] == [lease]
+
+
+async def test_a_poll_goes_on_while_the_database_does_not_say_where_a_job_is(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    polling = await wait_at(third, worker, lease)
+    asked = 0
+
+    async def fail(job_ids: object) -> dict[int, int]:
+        nonlocal asked
+        asked += 1
+        raise StoreError("the database does not respond")
+
+    third.cluster.believed[SHARD_OF_FIRST] = 2
+    with monkeypatch.context() as failing:
+        failing.setattr(third.cluster, "shards_of_jobs", fail)
+        everything.give([SHARD_OF_FIRST], None)
+        while asked < 2:
+            await one_pass()
+    assert not polling.done()
+    everything.owners[SHARD_OF_FIRST] = 2
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert (await polling)["revoked"] == [lease]
