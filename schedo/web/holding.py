@@ -22,7 +22,7 @@ from schedo.web.http import Header, Response, problem_response, send_response
 # Then a request is refused. A new process that hangs has 5 s to become active (server/upgrade.py);
 # then this process opens its store again, and no client has noticed.
 HELD_S = 7.0
-_IS_HELD = "schedo.is_held"
+_HELD_BY = "schedo.held_by"  # the holdings that a request waits for
 _OF_A_BODY = frozenset((b"content-length", b"content-type", b"transfer-encoding"))
 
 
@@ -46,9 +46,11 @@ class Holding:
     async def wait(self, scope: Scope) -> ASGIApp | None:
         """Return the successor or None, as in `release`; raise Unavailable if it takes long."""
         if not self._successor.done():
-            scope[_IS_HELD] = True
+            # A wait for a job may go on with a copy of its scope, which shares the set.
+            held_by = scope.setdefault(_HELD_BY, set())
+            held_by.add(self)
             await asyncio.wait((self._successor,), timeout=HELD_S)
-            del scope[_IS_HELD]
+            held_by.discard(self)
         if not self._successor.done():
             raise Unavailable("the server is being replaced; try again soon")
         return self._successor.result()
@@ -155,7 +157,7 @@ async def _get(app: ASGIApp, scope: Scope, receive: Receive, path: str, query: s
 
 def is_held(scope: Scope) -> bool:
     """Whether the request waits: no application acts on it."""
-    return _IS_HELD in scope
+    return bool(scope.get(_HELD_BY))
 
 
 def replay(body: bytes, receive: Receive) -> Receive:

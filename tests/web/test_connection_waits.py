@@ -9,8 +9,10 @@ import pytest
 
 from schedo.core.leases import AttemptResult, Completed, Failed, Lease
 from schedo.core.model import Failure
+from schedo.web import server
 from tests.web.connecting import Served, forwarder, open_connection, post, respond, waiting
 
+AT_ONCE_S = 10.0
 Invocation = tuple[asyncio.StreamReader, asyncio.StreamWriter, Lease]
 
 
@@ -67,6 +69,27 @@ async def test_a_wait_for_a_job_goes_on_when_the_server_goes_on(served: Served) 
 
     assert head.startswith(b"http/1.1 200")
     assert f"location: /v1/jobs/{job['id'].lower()}".encode() in head
+    writer.close()
+
+
+async def test_a_wait_that_has_gone_on_here_once_does_not_delay_the_next_upgrade(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "PROGRESS_S", 60.0)
+    world, http, port = served
+    reader, writer = await open_connection(port)
+    writer.write(post(b'{"task":"demo","delay":"1h"}', path=b"/v1/jobs?wait=30s"))
+    for _ in range(3):
+        await waiting(http)
+        async with asyncio.timeout(AT_ONCE_S):
+            await http.hold(world.engine.freezing.end_waits)
+        await http.resume()
+    await waiting(http)
+    [job] = (await world.get("/v1/jobs")).json()["items"]
+
+    await world.post(f"/v1/jobs/{job['id']}:cancel")
+
+    assert (await respond(reader))[0] == 200
     writer.close()
 
 
