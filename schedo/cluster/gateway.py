@@ -92,6 +92,7 @@ class Gateway:
         if request.is_poll:
             self._surplus_of_others.want()
             worker.poll = call  # before any wait, so that the newest poll is the one that came last
+            call.revoked_before, worker.revoked = worker.revoked, frozenset()
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 call.wait_s = (await read_poll(asked.request)).wait_s  # a wrong one changes nothing
@@ -132,7 +133,7 @@ class Gateway:
         if not own.leases and not call.must_hear(found):
             call.request = call.request.make_next()
             found += await self._ask_for_jobs(call)
-        merged = merge_responses(own, found)
+        merged = call.add_revoked(merge_responses(own, found))
         if is_over or call.must_hear([merged]) or not call.may_ask:
             call.note_sent(merged)
             return response._replace(body=msgspec.json.encode(merged))

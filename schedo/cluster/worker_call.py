@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.work_parts import PartResponse, WorkerRequest
 from schedo.core.limits import SECOND
@@ -38,6 +40,7 @@ class PollingWorker:
     def __init__(self) -> None:
         self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
         self.stopped: set[str] = set()  # those of them whose stop request it has got
+        self.revoked: frozenset[str] = frozenset()  # by the last response to a poll
         self.poll: WorkerCall | None = None  # the one that waits
         self.asked_at = 0.0  # when its last request came
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
@@ -45,7 +48,7 @@ class PollingWorker:
     @property
     def is_done(self) -> bool:
         """Whether its gateway need not know it any more."""
-        return not (self.elsewhere or self.unanswered or self.poll)
+        return not (self.elsewhere or self.revoked or self.unanswered or self.poll)
 
     def forget_shards(self, leases: Collection[str]) -> None:
         """Look again where jobs are, except those that another request has found to be here."""
@@ -83,6 +86,8 @@ class WorkerCall:
         self.foreign: set[str] = set()  # leases that are not of this server
         # Leases of other servers that have ended there, or whose results or decisions have arrived.
         self.delivered: set[str] = set()
+        self.revoked: dict[str, None] = {}  # in any turn so far
+        self.revoked_before: frozenset[str] = frozenset()  # by the response to the poll before
         self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.is_held_back = False  # it has room, but for what this server has promised
@@ -182,16 +187,28 @@ class WorkerCall:
             del self.worker.unanswered[no]
 
     def must_hear(self, responses: Sequence[PartResponse]) -> bool:
-        """Return whether the poll must be answered now, with a lease, denial, stop or drain."""
+        """Return whether the poll must be answered now, with a lease, denial, stop or drain.
+
+        A worker that is slow to stop what was revoked lists it again: its polls must not go round
+        without a wait.
+        """
         return any(
             each.leases
-            or each.denied
+            or each.refused
             or each.drain
+            or not self.revoked_before.issuperset(each.revoked)
             or any(stop.lease not in self.worker.stopped for stop in each.stop)
             for each in responses
         )
 
+    def add_revoked(self, answer: PartResponse) -> PartResponse:
+        """Return the response with what earlier turns have revoked, which ask no owner again."""
+        self.revoked |= dict.fromkeys(answer.revoked)
+        return msgspec.structs.replace(answer, revoked=[*self.revoked])
+
     def note_sent(self, answer: PartResponse) -> None:
-        """Note which stop requests the worker has got."""
+        """Note which stop requests the worker has got, and what was revoked."""
         elsewhere = self.worker.elsewhere
         self.worker.stopped |= {each.lease for each in answer.stop if each.lease in elsewhere}
+        if self.is_poll:
+            self.worker.revoked = frozenset(answer.revoked)
