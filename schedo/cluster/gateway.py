@@ -112,7 +112,7 @@ class Gateway:
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
-        call.is_woken = False
+        call.begin_turn()
         found = await self._ask_others_first(call)
         if call.is_replaced:
             call.request = call.request.make_report()  # what the worker ran then is old

@@ -132,6 +132,12 @@ class WorkerCall:
         self.is_woken = True
         self.asked.context.engine.sessions.end_poll(self.name)
 
+    def begin_turn(self) -> None:
+        """Ask all servers; after a change of owners, which wakes the call, soon once more."""
+        if self.is_woken:
+            self._soon_s = SOON_S
+        self.is_woken = False
+
     def note_unheard(self, leases: Collection[str]) -> None:
         """Note of which attempts no owner of their jobs has heard in this turn.
 

@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from schedo.cluster import worker_call
+from schedo.cluster.worker_call import WorkerCall
 from schedo.errors import StoreError
+from schedo.web.http import Response
 from tests.cluster.members import Map, MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker, Message, lease_of
 from tests.passes import one_pass
@@ -116,3 +118,29 @@ async def test_a_poll_goes_on_while_the_database_does_not_say_where_a_job_is(
 
     async with asyncio.timeout(COMES_WITHIN_S):
         assert (await polling)["revoked"] == [lease]
+
+
+async def test_each_change_of_owners_begins_the_looks_for_an_owner_anew(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    polling = await wait_at(third, worker, lease)
+    monkeypatch.setattr(worker_call, "SOON_S", 0.001)
+    waits: list[float] = []
+    ask = third.router._gateway._ask_here
+
+    async def note_wait(call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
+        waits.append(call.look_s)
+        return await ask(call, wait_s)
+
+    monkeypatch.setattr(third.router._gateway, "_ask_here", note_wait)
+    for _ in range(3):
+        waits.clear()
+        everything.give([SHARD_OF_FIRST], None)
+        async with asyncio.timeout(COMES_WITHIN_S):
+            while waits[-1:] != [0.001]:
+                await one_pass()
+
+    polling.cancel()
