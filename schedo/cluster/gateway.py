@@ -114,8 +114,7 @@ class Gateway:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
         call.begin_turn()
         found = await self._ask_others_first(call)
-        if call.is_replaced:
-            call.request = call.request.make_report()  # what the worker ran then is old
+        call.drop_old_list()
         # The first request of a worker says what it serves, and others may have that already.
         is_new = call.spec is None and self._surplus_of_others.is_any
         self._note_targets(call)

@@ -137,6 +137,12 @@ class WorkerCall:
         if self.is_woken:
             self._soon_s = SOON_S
         self.is_woken = False
+        self.drop_old_list()
+
+    def drop_old_list(self) -> None:
+        """Say nothing of what the worker runs if it has said that in a newer poll."""
+        if self.is_replaced:
+            self.request = self.request.make_report()
 
     def note_unheard(self, leases: Collection[str]) -> None:
         """Note of which attempts no owner of their jobs has heard in this turn.

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from schedo.cluster import worker_call
 from schedo.core import held_leases
 from schedo.virtual_clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker, holds, lease_of
 
 UNKNOWN = "0CRAAAE7DYK81.1.9"  # of a job that no server has
+COMES_WITHIN_S = 2.0
 
 
 class FirstCall:
@@ -92,3 +94,27 @@ async def test_a_list_that_waited_for_the_database_is_as_old_as_it_is(
 
     assert (await old)["leases"] == []
     assert holds(second, lease)
+
+
+async def test_a_poll_that_waited_for_the_database_frees_no_slot_of_the_worker(
+    cluster: Cluster, looking: FirstCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_call, "LOOK_S", 0.0)
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    old = worker.begin_poll(second, UNKNOWN)
+    await looking.began.wait()
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    lease = lease_of(await polling)
+    polling = worker.begin_poll(second, lease)
+    await second.submit(task="demo")  # for which the worker has no slot
+
+    looking.may_go_on.set()
+    await old
+    await first.post(f"/v1/jobs/{lease[:13]}:cancel")
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        answer = await polling
+    assert answer["leases"] == []
+    assert answer["stop"] == [{"lease": lease, "reason": "cancel"}]
