@@ -166,7 +166,7 @@ class Gateway:
         if wait_s is None:
             looks_again = call.worker.elsewhere or call.is_held_back
             wait_s = min(left_s, call.look_s) if looks_again else left_s
-            if call.is_woken:
+            if call.is_woken or call.is_doubted:
                 wait_s = 0.0
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
         fields["age_us"] = call.age_us
@@ -179,7 +179,7 @@ class Gateway:
         response = await call.asked.handle(call.asked.context, request)
         # One that came early without a reason ends the poll: a newer one has replaced it.
         was_ended = not call.is_woken and loop.time() < until - EARLY_S
-        return response, was_ended or (left_s <= wait_s and not call.targets)
+        return response, was_ended or call.is_doubted or (left_s <= wait_s and not call.targets)
 
     async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
         """Ask the servers with a surplus for leases, as many as the worker has room for."""

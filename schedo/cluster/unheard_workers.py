@@ -59,6 +59,7 @@ def note_doubts(asked: ClientRequest, workers: PollingWorkers) -> Response:
     """Send the asking server what these workers run; those that wait here poll again at once."""
     question = _QUESTION.decode(asked.request.body)
     for name in question.workers:
-        if workers.doubt(name, question.server) is not None:
-            asked.context.engine.sessions.end_poll(name)
+        poll = workers.doubt(name, question.server)
+        if poll is not None:
+            poll.end()
     return Response(200, b"{}")

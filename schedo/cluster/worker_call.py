@@ -93,6 +93,7 @@ class WorkerCall:
         self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
         self.is_woken = False  # there is something to ask other servers
+        self.is_doubted = False  # a server asks for a newer list of what the worker runs
         self.look_s = LOOK_S  # after which it asks the owners of its attempts again
         self._soon_s = SOON_S  # the same if one of them has not heard of its attempt
 
@@ -130,6 +131,11 @@ class WorkerCall:
     def wake(self) -> None:
         """End its wait for something in this server, so that it asks others at once."""
         self.is_woken = True
+        self.asked.context.engine.sessions.end_poll(self.name)
+
+    def end(self) -> None:
+        """Answer it soon, so that the worker polls again with a list of what it runs then."""
+        self.is_doubted = True
         self.asked.context.engine.sessions.end_poll(self.name)
 
     def begin_turn(self) -> None:

@@ -9,7 +9,9 @@ import pytest
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
+from tests.cluster.members import running_cluster
 from tests.cluster.test_lost_leases import IN_FLIGHT_S, pass_time
+from tests.cluster.test_old_polls import FirstCall
 from tests.cluster.workers import HandWorker, holds, lease_of
 
 COMES_WITHIN_S = 2.0
@@ -93,3 +95,24 @@ async def test_a_worker_is_asked_for_its_list_once(cluster: Cluster) -> None:
 
     assert not polling.done()
     polling.cancel()
+
+
+async def test_a_poll_is_ended_for_its_list_also_while_its_gateway_asks_another_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_cluster(3) as (everything, (first, second, gateway)):
+        worker = HandWorker(slots=2)
+        await worker.take(first, task="demo")  # say it never came
+        running = await worker.take(second, task="demo")
+        sender = gateway.router._gateway._sender
+        sending = FirstCall(sender.ask_owners)
+        monkeypatch.setattr(sender, "ask_owners", sending)
+        polling = worker.begin_poll(gateway, running)
+        await sending.began.wait()
+        await pass_time((everything, first, gateway), IN_FLIGHT_S + 1)
+
+        await first.router.look()
+        sending.may_go_on.set()
+
+        async with asyncio.timeout(COMES_WITHIN_S):
+            assert (await polling)["leases"] == []
