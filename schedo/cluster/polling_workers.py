@@ -30,10 +30,7 @@ class PollingWorkers:
 
     def note_request(self, name: str) -> PollingWorker:
         """Return the worker of this name, which has sent a request."""
-        now = self._read_time()
-        if now - self._looked_at > LOOK_S:
-            self._looked_at = now
-            self._forget_old(now)
+        now = self._forget_old()
         worker = self._by_name.setdefault(name, PollingWorker())
         worker.asked_at = now
         return worker
@@ -43,10 +40,11 @@ class PollingWorkers:
 
         The worker may poll this server next, also if it has never done so before.
         """
+        now = self._forget_old()
         worker = self._by_name.get(name)
         if worker is None:
             worker = self._by_name[name] = PollingWorker()
-            worker.asked_at = self._read_time()
+            worker.asked_at = now
         if no in worker.unanswered:
             return None
         worker.note_unanswered(no)
@@ -61,7 +59,13 @@ class PollingWorkers:
         """Return the polls that wait."""
         return [each.poll for each in self._by_name.values() if each.poll is not None]
 
-    def _forget_old(self, now: float) -> None:
+    def _forget_old(self) -> float:
+        """Forget, now and then, those that have sent nothing for long; return the time."""
+        now = self._read_time()
+        if now - self._looked_at <= LOOK_S:
+            return now
+        self._looked_at = now
         for name, worker in [*self._by_name.items()]:
             if worker.poll is None and now - worker.asked_at > KEPT_S:
                 del self._by_name[name]
+        return now

@@ -57,6 +57,16 @@ def test_a_worker_that_asks_again_is_known_for_longer() -> None:
     assert "w" in known.workers
 
 
+async def test_a_worker_of_which_only_other_servers_have_asked_is_forgotten() -> None:
+    known = Known()
+    known.workers.doubt("w", 2)
+
+    known.now = 2 * KEPT_S
+    known.workers.doubt("other", 2)
+
+    assert "w" not in known.workers
+
+
 async def test_workers_that_end_through_another_gateway_are_forgotten(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
