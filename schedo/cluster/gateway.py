@@ -157,7 +157,7 @@ class Gateway:
         """
         if wait_s is None and call.wait_s is None and not call.has_waited:
             call.has_waited = True  # it has just arrived, and is about jobs of this server only
-            response = await call.asked.here()
+            response = await call.carry_out_here(call.asked.here())
             return response, not (call.targets or call.is_held_back)
         if call.wait_s is None:
             call.wait_s = (await read_poll(call.asked.request)).wait_s
@@ -176,7 +176,7 @@ class Gateway:
         until = loop.time() + wait_s
         call.has_waited = True
         request = call.asked.request._replace(body=part, is_part=True)
-        response = await call.asked.handle(call.asked.context, request)
+        response = await call.carry_out_here(call.asked.handle(call.asked.context, request))
         # One that came early without a reason ends the poll: a newer one has replaced it.
         was_ended = not call.is_woken and loop.time() < until - EARLY_S
         return response, was_ended or call.is_doubted or (left_s <= wait_s and not call.targets)

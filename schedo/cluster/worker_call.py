@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ DOUBTED_S = 4.0
 # the first one, each twice as long as the one before, while an owner has not heard of an attempt.
 LOOK_S = 1.0
 SOON_S = 0.02
+AGAIN_S = 0.02  # after which a wait is ended once more that had not begun at first
 
 
 class Unanswered:
@@ -92,6 +93,7 @@ class WorkerCall:
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
+        self.is_here = False  # this server carries a part of it out
         self.is_woken = False  # there is something to ask other servers
         self.is_doubted = False  # a server asks for a newer list of what the worker runs
         self.look_s = LOOK_S  # after which it asks the owners of its attempts again
@@ -131,12 +133,26 @@ class WorkerCall:
     def wake(self) -> None:
         """End its wait for something in this server, so that it asks others at once."""
         self.is_woken = True
-        self.asked.context.engine.sessions.end_poll(self.name)
+        self._end_wait()
 
     def end(self) -> None:
         """Answer it soon, so that the worker polls again with a list of what it runs then."""
         self.is_doubted = True
-        self.asked.context.engine.sessions.end_poll(self.name)
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        """End its wait in this server, also one that begins later: a long poll is read in steps."""
+        if self.is_here and (self.is_woken or self.is_doubted):
+            self.asked.context.engine.sessions.end_poll(self.name)
+            asyncio.get_running_loop().call_later(AGAIN_S, self._end_wait)
+
+    async def carry_out_here(self, part: Awaitable[Response]) -> Response:
+        """Return the response of this server to a part, whose wait can be ended."""
+        self.is_here = True
+        try:
+            return await part
+        finally:
+            self.is_here = False
 
     def begin_turn(self) -> None:
         """Ask all servers; after a change of owners, which wakes the call, soon once more."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from schedo.cluster import worker_call
 from schedo.cluster.worker_call import WorkerCall
+from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.errors import StoreError
 from schedo.web.http import Response
 from tests.cluster.members import Map, MemberWorld, running_cluster
@@ -144,3 +146,25 @@ async def test_each_change_of_owners_begins_the_looks_for_an_owner_anew(
                 await one_pass()
 
     polling.cancel()
+
+
+async def test_the_next_owner_hears_at_once_also_if_the_poll_is_still_being_read(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    sessions = third.engine.sessions
+    work = sessions.work
+
+    async def work_late(request: PollRequest, claim: Any = None) -> PollResponse:
+        """Carry a poll that waits out when the job has got another owner: it has many tasks."""
+        if request.wait_s:
+            monkeypatch.setattr(sessions, "work", work)
+            everything.give([SHARD_OF_FIRST], 2)
+        return await work(request, claim)
+
+    monkeypatch.setattr(sessions, "work", work_late)
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert (await worker.begin_poll(third, lease))["revoked"] == [lease]
