@@ -42,6 +42,7 @@ class PollingWorker:
         self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
         self.stopped: set[str] = set()  # those of them whose stop request it has got
         self.revoked: frozenset[str] = frozenset()  # by the last response to a poll
+        self.is_drained = False  # the last one said that an operator wants it to leave
         self.poll: WorkerCall | None = None  # the one that waits
         self.asked_at = 0.0  # when its last request came
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
@@ -223,13 +224,13 @@ class WorkerCall:
     def must_hear(self, responses: Sequence[PartResponse]) -> bool:
         """Return whether the poll must be answered now, with a lease, denial, stop or drain.
 
-        A worker that is slow to stop what was revoked lists it again: its polls must not go round
-        without a wait.
+        A worker that is slow to stop what was revoked lists it again, and one may go on although it
+        should leave: its polls must not go round without a wait.
         """
         return any(
             each.leases
             or each.refused
-            or each.drain
+            or (each.drain and not self.worker.is_drained)
             or not self.revoked_before.issuperset(each.revoked)
             or any(stop.lease not in self.worker.stopped for stop in each.stop)
             for each in responses
@@ -241,8 +242,8 @@ class WorkerCall:
         return msgspec.structs.replace(answer, revoked=[*self.revoked])
 
     def note_sent(self, answer: PartResponse) -> None:
-        """Note which stop requests the worker has got, and what was revoked."""
+        """Note what the worker hears: stop requests, what was revoked, and that it should leave."""
         elsewhere = self.worker.elsewhere
         self.worker.stopped |= {each.lease for each in answer.stop if each.lease in elsewhere}
         if self.is_poll:
-            self.worker.revoked = frozenset(answer.revoked)
+            self.worker.revoked, self.worker.is_drained = frozenset(answer.revoked), answer.drain
