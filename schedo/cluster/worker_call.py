@@ -40,7 +40,7 @@ class PollingWorker:
 
     def __init__(self) -> None:
         self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
-        self.stopped: set[str] = set()  # those of them whose stop request it has got
+        self.stopped: set[str] = set()  # leases of all servers whose stop request it has got
         self.revoked: frozenset[str] = frozenset()  # by the last response to a poll
         self.is_drained = False  # the last one said that an operator wants it to leave
         self.poll: WorkerCall | None = None  # the one that waits
@@ -211,7 +211,7 @@ class WorkerCall:
         for lease in gone:
             self.worker.elsewhere.pop(lease, None)
         self.delivered |= gone | arrived
-        self.worker.stopped &= self.worker.elsewhere.keys()
+        self.worker.stopped -= gone
 
     def note_heard(self, no: int) -> None:
         """Note that a server knows what the worker runs, as the request says it."""
@@ -224,7 +224,7 @@ class WorkerCall:
     def must_hear(self, responses: Sequence[PartResponse]) -> bool:
         """Return whether the poll must be answered now, with a lease, denial, stop or drain.
 
-        A worker that is slow to stop what was revoked lists it again, and one may go on although it
+        A worker that is slow to stop attempts lists them again, and one may go on although it
         should leave: its polls must not go round without a wait.
         """
         return any(
@@ -243,7 +243,8 @@ class WorkerCall:
 
     def note_sent(self, answer: PartResponse) -> None:
         """Note what the worker hears: stop requests, what was revoked, and that it should leave."""
-        elsewhere = self.worker.elsewhere
-        self.worker.stopped |= {each.lease for each in answer.stop if each.lease in elsewhere}
+        # A response has those of this server, but perhaps not those of all others.
+        self.worker.stopped &= self.worker.elsewhere.keys()
+        self.worker.stopped |= {each.lease for each in answer.stop}
         if self.is_poll:
             self.worker.revoked, self.worker.is_drained = frozenset(answer.revoked), answer.drain
