@@ -17,10 +17,14 @@ from schedo.web.http import Response
 # An owner may hold a request for leases for 2 s, and believes a list only about leases that left it
 # 2 s before (ADR 70). So after this time it has released those that a list does not have.
 DOUBTED_S = 4.0
-# Between two looks whether the owners of the attempts that a worker runs want them to stop; and
-# the first one, each twice as long as the one before, while an owner has not heard of an attempt.
+# Between two looks whether the owners of the attempts that a worker runs want them to stop.
 LOOK_S = 1.0
+# The first look, and the further ones, while an owner has not heard of an attempt. An owner that is
+# ready within OFTEN_FOR_S holds the job back for longer than OFTEN_S (core/adoption.py). Later each
+# look comes after twice as long as the one before.
 SOON_S = 0.02
+OFTEN_S = 0.04
+OFTEN_FOR_S = 0.3
 AGAIN_S = 0.02  # after which a wait is ended once more that had not begun at first
 
 
@@ -99,6 +103,7 @@ class WorkerCall:
         self.is_doubted = False  # a server asks for a newer list of what the worker runs
         self.look_s = LOOK_S  # after which it asks the owners of its attempts again
         self._soon_s = SOON_S  # the same if one of them has not heard of its attempt
+        self._unheard_s = 0.0  # for how long none has
 
     @property
     def age_us(self) -> int:
@@ -158,7 +163,7 @@ class WorkerCall:
     def begin_turn(self) -> None:
         """Ask all servers; after a change of owners, which wakes the call, soon once more."""
         if self.is_woken:
-            self._soon_s = SOON_S
+            self._soon_s, self._unheard_s = SOON_S, 0.0
         self.is_woken = False
         self.drop_old_list()
 
@@ -172,8 +177,13 @@ class WorkerCall:
 
         The next owner of such a job starts it again unless it hears of the attempt very soon.
         """
-        self.look_s = self._soon_s if leases else LOOK_S
-        self._soon_s = min(2 * self.look_s, LOOK_S) if leases else SOON_S
+        if not leases:
+            self.look_s, self._soon_s, self._unheard_s = LOOK_S, SOON_S, 0.0
+            return
+        self.look_s = self._soon_s
+        self._unheard_s += self.look_s
+        longest_s = OFTEN_S if self._unheard_s < OFTEN_FOR_S else LOOK_S
+        self._soon_s = min(2 * self.look_s, longest_s)
 
     def count_wanted(self) -> int:
         """Return how many more leases the worker can have, as far as it knows itself."""

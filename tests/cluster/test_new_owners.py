@@ -14,6 +14,8 @@ import pytest
 
 from schedo.cluster import worker_call
 from schedo.cluster.worker_call import WorkerCall
+from schedo.core.adoption import HOLD_BACK_US
+from schedo.core.limits import SECOND
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.errors import StoreError
 from schedo.web.http import Response
@@ -168,3 +170,22 @@ async def test_the_next_owner_hears_at_once_also_if_the_poll_is_still_being_read
 
     async with asyncio.timeout(COMES_WITHIN_S):
         assert (await worker.begin_poll(third, lease))["revoked"] == [lease]
+
+
+async def test_an_owner_that_is_ready_within_300_ms_hears_before_it_gives_the_job_away(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_call, "SOON_S", 0.02)
+    _, first, _, third = three
+    worker = HandWorker(slots=1)
+    lease = await begin_to_run(worker, first, third)
+    polling = await wait_at(third, worker, lease)
+    (call,) = third.router._gateway._workers.list_polls()
+    looks: list[float] = []
+
+    while sum(looks) < 0.3:
+        call.note_unheard([lease])
+        looks.append(call.look_s)
+
+    assert max(looks) < HOLD_BACK_US / SECOND
+    polling.cancel()
