@@ -40,7 +40,7 @@ def read_rows(rows: Sequence[InboxRow], check: Callable[[JobSpec], None]) -> Ste
 def _read(row: InboxRow, check: Callable[[JobSpec], None]) -> Steps[Enqueued]:
     body = row.spec.encode()
     if len(body) > limits.ENQUEUED_BYTES_MAX:  # it is cut, perhaps
-        return Enqueued(row.id, _find_names(body.partition(_PAYLOAD)[0] + b"}"), _TOO_LARGE)
+        return Enqueued(row.id, _find_names(_before_payload(body)), _TOO_LARGE)
     try:
         request = yield from read_request(body, JobRequest)
         if request.broadcast:
@@ -48,14 +48,22 @@ def _read(row: InboxRow, check: Callable[[JobSpec], None]) -> Steps[Enqueued]:
         spec = request.to_spec()
         check(spec)
     except SchedoError as error:
-        return Enqueued(row.id, _find_names(body), str(error))
+        names = _find_names(body)
+        # The levels of a payload may be too many for the decoder, even to skip them.
+        if names.task == UNREADABLE:
+            names = _find_names(_before_payload(body))
+        return Enqueued(row.id, names, str(error))
     return Enqueued(row.id, spec)
+
+
+def _before_payload(body: bytes) -> bytes:
+    return body.partition(_PAYLOAD)[0] + b"}"
 
 
 def _find_names(body: bytes) -> JobSpec:
     """Return a spec with what is valid of the task and the queue of a refused row."""
     found: dict[str, Any] = {}
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, RecursionError):
         decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         for name in ("task", "queue"):
             with suppress(msgspec.DecodeError):
