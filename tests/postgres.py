@@ -100,6 +100,13 @@ class PostgresServer:
         """Return what psql prints for a statement."""
         return self._psql(database, "-v", "ON_ERROR_STOP=1", "-c", statement).strip()
 
+    def copy(self, database: str, other: str) -> None:
+        """Restore a dump of a database into a new one."""
+        dump = str(self.directory / f"{other}.sql")
+        self._run("pg_dump", "-h", str(self.directory), "-U", USER, "-f", dump, database)
+        self.sql(f"CREATE DATABASE {other} TEMPLATE template0")
+        self._psql(other, "-q", "-v", "ON_ERROR_STOP=1", "-f", dump)
+
     def script(self, file: Path, **variables: str) -> None:
         """Run a script of psql, which any user of the machine may read."""
         words = [word for name, text in variables.items() for word in ("-v", f"{name}={text}")]

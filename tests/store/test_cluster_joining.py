@@ -12,7 +12,18 @@ from schedo.errors import StoreError
 from schedo.store.base import Snapshot
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
-from tests.store.servers import due, follow, kill, shards, sharing, until
+from tests.postgres import PostgresServer
+from tests.store.servers import (
+    LONG_US,
+    due,
+    end_patience,
+    follow,
+    kill,
+    shards,
+    sharing,
+    silence,
+    until,
+)
 from tests.store.steps import put
 
 ALL = list(range(SHARDS))
@@ -179,3 +190,35 @@ async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error
 
         with pytest.raises(StoreError):
             await store.cluster.leave()
+
+
+async def test_a_server_on_a_copy_in_another_database_is_in_no_cluster_with_the_original(
+    primary: PostgresServer,
+) -> None:
+    async with sharing(primary.url(), 1) as (original,):
+        primary.copy("postgres", "copied")
+        copy = PostgresStore(primary.url("copied"))
+        await copy.open()
+
+        assert shards(copy) == ALL
+        assert copy.cluster.members() == (copy.cluster.me,)
+        await copy.close()
+        await beat(original)
+        assert original.cluster.is_sure()
+        assert shards(original) == ALL
+
+
+async def test_a_server_on_a_copy_does_not_end_the_session_of_the_original(
+    primary: PostgresServer,
+) -> None:
+    async with sharing(primary.url(), 1, LONG_US) as (original,):
+        silence(original)
+        await end_patience(original, original)
+        primary.copy("postgres", "fenced")
+        copy = PostgresStore(primary.url("fenced"))
+        await copy.open()
+        await beat(copy)
+
+        assert original._writer is not None
+        assert await original._writer.connection.fetchval("SELECT 1") == 1
+        await copy.close()

@@ -42,8 +42,11 @@ _END_OWN = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = $1 AND application_name = current_setting('application_name')"""
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL"
-_BEATS = """EXISTS (
-    SELECT 1 FROM pg_stat_activity WHERE pid = control_pid AND backend_start = control_began
+# A copy of the database has the rows of its servers, whose sessions are in the original.
+IS_HERE = "datid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+_BEATS = f"""EXISTS (
+    SELECT 1 FROM pg_stat_activity
+    WHERE pid = control_pid AND backend_start = control_began AND {IS_HERE}
 )"""
 _DEAD = f"""
 SELECT no FROM server WHERE state <> 'closed' AND NOT {_BEATS}
