@@ -264,6 +264,19 @@ async def test_a_pooler_is_refused_and_leaves_nothing(
     assert server.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobs'") == "0"
 
 
+async def test_a_pooler_that_fails_first_is_refused_without_the_advice_of_the_driver() -> None:
+    fields = {"S": "ERROR", "C": "42P05", "M": 'prepared statement "s_1" already exists'}
+    failed = asyncpg.PostgresError.new(fields)
+    assert "set statement_cache_size to 0" in str(failed)
+
+    error = opening_error(failed, "postgresql://db/jobs")
+
+    assert str(error) == (
+        'cannot use postgresql://db/jobs: prepared statement "s_1" already exists;'
+        " a pooler is no place for the writer of the store: give the URL of the server itself"
+    )
+
+
 async def test_a_url_is_shown_without_its_password() -> None:
     store = open_store("postgresql://ann:secret@db1,db2:6000/jobs?sslmode=require&password=x")
 

@@ -89,8 +89,10 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
             f"{shown} is read-only, as a standby is; give the URL of the primary, or all hosts:"
             " postgresql://db1,db2/…"
         )
-    hint = _HINTS.get(code, "")
-    return StoreUnsuitable(f"cannot use {shown}: {_text(error)}{'; ' if hint else ''}{hint}")
+    hint, text = _HINTS.get(code, ""), _text(error)
+    if hint == _POOLER:  # the driver adds how a program can use a pooler nevertheless
+        text = text.partition("\n")[0]
+    return StoreUnsuitable(f"cannot use {shown}: {text}{'; ' if hint else ''}{hint}")
 
 
 def _text(error: BaseException) -> str:
