@@ -13,10 +13,13 @@ from schedo.store.cluster import Cluster
 
 
 def describe(cluster: Cluster, seen: Reachability, clock: Clock) -> ClusterResponse:
-    """Return the members, as this server has seen them last. clock: the one that jobs follow."""
+    """Return the members, as this server has seen them last. clock: the one that jobs follow.
+
+    While the database does not respond, the last heartbeat of each was that long ago, and longer.
+    """
     unreachable = seen.unreachable
     owners = [cluster.owner(shard) for shard in range(SHARDS)]
-    me = cluster.me.no
+    me, unseen_us = cluster.me.no, cluster.unseen_us()
     members = [
         MemberResponse(
             number=member.no,
@@ -30,7 +33,7 @@ def describe(cluster: Cluster, seen: Reachability, clock: Clock) -> ClusterRespo
                 for shard, owner in enumerate(owners)
                 if owner is not None and owner.no == member.no
             ],
-            silent_us=member.silent_us,
+            silent_us=None if member.silent_us is None else member.silent_us + unseen_us,
             reachable=member.no == me
             or (
                 bool(member.url)

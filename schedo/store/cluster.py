@@ -49,6 +49,9 @@ class Cluster(Protocol):
     def members(self) -> tuple[Member, ...]:
         """Return the servers that have not ended, this one included, by number."""
 
+    def unseen_us(self) -> int:
+        """Return how long ago the members were as `members` says, by their heartbeats."""
+
     def owner(self, shard: int) -> Member | None:
         """Return the server that owns the shard; None while it moves, or after its death."""
 

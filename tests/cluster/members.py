@@ -67,6 +67,9 @@ class FakeCluster:
     def members(self) -> tuple[Member, ...]:
         return tuple(self._map.members)
 
+    def unseen_us(self) -> int:
+        return 0
+
     def owner(self, shard: int) -> Member | None:
         number = self.believed.get(shard, self._map.owners[shard])
         return next((each for each in self._map.members if each.no == number), None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from schedo.clock import since_boot_ns, wall_us
 from schedo.core.limits import MILLISECOND
 from schedo.store.base import ClockMark
 from schedo.store.postgres.store import PostgresStore
-from tests.store.servers import sharing, until
+from tests.store.servers import LONG_US, sharing, silence, until
 
 
 async def test_a_store_reads_the_clock_of_the_database_when_it_opens_and_with_each_heartbeat(
@@ -35,3 +37,16 @@ async def test_the_offset_that_one_server_saves_is_that_of_all(postgres_store_ur
         marks = [(await each.snapshot()).clock for each in (first, second)]
 
     assert [(mark.offset_us, mark.base_us) for mark in marks] == [(1_000, 1_090), (1_000, 2_000)]
+
+
+async def test_what_a_server_has_seen_gets_older_while_no_heartbeat_has_a_response(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(postgres_store_url, 1, LONG_US) as (store,):
+        await until(store, store.cluster.is_sure)
+        silence(store)
+        later = store.cluster._view.sent_s + 7.0
+
+        monkeypatch.setattr("schedo.store.postgres.membership.since_boot_s", lambda: later)
+
+        assert store.cluster.unseen_us() == 7_000_000

@@ -27,9 +27,7 @@ OTHERS_AFTER_S = 0.1
 
 _SHARD_OF_JOB = """
 SELECT shard FROM job WHERE id = $1 UNION ALL SELECT shard FROM inbox WHERE id = $1 LIMIT 1"""
-
 _SHARDS_OF_JOBS = "SELECT id, shard FROM job WHERE id = ANY($1::bigint[])"
-
 _ENDED = """
 SELECT wanted.id FROM unnest($1::bigint[]) AS wanted (id) LEFT JOIN job ON job.id = wanted.id
 WHERE job.id IS NULL OR job.ended_at IS NOT NULL"""
@@ -166,10 +164,13 @@ class Membership:
         is_owner = self._has_number() and not self._lost()
         return is_heard and is_owner and self._view.settings <= self._settings
 
+    def unseen_us(self) -> int:
+        sent_s = self._view.sent_s
+        return round((since_boot_s() - sent_s) * 1e6) if sent_s > 0 else 0
+
     def is_silent(self) -> bool:
         """Return whether no heartbeat has had a response of the database for SILENCE_S."""
-        sent_s = self._view.sent_s
-        return sent_s > 0 and since_boot_s() - sent_s > SILENCE_S
+        return self.unseen_us() > SILENCE_S * 1e6
 
     def is_change_due(self) -> bool:
         """Return whether the engine must continue with other shards or settings."""
