@@ -11,7 +11,8 @@ from schedo.client.errors import Unreachable
 from schedo.client.messages import Address, HttpResponse, Operation, parse_address
 from schedo.client.tls import client_context
 from schedo.cluster.hops import Hop, Signer
-from schedo.errors import PeerUnreachable, StoreError
+from schedo.errors import PeerUnreachable, SchedoError, StoreError
+from schedo.protocol.problems import PROBLEM_TYPE
 from schedo.store.cluster import Cluster, Member
 
 CONNECT_S = 1.0
@@ -70,7 +71,7 @@ class Peers:
         self._waits[wait] = member
         try:
             async with wait:
-                return await self._find(member).send(operation)
+                response = await self._find(member).send(operation)
         except (Unreachable, TimeoutError) as error:
             if operation.is_repeatable:
                 raise ReadLost(f"the server {member.name} did not respond") from error
@@ -80,6 +81,9 @@ class Peers:
             ) from error
         finally:
             del self._waits[wait]
+        if _is_foreign(response):
+            raise _refuse(response, member, operation)
+        return response
 
     def end_waits(self) -> None:
         """Wait no more for the responses of servers that others have replaced."""
@@ -117,6 +121,26 @@ class Peers:
 
 def _whole(response: HttpResponse) -> HttpResponse:
     return response
+
+
+def _is_foreign(response: HttpResponse) -> bool:
+    """Return whether another program has sent the response: a server gives each an id."""
+    kind = response.headers.get("content-type", "").encode()
+    return "x-request-id" not in response.headers and kind != PROBLEM_TYPE
+
+
+def _refuse(
+    response: HttpResponse, member: Member, operation: Operation[HttpResponse]
+) -> SchedoError:
+    """Return the error of a response that is not the server's, and not for its client."""
+    why = (
+        f"what responds at {member.url} is not the server {member.name}, but another program (with"
+        f" the status {response.status}); `advertise` of that server is to be its own URL"
+    )
+    # A proxy before the server says with these that it has no response of it.
+    if response.status < 500 or operation.is_repeatable:
+        return PeerUnreachable(why)
+    return ChangeLost(f"{why}; the change may or may not have been carried out")
 
 
 class _Connector:

@@ -289,7 +289,7 @@ async def omit_slots(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     """Respond with workers as a version has them that does not know their slots."""
     worker = {"name": "w", "kind": "remote", "state": "active"}
     body = orjson.dumps({"items": [worker, worker]})
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    head = f"HTTP/1.1 200 OK\r\nx-request-id: r-1\r\ncontent-length: {len(body)}"
     writer.write(head.encode() + b"\r\n\r\n" + body)
     await reader.read()
 
