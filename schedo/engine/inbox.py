@@ -139,9 +139,13 @@ class Inbox:
         busy_until, pause_s, is_failing = 0.0, IDLE_S, False
         while True:
             try:
-                if self._loop.failure is None and await self._poll():
-                    busy_until = loop.time() + BUSY_FOR_S
-                pause_s, is_failing = BUSY_S if loop.time() < busy_until else IDLE_S, False
+                if self._loop.failure is None:
+                    if await self._poll():
+                        busy_until = loop.time() + BUSY_FOR_S
+                    if is_failing:
+                        log.info("the inbox is read again")
+                    is_failing = False
+                pause_s = BUSY_S if loop.time() < busy_until else IDLE_S
             except Unavailable:  # the engine recovers, or its shards change
                 pause_s = BUSY_S
             except Exception as error:
