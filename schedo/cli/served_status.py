@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from schedo.cli.sizes import render_size
 from schedo.cli.tables import print_facts, print_json
 from schedo.cli.times import read_now, render_span, render_time
 from schedo.client import monitoring_operations, operations
-from schedo.client.messages import Record
+from schedo.client.errors import Unreachable
+from schedo.client.messages import TIMEOUT_S, Record
 from schedo.client.sync import Client
+from schedo.errors import Unavailable
 
+STUCK_AFTER_S = 3.0  # of silence, as of a server that is asked by its control socket
 _TABLES_SHOWN = 5  # the largest
 
 
+def _ask_readiness(client: Client, url: str) -> Record:
+    """Return what the server says of itself at once, also while its database is away."""
+    try:
+        return client.send(operations.get_readiness())
+    except Unreachable as error:
+        if not isinstance(error.__cause__, TimeoutError):
+            raise
+        raise Unavailable(
+            f"the server at {url} does not answer within {STUCK_AFTER_S:.0f} s: it is stuck,"
+            " stopped by SIGSTOP, or cut off; docs/operations.md (Standby) says how to find out"
+        ) from error
+
+
 def show_served(client: Client, url: str, *, is_json: bool) -> bool:
-    """Print the status of the server; return whether it is ready."""
-    readiness = client.send(operations.get_readiness())
-    summary = client.send(monitoring_operations.get_summary())
-    store = client.send(monitoring_operations.get_store())
+    """Print the status of the server; return whether it is ready.
+
+    client: one that waits for STUCK_AFTER_S. Only the first response must come within that time.
+    """
+    readiness = _ask_readiness(client, url)
+    summary = client.send(replace(monitoring_operations.get_summary(), held_s=TIMEOUT_S))
+    store = client.send(replace(monitoring_operations.get_store(), held_s=TIMEOUT_S))
     is_ready, reasons = bool(readiness["ready"]), readiness.get("reasons", [])
     notes = readiness.get("notes", [])
     if is_json:

@@ -54,7 +54,8 @@ def status(
     This asks the server on this machine, by the control socket beside the store, as the same user.
     A server that does not answer within 3 s is stuck: the exit code is 1 then, as without a server.
     Without --store, and with a store in PostgreSQL or in memory in the configuration, or with none
-    here, it asks the server at --url, and shows the state of the tables in PostgreSQL.
+    here, it asks the server at --url, with the same limit, and shows the state of the tables in
+    PostgreSQL.
     """
     configured = load(path, {"store": store}).store
     if store is not None and is_postgres(store):
@@ -83,13 +84,11 @@ def _is_file_here(store: str) -> bool:
 
 def _ask_server(url: str, token_file: str | None, *, is_json: bool) -> bool:
     """Show the server at the URL; return whether it is ready."""
-    from schedo.cli.served_status import show_served
+    from schedo.cli.served_status import STUCK_AFTER_S, show_served
     from schedo.client.sync import Client
 
-    with (
-        make_client(partial(Client, agent="schedo-cli"), url, token_file) as client,
-        telling_unreadable(client),
-    ):
+    kind = partial(Client, agent="schedo-cli", timeout=STUCK_AFTER_S)
+    with make_client(kind, url, token_file) as client, telling_unreadable(client):
         return show_served(client, url, is_json=is_json)
 
 

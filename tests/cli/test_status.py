@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,18 @@ def test_a_server_is_asked_over_its_api_where_no_store_is(
     found = json.loads(schedo("status", "--json").stdout)
     assert (found["is_ready"], found["reasons"], found["store"]) == (False, ["it is away"], STORE)
     assert found["notes"] == ["it is paused"]
+
+
+def test_a_server_at_a_url_that_does_not_answer_is_stuck(
+    schedo: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("schedo.cli.served_status.STUCK_AFTER_S", 0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts for it
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        done = schedo("status", "--check", "--url", url)
+
+    assert done.exit_code == 1
+    assert f"the server at {url} does not answer within" in done.stderr
+    assert "it is stuck, stopped by SIGSTOP, or cut off" in done.stderr
