@@ -19,6 +19,7 @@ from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY
 from schedo.core.loads import Appliers, Loaded, LoadUniqueHolders, Needs
 from schedo.core.model import Failure, Job, JobSpec, Unique
 from schedo.core.states import State
+from schedo.core.transitions import JobTransitions
 from schedo.errors import DuplicateKey, Forbidden, Invalid, SchedoError, Unavailable
 
 _MayReplace = Callable[[str, str], bool] | None  # see Submit
@@ -32,12 +33,12 @@ class Admission:
         jobs: JobTable,
         maker: JobMaker,
         cancel: Callable[[Job, int], Job],
-        end: Callable[[Job, State, int], None],
+        transitions: JobTransitions,
     ) -> None:
         self._jobs = jobs
         self._maker = maker
         self._cancel = cancel
-        self._end = end
+        self._transitions = transitions
         self.appliers: Appliers = {Submit: self._submit, TakeIn: self._admit_rows}
 
     def _submit(
@@ -80,7 +81,10 @@ class Admission:
         job = self._maker.make_numbered(row.id, spec, now)
         is_duplicate = isinstance(refusal, DuplicateKey)
         job.failure = Failure("duplicate" if is_duplicate else "refused", str(refusal))
-        self._end(job, State.CANCELLED if is_duplicate else State.FAILED, now)
+        if is_duplicate:
+            self._transitions.finish(job, State.CANCELLED, now)
+        else:
+            self._transitions.refuse(job, now)
 
     def _find_holders(self, specs: Sequence[JobSpec], loaded: Loaded) -> Mapping[str, Job] | Needs:
         """Return the stored jobs that hold the unique keys of the specs, as far as needed."""

@@ -52,7 +52,7 @@ class FailedAttempt(NamedTuple):
 
     job_id: int
     task: str
-    attempt: int
+    attempt: int  # 0: there was none, because the job of a SQL client was refused
     outcome: str  # as in AttemptRecord
     failure: Failure | None
     failures: int

@@ -106,7 +106,7 @@ class Scheduler:
         self._bulk = BulkOperations(self._jobs, self._ids, of_jobs)
         self.pauses, self.bulk_operations = self._pauses.all, self._bulk.all
         self._appliers: Appliers = {
-            **Admission(jobs, maker, of_jobs.cancel, self._transitions.finish).appliers,
+            **Admission(jobs, maker, of_jobs.cancel, self._transitions).appliers,
             **of_jobs.appliers,
             **of_schedules.appliers,
             **self._placement.appliers,

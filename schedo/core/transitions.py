@@ -80,6 +80,16 @@ class JobTransitions:
         if transition.failure is not None and transition.state is not State.CANCELLED:
             self._note_failed(job, transition)
 
+    def refuse(self, job: Job, now: int) -> None:
+        """End a job of the inbox that is not accepted; its failure says why."""
+        self.finish(job, _FAILED, now)
+        retry = job.options.retry or ONCE
+        no_attempt = (0, _FAILED.value, job.failure, 0, retry.max_attempts)
+        # The reason may quote the payload, which the job does not have.
+        self._failed.append(
+            FailedAttempt(job.id, job.task, *no_attempt, _FAILED, job.due_at, payload=None)
+        )
+
     def _note_failed(self, job: Job, transition: Transition) -> None:
         retry = job.options.retry or ONCE
         self._failed.append(

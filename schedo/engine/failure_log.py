@@ -91,6 +91,12 @@ class FailureLog:
 def _sentence(failed: FailedAttempt, now: int) -> str:
     how = "was lost" if failed.outcome == "lost" else "failed"
     of = f"task {failed.task}" + (f", schedule {failed.schedule}" if failed.schedule else "")
+    if not failed.attempt:
+        job_id = render_id(failed.job_id)
+        return (
+            f"job {job_id} of {of}, which SQL has submitted, is refused and never runs;"
+            f" schedo jobs show {job_id} says why"
+        )
     text = f"job {render_id(failed.job_id)} of {of}: attempt {failed.attempt} {how}"
     if failed.failure is not None:
         text += f": {_describe_error(failed)}"

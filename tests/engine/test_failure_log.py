@@ -120,6 +120,17 @@ def test_without_the_payload_in_memory_only_the_type_of_the_error_is_logged(
     assert "failed: KeyError; it runs" in line(caplog, failed(payload=None))
 
 
+def test_a_refused_job_of_sql_is_logged_without_the_reason_which_may_quote_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refused = Failure("refused", "/payload/url: 'ftp://secret' is wrong")
+    text = line(caplog, failed(attempt=0, failure=refused, payload=None, state=State.FAILED))
+
+    job_id = text.split()[2]
+    assert text.endswith(f"is refused and never runs; schedo jobs show {job_id} says why")
+    assert "secret" not in JsonFormatter().format(caplog.records[0])
+
+
 def test_the_log_shows_no_output_of_a_command(caplog: pytest.LogCaptureFixture) -> None:
     failure = Failure("exit-code", "the command ended with exit code 4: hush")
 

@@ -272,6 +272,19 @@ async def test_a_row_that_is_not_accepted_becomes_a_failed_job(path: Path) -> No
         assert (job.state, job.failure.message) == (State.FAILED, "it is odd")
 
 
+async def test_a_row_that_is_not_accepted_is_in_the_log_and_among_the_failures(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reading(path) as (world, rows):
+        job = await durable(world, rows.add(text="odd"))
+        while "is refused and never runs" not in caplog.text:
+            await one_pass()
+
+        [group] = world.engine.failures.latest()
+    assert (group.key.type, group.key.message, group.last_job) == ("refused", "it is odd", job.id)
+    assert (group.count, group.failed_jobs) == (1, 1)
+
+
 async def test_errors_of_the_inbox_are_logged_once_and_the_reader_goes_on(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
