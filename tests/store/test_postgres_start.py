@@ -144,7 +144,7 @@ async def test_another_encoding_than_utf8_is_refused(server: PostgresServer) -> 
     ("setting", "value", "message"),
     [
         ("track_activities", "off", "set track_activities = on"),
-        ("default_transaction_read_only", "on", "is read-only.* URL of the primary"),
+        ("default_transaction_read_only", "on", "is on;.*turn that setting off"),
     ],
 )
 async def test_a_setting_that_does_not_fit_is_refused_with_a_hint(

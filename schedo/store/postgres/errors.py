@@ -26,6 +26,10 @@ _DISK_FULL = "53100"
 _TRANSIENT = ("53", "55", "57", "08")
 _NO_TLS = "rejected SSL upgrade"  # of the driver, without a code
 _POOLER = "a pooler is no place for the writer of the store: give the URL of the server itself"
+READ_ONLY = (
+    "is read-only, as a standby is, and a primary while its default_transaction_read_only is on;"
+    " give the URL of the primary, or all hosts: postgresql://db1,db2/…, or turn that setting off"
+)
 _HINTS = {
     "28P01": "the password is wrong, or none was given; the driver also reads PGPASSWORD and"
     " ~/.pgpass",
@@ -85,10 +89,7 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
         kind: type[StoreError] = StoreUnsuitable if code in _HINTS else StoreError
         return kind(f"cannot connect to {shown}: {_text(error)}{'; ' if hint else ''}{hint}")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        return StoreUnsuitable(
-            f"{shown} is read-only, as a standby is; give the URL of the primary, or all hosts:"
-            " postgresql://db1,db2/…"
-        )
+        return StoreUnsuitable(f"{shown} {READ_ONLY}")
     hint, text = _HINTS.get(code, ""), _text(error)
     if hint == _POOLER:  # the driver adds how a program can use a pooler nevertheless
         text = text.partition("\n")[0]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import asyncpg
 
 from schedo.errors import StoreUnsuitable
+from schedo.store.postgres.errors import READ_ONLY
 
 log = logging.getLogger("schedo.store")
 
@@ -61,10 +62,7 @@ async def check_server(connection: asyncpg.Connection, shown: str) -> None:
             f"has the encoding {found['encoding']}; create the database with"
             " createdb --encoding=UTF8 --template=template0"
         ),
-        found["is_read_only"]: (
-            "is read-only, as a standby is; give the URL of the primary, or all hosts:"
-            " postgresql://db1,db2/…"
-        ),
+        found["is_read_only"]: READ_ONLY,
         not found["shows_sessions"]: (
             "does not say which sessions live, so servers could not tell a dead one; set"
             " track_activities = on"
