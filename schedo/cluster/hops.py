@@ -59,6 +59,7 @@ class OwnRequest(NamedTuple):
     body: bytes = b""
 
 
+NOT_SIGNED = "the header schedo-hop is for servers of this cluster, which sign it"
 _DECODER = msgspec.json.Decoder(Hop)
 
 
@@ -82,9 +83,7 @@ class Signer:
         """
         text, _, mac = headers.get(CLIENT, b"").decode("latin-1").rpartition(".")
         if not hmac.compare_digest(self._mac(text).encode(), mac.encode()):
-            raise Unauthorized(
-                "the header schedo-hop is for servers of this cluster, which sign it"
-            )
+            raise Unauthorized(NOT_SIGNED)
         try:
             hop = _DECODER.decode(base64.urlsafe_b64decode(text))
         except msgspec.ValidationError as error:  # not 4xx: a worker would drop its results

@@ -10,8 +10,8 @@ from schedo.client.async_transport import AsyncTransport, Streams, open_streams
 from schedo.client.errors import Unreachable
 from schedo.client.messages import Address, HttpResponse, Operation, parse_address
 from schedo.client.tls import client_context
-from schedo.cluster.hops import Hop, Signer
-from schedo.errors import PeerUnreachable, SchedoError, StoreError
+from schedo.cluster.hops import NOT_SIGNED, Hop, Signer
+from schedo.errors import PeerUnreachable, SchedoError, StoreError, Unauthorized
 from schedo.protocol.problems import PROBLEM_TYPE
 from schedo.store.cluster import Cluster, Member
 
@@ -124,7 +124,9 @@ def _whole(response: HttpResponse) -> HttpResponse:
 
 
 def _is_foreign(response: HttpResponse) -> bool:
-    """Return whether another program has sent the response: a server gives each an id."""
+    """Return whether no server of this cluster has sent the response; each gives it an id."""
+    if response.status == Unauthorized.status and NOT_SIGNED.encode() in response.body:
+        return True  # a server of another cluster, which has another secret
     kind = response.headers.get("content-type", "").encode()
     return "x-request-id" not in response.headers and kind != PROBLEM_TYPE
 
@@ -134,8 +136,9 @@ def _refuse(
 ) -> SchedoError:
     """Return the error of a response that is not the server's, and not for its client."""
     why = (
-        f"what responds at {member.url} is not the server {member.name}, but another program (with"
-        f" the status {response.status}); `advertise` of that server is to be its own URL"
+        f"what responds at {member.url} is not the server {member.name}, but another program or a"
+        f" server of another cluster (with the status {response.status}); `advertise`"
+        " of that server is to be its own URL"
     )
     # A proxy before the server says with these that it has no response of it.
     if response.status < 500 or operation.is_repeatable:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from schedo.cluster import router
+from schedo.cluster.router import Router
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_forwarding import text_of
 from tests.cluster.test_unreachable import Talk, standing_in
@@ -58,3 +59,16 @@ async def test_the_readiness_names_the_url_at_which_another_program_responds(
 
     assert len(notes) == 1
     assert f"what responds at {url} is not the server host 1" in notes[0]
+
+
+async def test_a_server_of_another_cluster_at_the_url_is_not_the_one_that_is_asked(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    first.app.context.credentials.peers = Router(first.app.context, first.cluster, b"o" * 32)
+
+    reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
+
+    assert (reply.status, reply.code) == (503, "peer-unreachable")
+    assert "or a server of another cluster" in reply.json()["detail"]
