@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
-from schedo.core.changes import Changes, IdempotencyRecord
+from schedo.core.changes import AttemptRecord, Changes, IdempotencyRecord
 from schedo.core.ends import Alike, Kind
 from schedo.core.limit_shares import LimitUse
 from schedo.core.limits import DAY, HOUR
@@ -175,3 +175,18 @@ async def test_tallies_count_once_although_their_session_ends_behind_the_commit(
 
         assert len(lost) == 1
         assert (before, await count_mail(book, store)) == (2, 2)
+
+
+async def test_a_late_result_of_a_job_of_another_server_leaves_no_record(
+    postgres_store_url: str,
+) -> None:
+    """Its owner may write a record at the same time, with the same number."""
+    async with sharing(postgres_store_url, 2) as (first, second):
+        await put(first, make_job(id=1))
+        await put(second, make_job(id=2))
+        late = [AttemptRecord(job_id, 1, 1, None, None, 1, "stale", None) for job_id in (1, 2)]
+
+        await second.commit(Changes(attempts=late))
+
+        assert await second.list_attempts(1) == []
+        assert [each.outcome for each in await second.list_attempts(2)] == ["stale"]

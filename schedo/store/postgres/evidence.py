@@ -25,9 +25,14 @@ FROM {table.arrays(table.names)} WITH ORDINALITY AS added ({names}, place)
 WHERE {condition}"""
 
 
-# A late result may belong to a pruned job; its record would never be deleted.
+# A late result may belong to a pruned job; its record would never be deleted. Or its job may belong
+# to another server, which may add a record with the same number at the same time.
 _HAS_JOB = "EXISTS (SELECT 1 FROM job WHERE job.id = added.job_id)"
-_INSERT_ATTEMPTS = _numbered(tables.ATTEMPT, "job_id", _HAS_JOB)
+_OWNS_JOB = f"""EXISTS (
+    SELECT 1 FROM job WHERE job.id = added.job_id
+    AND shard = ANY(${len(tables.ATTEMPT.names) + 1}::smallint[])
+)"""
+_INSERT_ATTEMPTS = _numbered(tables.ATTEMPT, "job_id", _OWNS_JOB)
 _TRIM_ATTEMPTS = f"""
 DELETE FROM attempt USING unnest($1::bigint[]) AS changed (id)
 WHERE attempt.job_id = changed.id AND attempt.number <= (
@@ -70,13 +75,17 @@ WHERE decision.schedule_id = decided.schedule_id AND decision.number <= greatest
 
 
 class Evidence(NamedTuple):
-    """The rows of the attempts and the outputs of a commit; each begins with the id of its job."""
+    """The rows of the attempts and the outputs of a commit; each begins with the id of its job.
+
+    shards: those of the server. Attempts of jobs in other shards are not written.
+    """
 
     attempts: Sequence[Row] = ()
     outputs: Sequence[Row] = ()
+    shards: Sequence[int] = ()
 
     @classmethod
-    def of(cls, changes: Changes) -> Evidence:
+    def of(cls, changes: Changes, shards: Sequence[int]) -> Evidence:
         """Return the rows of the changes."""
         attempts = [rows.attempt_row(each, has_job=True) for each in changes.attempts]
         # The last one of each stream, because a statement changes each row once.
@@ -87,21 +96,23 @@ class Evidence(NamedTuple):
         return cls(
             [tuple(row[name] for name in tables.ATTEMPT.names) for row in attempts],
             [(*key, found.head, found.tail, found.total_bytes) for key, found in outputs.items()],
+            [*shards],
         )
 
     def of_each_job(self) -> Iterator[tuple[int, Evidence]]:
         """Return the rows of each job by itself."""
         for job_id in dict.fromkeys(row[0] for row in (*self.attempts, *self.outputs)):
-            yield (
-                job_id,
-                Evidence(*([row for row in found if row[0] == job_id] for found in self)),
+            attempts, outputs = (
+                [row for row in found if row[0] == job_id]
+                for found in (self.attempts, self.outputs)
             )
+            yield job_id, Evidence(attempts, outputs, self.shards)
 
     def statements(self) -> Iterator[Statement]:
         """Return the statements that write them, and delete the oldest ones of their jobs."""
         if self.attempts:
             columns = columns_of(self.attempts, len(tables.ATTEMPT.names))
-            yield Statement(_INSERT_ATTEMPTS, columns)
+            yield Statement(_INSERT_ATTEMPTS, (*columns, self.shards))
             yield Statement(_TRIM_ATTEMPTS, ([*{row[0] for row in self.attempts}],))
         if self.outputs:
             yield Statement(_INSERT_OUTPUTS, columns_of(self.outputs, 6))

@@ -104,7 +104,7 @@ def encode(changes: Changes, offset_us: int, owned: Owned) -> Commit:
         return Commit(owned.no, (), jobs)
     deletes = delete_jobs(changes.jobs_deleted, owned.no) if changes.jobs_deleted else ()
     others = [*_encode_others(changes, offset_us, owned)]
-    return Commit(owned.no, deletes, jobs, Evidence.of(changes), others)
+    return Commit(owned.no, deletes, jobs, Evidence.of(changes, owned.shards), others)
 
 
 def delete_jobs(job_ids: Sequence[int], no: int) -> list[Statement]:
