@@ -17,9 +17,10 @@ from schedo.core.states import State
 from schedo.errors import StoreError, StoreLocked
 from schedo.store.base import Retention, Snapshot
 from schedo.store.cluster import Member, MemberState
-from schedo.store.postgres.membership import Membership, View
+from schedo.store.postgres.membership import Membership
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.store import PostgresStore
+from schedo.store.postgres.view import View
 from tests.factories import make_job
 from tests.store.servers import (
     LONG_US,

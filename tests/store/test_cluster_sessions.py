@@ -197,6 +197,28 @@ async def test_a_server_does_not_replace_the_control_session_of_another_one(
         assert (await controls(other))[no] is None
 
 
+async def test_a_server_whose_control_session_ends_is_in_doubt_until_its_next_heartbeat(
+    postgres_store_url: str,
+) -> None:
+    """Its other session may have been ended with it, and hears of that later."""
+    async with sharing(postgres_store_url, 1, LONG_US) as (store,):
+        await until(store, store.cluster.is_sure)
+        connection = store._control._connection
+        assert connection is not None
+        ended = asyncio.get_running_loop().create_future()
+        connection.add_termination_listener(lambda _: ended.set_result(None))
+        assert store._writer is not None
+        await store._writer.connection.execute(
+            "SELECT pg_terminate_backend($1)", store._control.pid
+        )
+
+        await ended
+        assert not store.cluster.is_sure()
+
+        await until(store, store.cluster.is_sure)
+        assert store._control._connection is not connection
+
+
 async def test_a_bug_in_a_heartbeat_is_logged_and_ends_none_of_the_next_ones(
     postgres_store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,11 +27,11 @@ from schedo.store.postgres.membership import (
     BEAT_S,
     NO_EPOCH,
     Membership,
-    View,
     since_boot_s,
     since_boot_us,
 )
 from schedo.store.postgres.session import PLAN_ONCE, close, connect
+from schedo.store.postgres.view import View
 from schedo.store.postgres.watch import NeighbourWatch
 
 log = logging.getLogger("schedo.store")
@@ -129,6 +129,7 @@ class Control:
             connection.terminate()
             raise
         self._connection, self.pid = connection, int(connection.get_server_pid())
+        connection.add_termination_listener(self._on_ended)
 
     async def begin(self) -> None:
         """Beat once, and then go on in the background. The server has its number."""
@@ -177,6 +178,16 @@ class Control:
             except DRIVER_ERRORS as error:
                 raise store_error(error, self._address.shown) from error
             return found
+
+    def _on_ended(self, connection: asyncpg.Connection) -> None:
+        """Start nothing until there are heartbeats again: PostgreSQL has ended the session.
+
+        It may end the session that writes, too. Then other servers have the shards some
+        milliseconds before this one hears of it.
+        """
+        if connection is self._connection:
+            self._membership.doubt()
+            self._wake.set()
 
     def _on_notified(self, *_: object) -> None:
         self._wake.set()

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from schedo.core.shards import SHARDS, assign
 from schedo.store.cluster import Member, MemberState, QueueLimits
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import SILENCE_S, Readers
+from schedo.store.postgres.view import View
 from schedo.version import __version__
 
 BEAT_S = 0.1  # between two heartbeats
@@ -27,41 +27,12 @@ OTHERS_AFTER_S = 0.1
 
 _SHARD_OF_JOB = """
 SELECT shard FROM job WHERE id = $1 UNION ALL SELECT shard FROM inbox WHERE id = $1 LIMIT 1"""
+
 _SHARDS_OF_JOBS = "SELECT id, shard FROM job WHERE id = ANY($1::bigint[])"
+
 _ENDED = """
 SELECT wanted.id FROM unnest($1::bigint[]) AS wanted (id) LEFT JOIN job ON job.id = wanted.id
 WHERE job.id IS NULL OR job.ended_at IS NOT NULL"""
-
-
-class View(NamedTuple):
-    """What a heartbeat has found. sent_s: of since_boot_s, when it was sent."""
-
-    sent_s: float
-    members: dict[int, Member]  # by number, without those that have ended
-    timeouts_us: dict[int, int]
-    owners: dict[int, int]  # by shard; without the free ones
-    settings: int  # the version of the queues, pauses and cordons
-    confirmed: dict[int, int]  # the version that each server follows
-    late_us: int = 0  # how late the heartbeats of this server itself were lately, at most
-
-    def is_gone(self, no: int) -> bool:
-        """Return whether the server is silent for so long that others may take its shards.
-
-        If this server was late itself, the machine or the database is busy, and the other one gets
-        as much more time. Only the end of its session needs no such judgement.
-        """
-        member = self.members.get(no)
-        if member is None or member.silent_us is None:
-            return True
-        return member.silent_us > self.timeouts_us[no] + self.late_us
-
-    def staying(self) -> list[int]:
-        """Return the numbers of the servers that live and stay."""
-        return [
-            no
-            for no, member in self.members.items()
-            if member.state is MemberState.OPEN and not self.is_gone(no)
-        ]
 
 
 def since_boot_s() -> float:
@@ -273,6 +244,10 @@ class Membership:
             self._changed()
         if not was_sure or self.is_change_due():
             self.on_due()
+
+    def doubt(self) -> None:
+        """Be sure of nothing until the next heartbeat."""
+        self._sure_until_s = 0.0
 
     def _note_own(self, now: float) -> int:
         """Note that a heartbeat of this server has come; return how late its last ones were."""
