@@ -29,6 +29,7 @@ from schedo.cluster.gateway import Gateway
 from schedo.cluster.gathering import gather, see_worker
 from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home, explain_owner, find_maker
 from schedo.cluster.hops import Hop, OwnRequest, Purpose, RemoteClient, Signer
+from schedo.cluster.member_log import MemberLog
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.cluster.streams import merge_streams
@@ -67,6 +68,7 @@ class Router:
         self._peers = Peers(self._signer, cluster)
         self._reachability = Reachability(cluster, self._peers, context.engine.clock)
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._member_log = MemberLog(cluster)
         cluster.on_change.append(self._note_change)
         self.background: set[asyncio.Task[None]] = set()
         self._gateway = Gateway(self, context.engine.sessions)
@@ -344,11 +346,12 @@ class Router:
         return response if is_owner else explain_owner(self.cluster, shard)
 
     def _note_change(self) -> None:
-        """Wake the requests that wait for the owner of a shard, or for its response."""
+        """Wake the requests that wait for the owner of a shard, or for its response; log it."""
         self._peers.end_waits()
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
         self._gateway.note_change()
+        self._member_log.note_change()
 
 
 _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {

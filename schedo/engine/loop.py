@@ -31,6 +31,7 @@ from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.recovery import Reconciliation, restore
+from schedo.engine.standstill import DOUBT_CAUSES
 from schedo.engine.turn_end import FEW_STARTS, TurnEnd
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
@@ -140,7 +141,7 @@ class EngineLoop(TurnEnd):
         """Return, as sentences, why jobs are not accepted or would not start in time."""
         reasons = [] if self.failure is None else [str(self.failure)]
         if not reasons and self.is_sure is not None and not self.is_sure():
-            reasons = ["this server does not know whether it still owns its jobs"]
+            reasons = [DOUBT_CAUSES]
         return reasons + self.monitor.not_ready_reasons(
             self.clock.now(), None if reasons else self.scheduler
         )

@@ -26,7 +26,13 @@ from schedo.store.base import Snapshot, Store
 
 _LAST_ROUNDS_MAX = 10  # what is left then has no reply, as after a crash
 RESTART_S = 1.0  # for so long, requests wait for a change of the shards
-_IN_DOUBT = Unavailable("this server does not know whether it still owns its jobs; try again soon")
+DOUBT = "this server does not know whether it still owns its jobs"
+# For those who run the server.
+DOUBT_CAUSES = (
+    f"{DOUBT}: its heartbeats had no response of the database in time, or its session there has"
+    " ended; if a busy machine is the cause, give a longer --failover-timeout"
+)
+_IN_DOUBT = Unavailable(f"{DOUBT}; try again soon")
 
 
 class Standstill(CommandQueue):

@@ -21,6 +21,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.engine.homes import texts_of
 from schedo.engine.ownership import Ownership
+from schedo.engine.standstill import DOUBT_CAUSES
 from schedo.errors import StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
 from schedo.testing.clock import VirtualClock
@@ -28,8 +29,6 @@ from tests.core.remote_site import make_poll
 from tests.engine.world import World, running
 from tests.passes import one_pass
 from tests.stores import make_store
-
-DOUBT = "this server does not know whether it still owns its jobs"
 
 
 class Shards:
@@ -98,13 +97,13 @@ async def test_a_server_in_doubt_starts_nothing_and_goes_on_when_it_is_sure(path
         await world.run_until(world.clock.now() + MINUTE)
 
         assert not world.worker.leases
-        assert DOUBT in world.engine.health().reasons
+        assert DOUBT_CAUSES in world.engine.health().reasons
         shards.is_known = True
         shards.on_due()
         await world.engine.flush()
 
         assert [lease.key.job_id for lease in world.worker.leases] == [job.id]
-        assert DOUBT not in world.engine.health().reasons
+        assert DOUBT_CAUSES not in world.engine.health().reasons
 
 
 async def test_a_start_that_fails_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
