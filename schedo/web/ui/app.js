@@ -51,7 +51,8 @@ let ready = null; // the first screen: {screen, Screen}
 // The screen's component, once its module is here. While the server cannot be reached, it is asked again.
 function useScreen(found) {
   const [loaded, setLoaded] = useState(ready);
-  useLayoutEffect(() => { // the shell has named its files, so they are here, and need not wait for a paint
+  // The shell has named its files, so they are here, and need not wait for a paint.
+  useLayoutEffect(() => {
     let isWanted = true;
     let timer = null;
     const screen = found?.screen;
@@ -85,7 +86,8 @@ function Main() {
   useEffect(() => {
     if (found && !loaded) return;
     follow();
-    if (before.current !== path) { // the focus goes where the new content begins, or where it asks for it
+    // The focus goes where the new content begins, or where it asks for it.
+    if (before.current !== path) {
       if (!main.current.contains(document.activeElement)) main.current.focus({ preventScroll: true });
       scrollTo(0, 0);
     }

@@ -12,7 +12,8 @@ export function bind(list) {
 }
 
 // Bind keys while a component is shown; the last one that binds a key gets it.
-export const useKeys = (list, deps = []) => useLayoutEffect(() => bind(list), deps); // a key works as soon as its button is seen
+// A key works as soon as its button is seen.
+export const useKeys = (list, deps = []) => useLayoutEffect(() => bind(list), deps);
 
 const isTyping = (element) => element?.closest?.('input, textarea, select, [contenteditable]') !== null
   && element?.closest?.('input[type=checkbox]') === null;
@@ -23,7 +24,8 @@ function name(event) {
 }
 
 document.addEventListener('keydown', (event) => {
-  if (event.repeat && !'jk'.includes(event.key)) { // who holds a key means it once; a held Enter would answer the question that it has asked
+  // Who holds a key means it once; a held Enter would answer the question that it has asked.
+  if (event.repeat && !'jk'.includes(event.key)) {
     if (event.key === 'Enter' && event.target.type !== 'textarea') event.preventDefault();
     return;
   }

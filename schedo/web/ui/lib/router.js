@@ -4,7 +4,6 @@ import { base, signal } from './base.js';
 const read = () => ({
   path: '/' + location.pathname.slice(base.length),
   query: Object.fromEntries(new URLSearchParams(location.search)),
-  hash: location.hash.slice(1),
 });
 
 export const place = signal(read());
@@ -16,10 +15,23 @@ export function link(path, query) {
   return base + path.slice(1) + (text ? '?' + text : '');
 }
 
+// Each view that was shown in this tab has a number in its history, which tells how far a step back or forward has gone.
+const number = () => history.state ?? 0;
+let at = number();
+let ask = null;
+
+// Let a function be asked before another screen is shown; it calls the function that it gets, unless the user stays. null: none is asked.
+export const guard = (asked) => { ask = asked; };
+
 // Show another view. replace: the step back leaves it out.
 export function go(href, { replace = false } = {}) {
-  history[replace ? 'replaceState' : 'pushState'](null, '', href);
-  place.value = read();
+  const move = () => {
+    at += !replace;
+    history[replace ? 'replaceState' : 'pushState'](at, '', href);
+    place.value = read();
+  };
+  if (ask && new URL(href, location).pathname !== location.pathname) ask(move);
+  else move();
 }
 
 // Whether the view of a place is still shown: what comes late takes nobody back to it.
@@ -47,7 +59,18 @@ export function match(pattern, path) {
   }
 }
 
-addEventListener('popstate', () => { place.value = read(); });
+addEventListener('popstate', () => {
+  const step = number() - at;
+  const isOther = read().path !== place.peek().path;
+  if (ask && step && isOther) {
+    // The browser has stepped already, so the question begins with the step in the other direction.
+    history.go(-step);
+    ask(() => history.go(step));
+  } else if (step || isOther) {
+    at += step;
+    place.value = read();
+  }
+});
 
 // Follow links within the page without loading it anew. isOurs: whether a path is a view.
 export function followLinks(isOurs) {

@@ -9,7 +9,8 @@ import { Copy } from './basics.js';
 // The focus goes to the element with data-first, or to the first that can have it.
 export function Dialog({ title, onClose, children, className = '' }) {
   const box = useRef();
-  useLayoutEffect(() => { // before the next key, which would go to what is behind it
+  // Before the next key, which would go to what is behind it.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
     box.current.querySelector('[data-first]')?.focus();
@@ -25,7 +26,7 @@ let answered = Promise.resolve(); // the last question; the next one waits for i
 
 // Ask before an action; resolves to whether it shall be done.
 // question: {title, text, verb, danger, request: {method, path, body} or curl: the commands, type: a text that must be typed, children,
-//            from: the place that it is about, by default the present one}
+//            from: the place that it is about, by default the present one, no: the other button}
 export function confirm(asked) {
   const { from = place.peek() } = asked;
   answered = answered.then(() => new Promise((resolve) => { question.value = { ...asked, from, resolve }; }));
@@ -63,7 +64,7 @@ function Asked({ asked }) {
       ${asked.type && html`<label class="field">Type <b class="mono">${asked.type}</b> to go on
         <input type="text" autocomplete="off" spellcheck=${false} value=${typed} onInput=${(event) => setTyped(event.target.value)}/></label>`}
       <div class="buttons">${curl && html`<${Copy} text=${curl} label="Copy as curl"/>`}
-        <span class="grow"></span><button type="button" class="btn" onClick=${() => answer(false)}>Go back</button>
+        <span class="grow"></span><button type="button" class="btn" onClick=${() => answer(false)}>${asked.no ?? 'Go back'}</button>
         <button type="submit" class=${'btn ' + (asked.danger ? 'danger' : 'primary')} disabled=${!ready}>${asked.verb}</button></div>
     </form></${Dialog}>`;
 }

@@ -12,6 +12,7 @@ import { Card, Empty, Loading, useData } from '../parts/basics.js';
 import { Crumbs } from '../parts/crumbs.js';
 import { CronPreview, useExplanation } from '../parts/cron_preview.js';
 import { Field, idOf } from '../parts/fields.js';
+import { useLeaving } from '../parts/leaving.js';
 import { hrefOf, pathOf } from '../parts/schedule_actions.js';
 import { ScheduleFailure } from '../parts/schedule_failure.js';
 import { ScheduleForm, elsewhere } from '../parts/schedule_form.js';
@@ -89,6 +90,7 @@ function Form({ title, schedule, first, wanted }) {
     isTyped.value = hasChanges;
     return () => { isTyped.value = false; };
   }, [hasChanges]);
+  useLeaving({ isTyped: hasChanges, isSaving: isBusy, what: schedule ? `Your changes to ${name}` : 'The new schedule' });
   const request = { method: 'PUT', path: pathOf(name), body };
   const save = async (event) => {
     event.preventDefault();
