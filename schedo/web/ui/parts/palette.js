@@ -1,5 +1,5 @@
 // Find, or do: one field for names, ids and verbs. Matching is local, over the names that the server knows.
-import { get, post } from '../lib/api.js';
+import { get } from '../lib/api.js';
 import { html, useEffect, useMemo, useRef, useState } from '../lib/base.js';
 import { may } from '../lib/me.js';
 import { recent } from '../lib/prefs.js';
@@ -9,31 +9,38 @@ import { SCREENS } from '../screens.js';
 import { perform } from './action.js';
 import { Dialog } from './dialog.js';
 import { isPaletteOpen } from './later.js';
-import { trigger } from './schedule_actions.js';
+import * as queues from './queue_actions.js';
+import * as schedules from './schedule_actions.js';
+import { toast } from './toasts.js';
 
 const SHOWN = 12;
 const ID = /^[0-9A-HJKMNP-TV-Z]{13}$/i;
 
 const part = encodeURIComponent;
-const pause = (path, what) => () => perform({ request: { path: `${path}:pause` }, done: `${what} is paused.`, undo: () => post(`${path}:resume`) });
-// The note and the end of the pause would not come back, so it asks.
-const resume = (path, what) => () => perform({
-  request: { path: `${path}:resume` }, done: `${what} goes on.`,
-  ask: { title: `Resume ${what[0].toLowerCase()}${what.slice(1)}?`, verb: 'Resume', text: 'Its pause ends, with the note that says why.' },
-});
+
+// Pause or resume what a path has. read: what it is now, for the way back, which has the note and the end of its pause.
+const turn = (verb, path, done, read, putBack) => async () => {
+  try {
+    await perform({ request: { path: `${path}:${verb}` }, done, undo: putBack(await read()) });
+  } catch (error) {
+    toast(error.text ?? error.message, { tone: 'bad' });
+  }
+};
+const turnQueue = (verb, name, done) => turn(verb, queues.pathOf(name), `The queue ${name} ${done}.`, () => queues.readQueue(name), queues.putBack);
+const turnSchedule = (verb, name, done) => turn(verb, schedules.pathOf(name), `The schedule ${name} ${done}.`, () => get(schedules.pathOf(name)), schedules.putBack);
 
 // What can be found and done for each kind of name. Each is {text, kind, to} or {text, kind, run}.
 const KINDS = {
   queues: (name) => [
     { text: name, kind: 'queue', to: link(`/queues/${part(name)}`) },
-    may('pause_queue', { queue: name }) && { text: `pause queue ${name}`, kind: 'do', run: pause(`/v1/queues/${part(name)}`, `The queue ${name}`) },
-    may('resume_queue', { queue: name }) && { text: `resume queue ${name}`, kind: 'do', run: resume(`/v1/queues/${part(name)}`, `The queue ${name}`) },
+    may('pause_queue', { queue: name }) && { text: `pause queue ${name}`, kind: 'do', run: turnQueue('pause', name, 'is paused') },
+    may('resume_queue', { queue: name }) && { text: `resume queue ${name}`, kind: 'do', run: turnQueue('resume', name, 'goes on') },
   ],
   schedules: (name) => [
     { text: name, kind: 'schedule', to: link(`/schedules/${part(name)}`) },
-    may('trigger_schedule') && { text: `trigger ${name}`, kind: 'do', run: () => perform(trigger(name)()) },
-    may('pause_schedule') && { text: `pause schedule ${name}`, kind: 'do', run: pause(`/v1/schedules/${part(name)}`, `The schedule ${name}`) },
-    may('resume_schedule') && { text: `resume schedule ${name}`, kind: 'do', run: resume(`/v1/schedules/${part(name)}`, `The schedule ${name}`) },
+    may('trigger_schedule') && { text: `trigger ${name}`, kind: 'do', run: () => perform(schedules.trigger(name)()) },
+    may('pause_schedule') && { text: `pause schedule ${name}`, kind: 'do', run: turnSchedule('pause', name, 'is paused') },
+    may('resume_schedule') && { text: `resume schedule ${name}`, kind: 'do', run: turnSchedule('resume', name, 'goes on') },
   ],
   workers: (name) => [{ text: name, kind: 'worker', to: link(`/workers/${part(name)}`) }],
   tasks: (name) => [

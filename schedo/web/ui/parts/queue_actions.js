@@ -8,7 +8,19 @@ import { withNote } from './note.js';
 
 export const pathOf = (name) => `/v1/queues/${encodeURIComponent(name)}`;
 
+// The queue as it is now; one without jobs and limits is in no list.
+export const readQueue = async (name) => (await get('/v1/queues')).items.find((each) => each.name === name) ?? { name, paused: false };
+
 const pauseBody = (pause) => ({ ...(pause?.note && { note: pause.note }), ...(pause?.until && { until: pause.until }) });
+const pauseOf = ({ paused, pause: found }) => JSON.stringify([paused, found]);
+
+// The way back from a pause or a resume, with the note and the end of the pause before it.
+export const putBack = (before, after) => async (left) => {
+  if (pauseOf(await readQueue(before.name)) !== pauseOf(left)) throw new Error(CHANGED);
+  const path = pathOf(before.name);
+  await (before.paused ? post(`${path}:pause`, pauseBody(before.pause)) : post(`${path}:resume`));
+  after?.();
+};
 
 function pause(queue, after) {
   return () => ({
@@ -17,14 +29,14 @@ function pause(queue, after) {
       text: 'No job of it starts until it is resumed. Running jobs go on.',
     }),
     done: `The queue ${queue.name} is paused.`, after,
-    undo: () => post(`${pathOf(queue.name)}:resume`).then(after),
+    undo: putBack(queue, after),
   });
 }
 
 const resume = (queue, after) => () => ({
   request: { method: 'POST', path: `${pathOf(queue.name)}:resume`, body: {} },
   done: `The queue ${queue.name} goes on.`, after,
-  undo: () => post(`${pathOf(queue.name)}:pause`, pauseBody(queue.pause)).then(after),
+  undo: putBack(queue, after),
 });
 
 export const QueueActions = ({ queue, small, reload }) => (queue.paused
@@ -55,8 +67,7 @@ export function Limit({ queue, field, label, shown, read, reload }) {
     await perform({
       request: { method: 'PATCH', path, body: { [field]: value } }, done: `The ${label} of ${queue.name} is ${value ?? 'without a limit'}.`,
       undo: async () => {
-        const { items } = await get('/v1/queues');
-        if (items.find((each) => each.name === queue.name)?.[field] !== value) throw new Error(CHANGED);
+        if ((await readQueue(queue.name))[field] !== value) throw new Error(CHANGED);
         await api('PATCH', path, { [field]: queue[field] }).then(reload);
       },
       after: reload,

@@ -23,24 +23,24 @@ export const trigger = (name, after) => () => ({
   after,
 });
 
-export function pause(name, after) {
-  return () => {
-    const { request, ask } = withNote({
-      path: `${pathOf(name)}:pause`, title: `Pause ${name}?`, verb: 'Pause', hint: 'why, for the others',
-      text: 'It does not fire until it is resumed. Runs that have been made go on.',
-    });
-    const from = new Date().toISOString();
-    return {
-      request, ask, done: `${name} is paused.`, after,
-      undo: (answer) => post(`${pathOf(name)}:resume`, { resume_from: answer.updated_at ?? from }).then(after),
-    };
-  };
-}
+// The way back from a pause or a resume, with the note of the pause before it. What passes meanwhile counts as missed.
+export const putBack = ({ name, paused, note }, after) => (left) => undoOwn(pathOf(name), left, () => (paused
+  ? post(`${pathOf(name)}:pause`, note ? { note } : {})
+  : post(`${pathOf(name)}:resume`, { resume_from: left.updated_at }))).then(after);
 
-export const resume = (schedule, after) => () => ({
+const pause = (schedule, after) => () => ({
+  ...withNote({
+    path: `${pathOf(schedule.name)}:pause`, title: `Pause ${schedule.name}?`, verb: 'Pause', hint: 'why, for the others',
+    text: 'It does not fire until it is resumed. Runs that have been made go on.',
+  }),
+  done: `${schedule.name} is paused.`, after,
+  undo: putBack(schedule, after),
+});
+
+const resume = (schedule, after) => () => ({
   request: { method: 'POST', path: `${pathOf(schedule.name)}:resume`, body: {} },
   done: `${schedule.name} fires again.`, after,
-  undo: () => post(`${pathOf(schedule.name)}:pause`, schedule.note ? { note: schedule.note } : {}).then(after),
+  undo: putBack(schedule, after),
 });
 
 export function remove(schedule, after) {
@@ -67,7 +67,7 @@ export function ScheduleActions({ schedule, small, reload, onDeleted }) {
   return html`<${Action} operation="trigger_schedule" on=${schedule} label="Trigger" className=${size} title=${`Make a run of ${name} now`} action=${trigger(name, reload)}/>
     ${paused
       ? html`<${Action} operation="resume_schedule" on=${schedule} label="Resume" className=${size} title=${`Let ${name} fire again`} action=${resume(schedule, reload)}/>`
-      : html`<${Action} operation="pause_schedule" on=${schedule} label="Pause…" className=${size} title=${`Stop ${name} from firing`} action=${pause(name, reload)}/>`}
+      : html`<${Action} operation="pause_schedule" on=${schedule} label="Pause…" className=${size} title=${`Stop ${name} from firing`} action=${pause(schedule, reload)}/>`}
     ${!small && may('put_schedule') && html`<a class="btn" href=${hrefOf(name, '/edit')}>Edit</a><a class="btn" href=${link('/schedules/-new', { from: name })}>Duplicate</a>`}
     ${!small && html`<${Action} operation="delete_schedule" label="Delete…" className="danger" action=${remove(schedule, onDeleted)}/>`}`;
 }
