@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -14,6 +15,7 @@ from schedo.core.worker_pool import WorkerSpec
 from schedo.store.sqlite import read_connection
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop, Shopkeeper
+from tests.browser.test_frame import be_live
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m</script>"
 
@@ -210,6 +212,39 @@ async def test_a_search_that_ended_early_goes_on_where_it_stopped(
     await expect(page.locator("tbody tr")).to_have_count(1)
     await expect(page.locator("tbody a")).to_have_text(wanted["id"])
     await expect(bounded).to_have_count(0)
+
+
+async def test_a_search_that_goes_on_late_leaves_no_gap_below_new_jobs(
+    open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 250)  # of which the page asks for 8
+
+    async def submit(others: int) -> str:
+        """Submit a job that is searched for, and then others."""
+        job = await shop.submit(task="later", payload={"order": "needle"}, delay="1h")
+        await shop.engine.submit([JobSpec(task="later", delay_us=HOUR)] * others)
+        await shop.engine.flush()
+        return str(job["id"])
+
+    oldest, old = await submit(1_000), await submit(1_500)
+    page = await open_page("/jobs?q=needle")
+    await be_live(page)
+    ids = page.locator("tbody a")
+    await expect(ids).to_have_text([old])
+    go_on = page.get_by_role("button", name="Go on")
+    requests: asyncio.Queue[Route] = asyncio.Queue()
+    await page.route("**/v1/jobs?**", requests.put, times=1)
+    await go_on.click()
+    late = await requests.get()
+    new = await submit(1_000)
+    await page.get_by_role("button", name="show").click()
+    await expect(ids).to_have_text([new])
+
+    await late.continue_()
+
+    await expect(go_on).to_be_enabled()
+    await go_on.click()
+    await expect(ids).to_have_text([new, old, oldest])
 
 
 async def test_a_search_that_cannot_go_on_says_so(

@@ -38,7 +38,8 @@ function List({ query }) {
   const parameters = (cursor) => ({ ...toParameters(query, now()), order, fields: FIELDS, limit: PAGE, cursor });
   const read = (cursor) => listJobs(parameters(cursor));
   const [page, error, reload] = useData(() => read(query.cursor), []);
-  const [more, setMore] = useState(null); // what "Go on" has found after a search that ended early
+  const [found, setMore] = useState(null); // what "Go on" has found after a search that ended early
+  const more = found?.after === page ? found : null; // after a page of new jobs it would leave a gap
   const [selected, select] = useState(new Set());
   const changed = useChanges(query, page, () => get('/v1/jobs', { query: parameters(query.cursor) }));
   const [isBusy, setBusy] = useState(false);
@@ -60,7 +61,7 @@ function List({ query }) {
     setFailure(null);
     try {
       const next = await read(last.next_cursor);
-      setMore({ ...next, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
+      setMore({ ...next, after: page, items: [...(more?.items ?? []), ...next.items], looked_at: next.looked_at && (last.looked_at ?? 0) + next.looked_at });
     } catch (reason) {
       setFailure(reason);
     }
