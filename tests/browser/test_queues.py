@@ -49,6 +49,36 @@ async def test_a_limit_that_is_only_looked_at_does_not_put_back_what_another_has
     assert shop.engine.get_queue("images").concurrency == 9
 
 
+async def test_a_limit_that_is_half_typed_is_saved_by_no_click_beside_it(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues")
+    limit = page.get_by_role("button", name="concurrency of images")
+    field = page.get_by_label("concurrency of images")
+    await limit.click()
+    await field.fill("1")
+
+    await page.locator("h1").click()
+
+    await expect(limit).to_have_text("2")
+    await limit.click()
+    await expect(field).to_have_value("2")
+    await field.fill("1")
+    await page.keyboard.press("Escape")
+    await expect(limit).to_have_text("2")
+    await limit.click()
+    await field.fill("12")
+    await page.get_by_role("button", name="Save").click()
+    await expect(limit).to_have_text("12")
+    await limit.click()
+    await field.fill("7")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(limit).to_have_text("7")
+    await expect(page.locator(".toast")).to_have_count(2)
+
+
 async def test_the_undo_of_a_limit_does_not_take_back_that_of_another(
     open_page: Open, shop: Shop
 ) -> None:

@@ -43,10 +43,11 @@ export const QueueActions = ({ queue, small, reload }) => (queue.paused
   ? html`<${Action} operation="resume_queue" on=${{ queue: queue.name }} label="Resume" className=${small ? 'small' : ''} title=${`Let the jobs of ${queue.name} start again`} action=${resume(queue, reload)}/>`
   : html`<${Action} operation="pause_queue" on=${{ queue: queue.name }} label="Pause…" className=${small ? 'small' : ''} title=${`Start no job of ${queue.name}`} action=${pause(queue, reload)}/>`);
 
-// A limit that becomes a field when it is pressed. read: the text as a value, or undefined if it is none.
+// A limit that becomes a field when it is pressed. Enter or its button saves it; a click beside it is a no, as it is beside a question.
+// read: the text as a value, or undefined if it is none.
 export function Limit({ queue, field, label, shown, read, reload }) {
   const [text, setText] = useState(null);
-  const opened = useRef(null); // the text at first; null: closed. Saving removes the field, which then loses the focus: that must not save again
+  const opened = useRef(null); // the text at first
   const open = (value) => {
     opened.current = value;
     setText(value);
@@ -58,7 +59,6 @@ export function Limit({ queue, field, label, shown, read, reload }) {
   }
   const save = async (event) => {
     event.preventDefault();
-    if (opened.current === null) return;
     const isTyped = text !== opened.current; // else it would put back what another has changed meanwhile
     const value = read(text.trim());
     open(null);
@@ -73,10 +73,14 @@ export function Limit({ queue, field, label, shown, read, reload }) {
       after: reload,
     });
   };
-  const leave = (event) => { if (document.hasFocus()) save(event); }; // who looks into another window goes on typing
-  return html`<form class="limit" onSubmit=${save}><input type="text" inputmode=${field === 'priority_step' ? undefined : 'numeric'} aria-label=${`${label} of ${queue.name}`} value=${text} placeholder="no limit"
-    ref=${(element) => element && document.activeElement !== element && element.focus()} onInput=${(event) => setText(event.target.value)}
-    onKeyDown=${(event) => { if (event.key === 'Escape') open(null); }} onBlur=${leave}/></form>`;
+  const leave = ({ currentTarget, relatedTarget }) => { // who looks into another window goes on typing
+    if (document.hasFocus() && !currentTarget.contains(relatedTarget)) open(null);
+  };
+  const cancel = (event) => { if (event.key === 'Escape') open(null); };
+  // The button is for those whose keys for digits have no Enter; pressed, it leaves the focus in the field.
+  return html`<form class="limit" onSubmit=${save} onFocusOut=${leave} onKeyDown=${cancel}><input type="text" inputmode=${field === 'priority_step' ? undefined : 'numeric'} aria-label=${`${label} of ${queue.name}`} value=${text} placeholder="no limit"
+    ref=${(element) => element && !element.form.contains(document.activeElement) && element.focus()} onInput=${(event) => setText(event.target.value)}/> <button
+    type="submit" class="btn small" onMouseDown=${(event) => event.preventDefault()}>Save</button></form>`;
 }
 
 export const number = (text) => (text === '' ? null : /^\d+$/.test(text) ? Number(text) : undefined);
