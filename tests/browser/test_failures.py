@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 
+import pytest
 from playwright.async_api import Route, expect
 
+from schedo.core.failure_groups import FailureGroups
+from schedo.core.model import Failure
+from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
+from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
 from tests.browser.conftest import Axe, Open
 from tests.browser.shop import Shop, Shopkeeper
@@ -69,6 +74,80 @@ async def test_the_jobs_of_a_group_are_retried_together(open_page: Open, shop: S
     await expect(page.locator(".operation")).to_contain_text("3 jobs were retried")
     left = (await shop.get("/v1/jobs?state=failed")).json()["items"]
     assert [job["task"] for job in left] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        ("user 9781 has no address", "order 9781 has no address"),
+        ("it broke", "it broke again"),
+        ("0CR6HNYEM0YGF has no address", "Köln-2026-11-20 has no address"),
+    ],
+)
+async def test_a_retry_of_a_group_leaves_alone_those_that_share_words_with_it(
+    open_page: Open, shop: Shop, own: str, other: str
+) -> None:
+    await fail(shop, "often", 1, other)
+    await fail(shop, "often", 2, own)
+    page = await open_page("/failures")
+
+    await page.get_by_role("button", name="Retry these…").first.click()
+    question = page.get_by_role("dialog")
+    await expect(question).to_contain_text("1 other failed job has the same words in the error")
+    await question.get_by_role("button", name="Retry 2 jobs").click()
+
+    await expect(page.locator(".toast")).to_contain_text("2 jobs were retried.")
+    left = (await shop.get("/v1/jobs?state=failed")).json()["items"]
+    assert [job["error"]["message"] for job in left] == [other]
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator(".toast")).to_contain_text("Taken back.")
+
+
+async def test_a_retry_of_more_jobs_than_are_looked_at_says_whom_it_may_catch(
+    open_page: Open, shop: Shop
+) -> None:
+    await fail(shop, "often", 2, "it broke")
+    page = await open_page("/failures")
+    endless = {"items": [], "next_cursor": "more"}
+    await page.route("**/v1/jobs?**", lambda route: route.fulfill(json=endless))
+
+    await page.get_by_role("button", name="Retry these…").click()
+
+    question = page.get_by_role("dialog")
+    await expect(question).to_contain_text("2 match now")
+    await expect(question).to_contain_text("too many to leave out those of other groups")
+
+
+MESSAGES = [
+    "order 9781 of 0CR6HNYEM0YGF is gone",
+    "3f2504e0-4f89-11d3-9a0c-0305e82c3301 timed out after 2.5 s\nsecond line 7",
+    "é12345678 -12345678 12345678é _12345678_ --a1b2c3d4-- ab-1 a1b2c3d 1,234 ½ ²",
+    "\U0001f600" * 299 + "12",
+    f"no route to host 7{NEXT_RUN_FIRST}",
+    f"no route to host 7{PAST_UNTIL}",
+    "\x1b[31mred\x1b[0m order 9781",
+    "",
+]
+ALL_OF_THEM = """async (failures) => {
+  const app = document.querySelector('script[src$="/app.js"]').src;
+  const { isOf } = await import(app.replace('app.js', 'lib/failure_groups.js'));
+  return failures.filter(([group, job]) => !isOf(group, job)).map(([group]) => group.message);
+}"""
+
+
+async def test_the_page_has_the_rule_of_the_server_for_what_is_of_a_group(open_page: Open) -> None:
+    failures = []
+    for message in MESSAGES:
+        groups = FailureGroups()
+        failure = Failure("boom", message, exit_code=3)
+        failed = FailedAttempt(1, "t", 1, "failed", failure, 1, 1, State.FAILED, 0, None)
+        groups.note(failed, 10)
+        [group] = groups.latest()
+        error = {"type": "boom", "message": message, "exit_code": 3}
+        failures.append((group.key._asdict(), {"task": "t", "error": error}))
+    page = await open_page("/failures")
+
+    assert await page.evaluate(ALL_OF_THEM, failures) == []
 
 
 async def test_a_question_is_not_replaced_by_another_while_it_is_read(

@@ -9,7 +9,7 @@ import { Card, Empty, Failure, Loading, Time } from '../parts/basics.js';
 import { useFailures } from '../parts/failures.js';
 import { toast } from '../parts/toasts.js';
 import { Table } from '../parts/table.js';
-import { plan } from './jobs/bulk.js';
+import { retryGroup } from './failures/retry.js';
 
 const PART_MAX = 200; // characters of the filter `error`
 
@@ -47,7 +47,7 @@ function Retry({ group }) {
   const retry = async () => {
     setBusy(true);
     try {
-      const operation = await plan(queryOf(group), 'retry');
+      const operation = await retryGroup(group, queryOf(group));
       if (operation) go(link('/jobs', { ...queryOf(group), operation: operation.id }));
     } catch (error) {
       toast(error.text ?? error.message, { tone: 'bad' });

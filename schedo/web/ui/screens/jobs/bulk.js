@@ -22,9 +22,8 @@ const Sample = ({ jobs }) => jobs.length > 0 && html`<ul class="sample" aria-lab
   <${State} state=${job.state}/> <span class="mono">${job.id}</span> ${job.task} <${Time} at=${job.scheduled_at}/></li>`)}</ul>`;
 
 // Ask for an operation on all jobs that match: the exact number and some of them. Returns the operation; null if there is none,
-// or if the user has left the screen meanwhile: then a message leads to it.
-export async function plan(query, action, danger) {
-  const at = now();
+// or if the user has left the screen meanwhile: then a message leads to it. at: of the condition; note: what the question says, too.
+export async function plan(query, action, { danger, at = now(), note = '' } = {}) {
   const from = place.peek();
   const { where, reason } = toWhere(query, action, at);
   if (reason) throw new Error(reason);
@@ -39,7 +38,7 @@ export async function plan(query, action, danger) {
   const isSure = await confirm({
     from, title: `${jobs}?`, verb: jobs, danger, type: matched >= TYPED_FROM ? String(matched) : undefined, request: { path: '/v1/operations', body },
     text: since ? `${count(matched)} of the jobs created since ${when(instant(since))} match now. To count the older ones takes too long, so they are left alone.`
-      : `${count(matched)} match now. Jobs that come to match later are left alone.`, children: html`<${Sample} jobs=${page.items}/>`,
+      : `${count(matched)} match now. Jobs that come to match later are left alone.${note}`, children: html`<${Sample} jobs=${page.items}/>`,
   });
   if (!isSure) return null;
   const operation = await post('/v1/operations', body);
@@ -78,6 +77,21 @@ async function takeBack(jobs, action) {
   if (error) throw new Error(`${count(jobs.length - done.length)} of ${plural(jobs.length, 'job')}: ${error.text ?? error.message}`);
 }
 
+// Do something to each job, with a way back, after a question if one is asked; return whether it was done.
+export async function changeEach(jobs, action, asked) {
+  const { label, danger, done: wasDone } = VERBS[action];
+  const request = requestFor(action);
+  const curl = jobs.map((job) => asCurl(request(job), features.value.tokens)).join('\n');
+  const verb = `${label} ${plural(jobs.length, 'job')}`;
+  if (asked && !(await confirm({ title: `${verb}?`, verb, danger, curl, children: html`<${Sample} jobs=${jobs.slice(0, SAMPLE)}/>`, ...asked }))) return false;
+  const { done, error } = await forEach(jobs, (job) => send(request(job)));
+  const waiting = done.filter((job) => job.state !== 'running');
+  const undo = UNDO[action] && waiting.length ? () => takeBack(waiting, action) : undefined;
+  if (done.length) toast(`${plural(done.length, 'job')} ${done.length === 1 ? 'was' : 'were'} ${wasDone}.`, { undo, curl });
+  if (error) toast(`${count(jobs.length - done.length)} not: ${error.text ?? error.message}`, { tone: 'bad' });
+  return true;
+}
+
 export function Selection({ query, rows, selected, select, reload, hasMore }) {
   const [isAll, setAll] = useState(false);
   const [busy, setBusy] = useState('');
@@ -96,24 +110,15 @@ export function Selection({ query, rows, selected, select, reload, hasMore }) {
     setBusy('');
   };
   const runAll = async (action) => {
-    const operation = await plan(query, action, VERBS[action].danger);
+    const operation = await plan(query, action, VERBS[action]);
     if (operation) setQuery({ operation: operation.id });
   };
   const runSome = async (action) => {
     const from = place.peek();
     const jobs = chosen.filter((job) => CHANGES[action].includes(job.state));
-    const { label, danger } = VERBS[action];
-    const request = requestFor(action);
-    const curl = jobs.map((job) => asCurl(request(job), features.value.tokens)).join('\n');
     const hasRunning = action === 'cancel' && jobs.some((job) => job.state === 'running');
-    if ((action === 'delete' || hasRunning) && !(await confirm({ title: `${label} ${plural(jobs.length, 'job')}?`, verb: `${label} ${plural(jobs.length, 'job')}`, danger,
-      text: hasRunning ? 'Some of them run: their workers are asked to stop them, and that cannot be undone.' : 'This cannot be undone.',
-      curl, children: html`<${Sample} jobs=${jobs.slice(0, SAMPLE)}/>` }))) return;
-    const { done, error } = await forEach(jobs, (job) => send(request(job)));
-    const waiting = done.filter((job) => job.state !== 'running');
-    const undo = UNDO[action] && waiting.length ? () => takeBack(waiting, action) : undefined;
-    if (done.length) toast(`${plural(done.length, 'job')} ${done.length === 1 ? 'was' : 'were'} ${VERBS[action].done}.`, { undo, curl });
-    if (error) toast(`${count(jobs.length - done.length)} not: ${error.text ?? error.message}`, { tone: 'bad' });
+    const text = hasRunning ? 'Some of them run: their workers are asked to stop them, and that cannot be undone.' : 'This cannot be undone.';
+    if (!(await changeEach(jobs, action, (action === 'delete' || hasRunning) && { text }))) return;
     select(new Set());
     if (action === 'delete' && place.peek() === from) reload(); // it begins at the first page
   };
