@@ -76,6 +76,21 @@ async def test_the_jobs_of_a_group_are_retried_together(open_page: Open, shop: S
     assert [job["task"] for job in left] == ["other"]
 
 
+@pytest.mark.parametrize("error", [HOSTILE, "no order\u202e 9781", "order\t\x1b]0;title\x07gone"])
+async def test_the_jobs_of_a_group_are_found_whatever_their_message_hides(
+    open_page: Open, shop: Shop, error: str
+) -> None:
+    await fail(shop, "often", 2, error)
+    page = await open_page("/failures")
+
+    await page.get_by_role("button", name="Retry these…").click()
+
+    await expect(page.get_by_role("dialog")).to_contain_text("2 match now")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("link", name="often").click()
+    await expect(page.locator("tbody tr")).to_have_count(2)
+
+
 @pytest.mark.parametrize(
     ("own", "other"),
     [

@@ -1,7 +1,7 @@
 // What fails, in groups of the same task and error, and a way to retry the jobs of a group.
 import { html, useState } from '../lib/base.js';
 import { compact, count, plural } from '../lib/format.js';
-import { legible } from '../lib/legible.js';
+import { SEQUENCE, legible } from '../lib/legible.js';
 import { may } from '../lib/me.js';
 import { go, link, setQuery } from '../lib/router.js';
 import { CountBars } from '../charts/count_bars.js';
@@ -13,8 +13,8 @@ import { retryGroup } from './failures/retry.js';
 
 const PART_MAX = 200; // characters of the filter `error`
 
-// The longest piece of the message that all failures of the group share; # stands for what varies.
-const shared = (group) => legible(group.message).split('#').map((part) => part.trim())
+// The longest piece of the message that all failures of the group share, as it is in their errors; # stands for what varies.
+const shared = (group) => group.message.replace(SEQUENCE, '#').split(/[#\p{C}]/u).map((part) => part.trim())
   .reduce((best, part) => (part.length > best.length ? part : best), '').slice(0, PART_MAX) || group.type;
 
 const queryOf = (group) => ({ task: group.task, state: 'failed', error: shared(group) });
