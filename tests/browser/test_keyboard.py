@@ -9,6 +9,7 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import Open
 from tests.browser.shop import Shop
 from tests.browser.test_failures import fail
+from tests.browser.test_leaving import hold
 
 
 async def type_into_palette(page: Page, text: str, found: str) -> None:
@@ -179,3 +180,49 @@ async def test_rows_are_passed_by_a_held_key(open_page: Open, shop: Shop) -> Non
         await page.keyboard.down("j")
 
     await expect(page.locator("tbody a").last).to_be_focused()
+
+
+async def test_a_button_keeps_the_focus_while_its_action_is_carried_out(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/cache.warm")
+    await page.get_by_role("button", name="Trigger").focus()
+    asked = await hold(page, "/v1/schedules/cache.warm:trigger", "POST")
+    await page.keyboard.press("Enter")
+    answer = await asked.get()
+    await page.evaluate("new Promise(requestAnimationFrame)")
+    await page.keyboard.press("Enter")  # is only for the impatient
+    await answer.continue_()
+    await expect(page.locator(".toast")).to_be_visible()
+    await expect(page.get_by_role("button", name="Trigger")).to_be_focused()
+    assert asked.empty()
+    pause = page.get_by_role("button", name="Pause…")
+    await pause.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("textbox", name="Note")).to_be_focused()
+
+    await page.keyboard.press("Escape")
+
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(pause).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("textbox", name="Note")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Resume")).to_be_focused()
+
+
+async def test_the_button_of_a_group_keeps_the_focus_after_its_question(
+    open_page: Open, shop: Shop
+) -> None:
+    await fail(shop, "often", 2, "it broke")
+    page = await open_page("/failures")
+    retry = page.get_by_role("button", name="Retry these…")
+    await retry.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+
+    await page.keyboard.press("Escape")
+
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(retry).to_be_focused()

@@ -28,16 +28,17 @@ export async function perform(action) {
   }
 }
 
-// The button of an action; it is left out if the caller may not carry out the operation, or not on these jobs: {queue, task}.
+// The button of an action. While it is busy it keeps the focus, which a disabled button would lose. It is left out if the caller may not carry out the operation, or not on these jobs: {queue, task}.
 export function Action({ operation, on, label, action, className = '', disabled = false, title }) {
   const [isBusy, setBusy] = useState(false);
   if (operation && !may(operation, on)) return null;
   const run = async () => {
+    if (isBusy) return;
     setBusy(true);
     await perform(action());
     setBusy(false);
   };
-  return html`<button class=${'btn ' + className} disabled=${disabled || isBusy} aria-busy=${isBusy} title=${title} onClick=${run}>${label}</button>`;
+  return html`<button class=${'btn ' + className} disabled=${disabled} aria-disabled=${isBusy} aria-busy=${isBusy} title=${title} onClick=${run}>${label}</button>`;
 }
 
 // A menu of forms in which a request can be copied: {label: text}. curl: the request itself.

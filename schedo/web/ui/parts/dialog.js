@@ -14,7 +14,8 @@ export function Dialog({ title, onClose, children, className = '' }) {
     const before = document.activeElement;
     box.current.showModal();
     box.current.querySelector('[data-first]')?.focus();
-    return () => before?.focus?.();
+    // What is behind the dialog can have the focus only when it is gone.
+    return () => queueMicrotask(() => before?.focus?.());
   }, []);
   const outside = (event) => { if (event.target === box.current) onClose(); };
   return html`<dialog ref=${box} class=${className} aria-label=${title} onClose=${onClose} onMouseDown=${outside}>

@@ -45,6 +45,7 @@ export default function Failures({ query }) {
 function Retry({ group }) {
   const [isBusy, setBusy] = useState(false);
   const retry = async () => {
+    if (isBusy) return;
     setBusy(true);
     try {
       const operation = await retryGroup(group, queryOf(group));
@@ -54,7 +55,7 @@ function Retry({ group }) {
     }
     setBusy(false);
   };
-  return html`<button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${retry} aria-label=${`Retry these… ${group.task}: ${shared(group)}`}>Retry these…</button>`;
+  return html`<button class="btn small" aria-disabled=${isBusy} aria-busy=${isBusy} onClick=${retry} aria-label=${`Retry these… ${group.task}: ${shared(group)}`}>Retry these…</button>`;
 }
 
 const tellHour = (group) => (hourOf(group) ? `${plural(hourOf(group), 'failed attempt')} in the last hour, at most ${count(Math.max(...group.recent))} within 2 minutes` : 'none in the last hour');

@@ -87,7 +87,7 @@ function Form({ form, mistake, send, isBusy, body }) {
       <${Field} ...${shared} name="wait" label="Wait" help="for the end; 30s, if it is empty"/><${Field} ...${shared} name="timeout" label="Timeout" help="of the attempt"/></div>
     <datalist id="invoke-queues">${(names.queues ?? []).map((each) => html`<option value=${each}/>`)}</datalist>
     <div class="buttons">${body?.task && html`<${Copy} text=${asCurl({ path: '/v1/invoke', body }, features.value.tokens)} label="Copy as curl"/>`}<span class="grow"></span>
-      ${may('invoke') ? html`<button type="submit" class="btn primary" disabled=${isBusy || !body?.task} aria-busy=${isBusy} title="Ctrl Enter">Invoke</button>`
+      ${may('invoke') ? html`<button type="submit" class="btn primary" disabled=${!body?.task} aria-disabled=${isBusy} aria-busy=${isBusy} title="Ctrl Enter">Invoke</button>`
       : html`<span class="muted">This token may not invoke: that needs the role operator.</span>`}</div></form></${Card}>`;
 }
 

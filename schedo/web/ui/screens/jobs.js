@@ -57,6 +57,7 @@ function List({ query }) {
     else reload();
   };
   const goOn = async () => {
+    if (isBusy) return;
     setBusy(true);
     setFailure(null);
     try {
@@ -72,7 +73,7 @@ function List({ query }) {
     <div class="stacked"><${Table} caption="Jobs" columns=${order ? DUE_COLUMNS : COLUMNS} rows=${rows} keyOf=${(job) => job.id} selected=${selected} onSelect=${select}
       empty=${html`<${Nothing} query=${query} isPartial=${last.partial}/>`}/></div>
     ${last.partial && html`<p class="bounded">Looked through ${count(last.looked_at)} jobs, ${order ? 'up to those due at' : 'back to'} <${Time} at=${last.searched_to}/>.
-      <button class="btn small" disabled=${isBusy} aria-busy=${isBusy} onClick=${goOn}>Go on</button></p>`}
+      <button class="btn small" aria-disabled=${isBusy} aria-busy=${isBusy} onClick=${goOn}>Go on</button></p>`}
     ${failure && html`<${Failure} error=${failure} what="The rest" again=${goOn}/>`}
     <${Selection} query=${query} rows=${rows} selected=${selected} select=${select} reload=${show} hasMore=${Boolean(last.next_cursor)}/>
     <${Pager} shown=${plural(rows.length, 'job')} isFirst=${!query.cursor} next=${last.partial ? '' : last.next_cursor}

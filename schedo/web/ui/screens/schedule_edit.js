@@ -121,7 +121,7 @@ function Form({ title, schedule, first, wanted }) {
   return html`<form ref=${box} onSubmit=${save} novalidate><div class="head above"><h1 class="wrap">${title}</h1>
       <div class="acts"><${CopyAs} request=${request} others=${{ json: JSON.stringify(body, null, 2) }}/>
         <a class="btn" href=${schedule ? hrefOf(schedule.name) : link('/schedules')}>Go back</a>
-        <button type="submit" class="btn primary" disabled=${Boolean(against) || isBusy || !items.length} title=${against}>${schedule ? 'Save' : 'Make it'}</button></div></div>
+        <button type="submit" class="btn primary" disabled=${Boolean(against) || !items.length} aria-disabled=${isBusy} aria-busy=${isBusy} title=${against}>${schedule ? 'Save' : 'Make it'}</button></div></div>
     ${schedule && schedule.owner !== 'api' && html`<p class="muted">${schedule.owner} declares this schedule. A change by hand stays until the declaration itself changes.</p>`}
     ${elsewhere(form.errors).map((error) => html`<p class="failure" role="alert"><b>${error.pointer.slice(1).replaceAll('/', '.')}</b> ${error.detail}</p>`)}
     <div class="grid"><div class="c7 stack"><${ScheduleForm} form=${form} name=${nameField}/></div>
