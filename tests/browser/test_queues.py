@@ -79,6 +79,27 @@ async def test_a_limit_that_is_half_typed_is_saved_by_no_click_beside_it(
     await expect(page.locator(".toast")).to_have_count(2)
 
 
+@pytest.mark.parametrize("key", ["Enter", "Escape"])
+async def test_the_keyboard_goes_on_from_a_limit_that_was_typed(
+    open_page: Open, shop: Shop, key: str
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues")
+    limit = page.get_by_role("button", name="concurrency of images")
+    await limit.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("concurrency of images")).to_be_focused()
+    await page.keyboard.type("5")
+
+    await page.keyboard.press(key)
+
+    await expect(limit).to_be_focused()
+    await limit.click()
+    await page.get_by_role("link", name="mail").focus()
+    await expect(limit).to_be_visible()
+    await expect(page.get_by_role("link", name="mail")).to_be_focused()
+
+
 async def test_the_undo_of_a_limit_does_not_take_back_that_of_another(
     open_page: Open, shop: Shop
 ) -> None:

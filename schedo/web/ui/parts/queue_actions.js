@@ -48,20 +48,29 @@ export const QueueActions = ({ queue, small, reload }) => (queue.paused
 export function Limit({ queue, field, label, shown, read, reload }) {
   const [text, setText] = useState(null);
   const opened = useRef(null); // the text at first
+  const isBack = useRef(false); // whether the keyboard goes on from the button
   const open = (value) => {
     opened.current = value;
     setText(value);
   };
+  const close = () => {
+    isBack.current = true;
+    open(null);
+  };
+  const goOn = (button) => {
+    if (button && isBack.current) button.focus();
+    isBack.current = false;
+  };
   if (!may('update_queue')) return shown;
   if (text === null) {
-    return html`<button class="btn small quiet limit" aria-label=${`${label} of ${queue.name}: ${shown}. Change it`} title=${`Change the ${label}`}
+    return html`<button class="btn small quiet limit" ref=${goOn} aria-label=${`${label} of ${queue.name}: ${shown}. Change it`} title=${`Change the ${label}`}
       onClick=${() => open(queue[field] === null ? '' : String(queue[field]))}>${shown}</button>`;
   }
   const save = async (event) => {
     event.preventDefault();
     const isTyped = text !== opened.current; // else it would put back what another has changed meanwhile
     const value = read(text.trim());
-    open(null);
+    close();
     if (!isTyped || value === undefined || value === queue[field]) return;
     const path = pathOf(queue.name);
     await perform({
@@ -76,7 +85,7 @@ export function Limit({ queue, field, label, shown, read, reload }) {
   const leave = ({ currentTarget, relatedTarget }) => { // who looks into another window goes on typing
     if (document.hasFocus() && !currentTarget.contains(relatedTarget)) open(null);
   };
-  const cancel = (event) => { if (event.key === 'Escape') open(null); };
+  const cancel = (event) => { if (event.key === 'Escape') close(); };
   // The button is for those whose keys for digits have no Enter; pressed, it leaves the focus in the field.
   return html`<form class="limit" onSubmit=${save} onFocusOut=${leave} onKeyDown=${cancel}><input type="text" inputmode=${field === 'priority_step' ? undefined : 'numeric'} aria-label=${`${label} of ${queue.name}`} value=${text} placeholder="no limit"
     ref=${(element) => element && !element.form.contains(document.activeElement) && element.focus()} onInput=${(event) => setText(event.target.value)}/> <button
