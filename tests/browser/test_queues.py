@@ -79,6 +79,24 @@ async def test_a_limit_that_is_half_typed_is_saved_by_no_click_beside_it(
     await expect(page.locator(".toast")).to_have_count(2)
 
 
+async def test_a_limit_that_is_no_number_is_told_and_stays_typed(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/queues")
+    await page.get_by_role("button", name="concurrency of images").click()
+    field = page.get_by_label("concurrency of images")
+    await field.fill("1o")
+
+    await page.keyboard.press("Enter")
+
+    await expect(page.locator(".toast")).to_contain_text("“1o” is not a concurrency.")
+    await expect(field).to_have_value("1o")
+    await field.fill("10")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="concurrency of images")).to_have_text("10")
+
+
 @pytest.mark.parametrize("key", ["Enter", "Escape"])
 async def test_the_keyboard_goes_on_from_a_limit_that_was_typed(
     open_page: Open, shop: Shop, key: str

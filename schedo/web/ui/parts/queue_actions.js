@@ -1,10 +1,12 @@
 // What can be done with a queue: pause with a note, resume, and change its limits where they are shown; each can be undone.
 import { api, get, post } from '../lib/api.js';
 import { html, useRef, useState } from '../lib/base.js';
+import { legible } from '../lib/legible.js';
 import { may } from '../lib/me.js';
 import { CHANGED } from '../lib/undo.js';
 import { Action, perform } from './action.js';
 import { withNote } from './note.js';
+import { toast } from './toasts.js';
 
 export const pathOf = (name) => `/v1/queues/${encodeURIComponent(name)}`;
 
@@ -70,8 +72,12 @@ export function Limit({ queue, field, label, shown, read, reload }) {
     event.preventDefault();
     const isTyped = text !== opened.current; // else it would put back what another has changed meanwhile
     const value = read(text.trim());
+    if (isTyped && value === undefined) {
+      toast(`“${legible(text)}” is not a ${label}.`, { tone: 'bad' });
+      return;
+    }
     close();
-    if (!isTyped || value === undefined || value === queue[field]) return;
+    if (!isTyped || value === queue[field]) return;
     const path = pathOf(queue.name);
     await perform({
       request: { method: 'PATCH', path, body: { [field]: value } }, done: `The ${label} of ${queue.name} is ${value ?? 'without a limit'}.`,
