@@ -214,6 +214,24 @@ async def test_a_search_that_ended_early_goes_on_where_it_stopped(
     await expect(bounded).to_have_count(0)
 
 
+async def test_a_row_that_go_on_has_found_shows_what_its_job_becomes(
+    open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_connection, "LOOKED_AT_MAX", 250)
+    wanted = await shop.submit(task="later", payload={"order": "needle"}, delay="1h")
+    await shop.engine.submit([JobSpec(task="later", delay_us=HOUR)] * 2_500)
+    await shop.engine.flush()
+    page = await open_page("/jobs?q=needle")
+    await be_live(page)
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator("tbody .state")).to_have_text("scheduled")
+
+    await shop.post(f"/v1/jobs/{wanted['id']}:cancel")
+
+    await expect(page.locator("tbody .state")).to_have_text("cancelled")
+    await expect(page.locator(".news")).to_be_empty()
+
+
 async def test_a_search_that_goes_on_late_leaves_no_gap_below_new_jobs(
     open_page: Open, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

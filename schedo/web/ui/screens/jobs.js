@@ -41,7 +41,7 @@ function List({ query }) {
   const [found, setMore] = useState(null); // what "Go on" has found after a search that ended early
   const more = found?.after === page ? found : null; // after a page of new jobs it would leave a gap
   const [selected, select] = useState(new Set());
-  const changed = useChanges(query, page, () => get('/v1/jobs', { query: parameters(query.cursor) }));
+  const changed = useChanges(query, page, more?.items, () => get('/v1/jobs', { query: parameters(query.cursor) }));
   const [isBusy, setBusy] = useState(false);
   const [failure, setFailure] = useState(null); // why "Go on" has found nothing
   if (error && !page) return html`<${Failure} error=${error} what="The jobs" again=${reload}/>`;
@@ -94,13 +94,13 @@ const Nothing = ({ query, isPartial }) => {
 };
 
 // Follow the list: rows get their new state where they are; other jobs that match are only counted.
-// readNow: reads the first jobs of the page again.
-function useChanges(query, page, readNow) {
+// more: the jobs below the page; readNow: reads the first jobs of the page again.
+function useChanges(query, page, more, readNow) {
   const [, again] = useState(0);
   // isOld: whether jobs may have changed while the page was read
   const found = useRef({ rows: new Map(), news: new Set(), isExact: true, hasMore: false, isOld: false }).current;
   const redraw = () => again((turn) => turn + 1);
-  const items = page?.items ?? [];
+  const items = [...(page?.items ?? []), ...(more ?? [])];
   const shown = new Map(items.map((job) => [job.id, job]));
   const isNext = orderOf(query) === 'due';
   const placeOf = (job) => (isNext ? job.scheduled_at + job.id : job.id);
@@ -124,7 +124,7 @@ function useChanges(query, page, readNow) {
       }
     }
     redraw();
-  }, [page]);
+  }, [page, more]);
   // The stream has begun, or has missed something: the page of now tells what is new, and each job that has left it what it is now.
   const compare = async () => {
     const { items: present } = await readNow();
