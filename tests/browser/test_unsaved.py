@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from playwright.async_api import Dialog, Locator, Page, expect
 
 from tests.browser.conftest import Axe, Open
@@ -118,3 +119,20 @@ async def test_nothing_is_asked_where_nothing_has_changed(open_page: Open, shop:
     await expect(page.locator("h1")).to_have_text("cache.warm")
     await page.get_by_role("link", name="Queues").click()
     await expect(page.locator("h1")).to_have_text("Queues")
+
+
+@pytest.mark.parametrize("query", ["", "?name=night", "?from=cache.warm"])
+async def test_a_new_schedule_asks_only_for_what_was_typed(
+    open_page: Open, shop: Shop, query: str
+) -> None:
+    await shop.seed()
+    page = await open_page(f"/schedules/-new{query}")
+    await expect(page.get_by_label("Name")).to_be_visible()
+    await page.get_by_role("link", name="Queues").click()
+    await expect(page.locator("h1")).to_have_text("Queues")
+    await page.go_back()
+
+    await page.get_by_label("Name").fill("cache.cold")
+    await page.get_by_role("link", name="Queues").click()
+
+    await expect(question(page)).to_contain_text("The new schedule would be lost.")

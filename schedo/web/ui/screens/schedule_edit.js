@@ -85,7 +85,7 @@ function Form({ title, schedule, first, wanted }) {
   const form = { ...made, errors: [...mistakes, ...made.errors, ...(explanation.error ? errorsOf(explanation.error).filter((each) => each.pointer) : [])] };
   const items = differences(saved ?? BLANK, saved ? body : { ...BLANK, ...body });
   const against = reasonAgainst(name, body, saved, mistakes);
-  const hasChanges = items.length + mistakes.length > 0;
+  const hasChanges = mistakes.length > 0 || (schedule ? items.length > 0 : name !== wanted || !isSame(body, first));
   useEffect(() => {
     isTyped.value = hasChanges;
     return () => { isTyped.value = false; };
