@@ -135,6 +135,21 @@ async def test_the_undo_of_a_limit_does_not_take_back_that_of_another(
     assert shop.engine.get_queue("images").concurrency == 9
 
 
+async def test_the_only_limit_of_an_idle_queue_is_put_back(open_page: Open, shop: Shop) -> None:
+    await shop.patch("/v1/queues/idle", {"concurrency": 3})
+    page = await open_page("/queues/idle")
+    limit = page.get_by_role("button", name="concurrency of idle")
+    await limit.click()
+    await page.get_by_label("concurrency of idle").fill("")
+    await page.keyboard.press("Enter")
+    await expect(limit).to_have_text("∞")
+
+    await page.get_by_role("button", name="Undo").click()
+
+    await expect(page.locator(".toast")).to_contain_text("Taken back.")
+    await expect(limit).to_have_text("3")
+
+
 async def test_a_change_that_could_not_be_read_is_read_when_it_can_be(
     open_page: Open, shop: Shop
 ) -> None:

@@ -10,8 +10,10 @@ import { toast } from './toasts.js';
 
 export const pathOf = (name) => `/v1/queues/${encodeURIComponent(name)}`;
 
-// The queue as it is now; one without jobs and limits is in no list.
-export const readQueue = async (name) => (await get('/v1/queues')).items.find((each) => each.name === name) ?? { name, paused: false };
+// A queue without jobs and limits, which is in no list.
+export const emptyQueue = (name) => ({ name, concurrency: null, paused: false, weight: 1, priority_step: '1m', running: 0, waiting: {} });
+
+export const readQueue = async (name) => (await get('/v1/queues')).items.find((each) => each.name === name) ?? emptyQueue(name);
 
 const pauseBody = (pause) => ({ ...(pause?.note && { note: pause.note }), ...(pause?.until && { until: pause.until }) });
 const pauseOf = ({ paused, pause: found }) => JSON.stringify([paused, found]);

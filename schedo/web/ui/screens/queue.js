@@ -11,21 +11,20 @@ import { Card, Empty, Failure, Gauge, Loading, Since, Time, useData } from '../p
 import { State } from '../parts/state.js';
 import { Crumbs } from '../parts/crumbs.js';
 import { useFollowed } from '../parts/followed.js';
-import { Limit, QueueActions, number, pathOf } from '../parts/queue_actions.js';
+import { Limit, QueueActions, emptyQueue, number, pathOf } from '../parts/queue_actions.js';
 import { Table } from '../parts/table.js';
 import { Later } from '../parts/later_jobs.js';
 import { TableToggle } from '../parts/table_toggle.js';
 import { Pause } from './queues.js';
 
 const JOBS = 20;
-const EMPTY = { concurrency: null, paused: false, weight: 1, priority_step: '1m', running: 0, waiting: {} };
 
 // A queue without jobs and limits is in no list, but it can be paused and limited.
 async function read(name) {
   const [queues, jobs, waiting] = await Promise.all([
     get('/v1/queues'), listJobs({ queue: name, state: 'running', limit: JOBS }), listJobs({ queue: name, state: 'queued', limit: JOBS }),
   ]);
-  return { queue: queues.items.find((each) => each.name === name) ?? { ...EMPTY, name }, jobs: [...jobs.items, ...waiting.items], isPartial: waiting.partial };
+  return { queue: queues.items.find((each) => each.name === name) ?? emptyQueue(name), jobs: [...jobs.items, ...waiting.items], isPartial: waiting.partial };
 }
 
 function Facts({ queue, rate, reload }) {
