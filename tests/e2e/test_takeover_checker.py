@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 import pytest
 
-from tests.e2e.takeover.checker import Findings, check, check_remote, find_first_fires
+from tests.e2e.takeover.checker import Findings, Recorded, check, check_remote, find_first_fires
 from tests.e2e.takeover.evidence import ClientLog, Kill, Line, Row, StreamEvent, Submission
 
 SINCE, UNTIL = 998.5, 1_002.0  # the schedule must have fired at 1000 and 1001
@@ -43,8 +44,8 @@ class Run:
         ]
         self.log.streams.append(self.events)
 
-    def check(self) -> Findings:
-        return check(self.log, self.lines, self.rows, UNTIL)
+    def check(self, recorded: Recorded = MappingProxyType({})) -> Findings:
+        return check(self.log, self.lines, self.rows, UNTIL, recorded=recorded)
 
 
 def test_a_run_without_faults_is_valid() -> None:
@@ -213,6 +214,16 @@ def test_a_remote_run_may_not_repeat_because_a_cancel_was_lost() -> None:
     [violation] = run.check().violations
 
     assert violation.startswith("remote attempt lost")
+
+
+@pytest.mark.parametrize(("epochs", "violations"), [({2}, 0), ({1, 2}, 1)])
+def test_a_remote_run_may_repeat_if_another_server_has_begun_the_attempt_anew_for_no_worker(
+    epochs: set[int], violations: int
+) -> None:
+    run = Run()
+    run.lines[1:1] = [start("one-1", "A", attempt=2, epoch=2, place="remote", at=11.0)]
+
+    assert len(run.check({("A", 1): epochs}).violations) == violations
 
 
 @pytest.mark.parametrize(("kills", "violations"), [(10, 0), (9, 1)])

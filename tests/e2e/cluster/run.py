@@ -119,7 +119,7 @@ def _check_early(findings: Findings, lines: list[Line], to_wall_s: float, off_s:
 
 def _check(cluster: Cluster, log: ClientLog, until: float, off_s: float) -> Findings:
     lines = read_lines(cluster.runs)
-    findings = check(log, lines, cluster.rows(), until)
+    findings = check(log, lines, cluster.rows(), until, recorded=cluster.recorded())
     to_wall_s = time.time() - time.monotonic()
     findings.lateness_s = find_lateness(lines, to_wall_s)
     _check_early(findings, lines, to_wall_s, off_s)

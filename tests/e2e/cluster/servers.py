@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from itertools import cycle
@@ -20,6 +21,7 @@ from schedo.core.ids import render_id
 from tests.e2e.cluster import skewed
 from tests.e2e.cluster.link import Link, Streams
 from tests.e2e.ports import find_port
+from tests.e2e.takeover.checker import Recorded
 from tests.e2e.takeover.evidence import Kill, Row
 from tests.e2e.takeover.processes import APPLICATION, DEADLINE_S, start_worker
 from tests.postgres import USER, PostgresServer
@@ -31,6 +33,8 @@ _ROWS = (
     "SELECT job.id, state, name, scheduled_for"
     " FROM job LEFT JOIN schedule ON schedule.id = schedule_id"
 )
+# Without late results, which say nothing of what was durable.
+_ATTEMPTS = "SELECT job_id, attempt, epoch FROM attempt WHERE outcome <> 'stale'"
 
 
 class Member:
@@ -201,6 +205,16 @@ class Cluster:
                 found.append(
                     Row(render_id(int(number)), state, name or None, int(due or 0) or None)
                 )
+        return found
+
+    def recorded(self) -> Recorded:
+        """Return the epochs of the unsuccessful attempts in the store, by job and number."""
+        text = self.postgres.sql(f"SET search_path = {SCHEMA}; {_ATTEMPTS}")
+        found: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for line in text.splitlines():
+            if re.match(r"\d+\|", line):
+                number, attempt, epoch = map(int, line.split("|"))
+                found[render_id(number), attempt].add(epoch)
         return found
 
     def log(self) -> str:

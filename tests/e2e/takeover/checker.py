@@ -3,7 +3,8 @@
 It knows nothing of schedo but its promises. It finds violations, and counts what is allowed. A run
 may repeat only in a later epoch, or as a later attempt of the same one:
 
-- redone: the same attempt or an earlier one in a later epoch, so the start was not yet durable;
+- redone: the same attempt or an earlier one in a later epoch, so the start was not yet durable; or
+  a later one, but the store has the first one as that of another server;
 - repeated: a later attempt, so the start was durable and the attempt was lost with its worker.
 """
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from tests.e2e.takeover.evidence import (
     TRAFFIC,
@@ -24,6 +27,7 @@ from tests.e2e.takeover.evidence import (
     Submission,
 )
 
+Recorded = Mapping[tuple[str, int], Set[int]]
 ENDED = {"completed", "failed", "cancelled", "expired"}
 SECOND_US = 1_000_000
 SHELL_CLOCK_S = 0.01  # the resolution of the times in the lines of commands
@@ -45,7 +49,7 @@ class Findings:
             self.violations.append(f"{kind}: {what}")
 
 
-def check(
+def check(  # noqa: PLR0913  # all evidence of a run
     log: ClientLog,
     lines: list[Line],
     rows: list[Row],
@@ -53,11 +57,13 @@ def check(
     *,
     may_repeat: bool = True,
     keeps_remote: bool = True,
+    recorded: Recorded = MappingProxyType({}),
 ) -> Findings:
     """Return the findings.
 
     until: the Unix second up to which schedules must have fired. may_repeat: a process was killed.
-    keeps_remote: a remote worker keeps its attempts whatever happens to servers.
+    keeps_remote: a remote worker keeps its attempts whatever happens to servers. recorded: the
+    epochs of the attempts that have ended unsuccessfully, by job and number, as the store has them.
     """
     findings = Findings()
     for text in log.wrong:
@@ -67,7 +73,8 @@ def check(
         by_job[line.job].append(line)
     stored = {row.id: row for row in rows}
     _check_submissions(findings, log.submissions, by_job, stored)
-    _check_repeats(findings, by_job, {each.token: each for each in log.submissions})
+    known = {each.token: each for each in log.submissions}
+    _check_repeats(findings, by_job, known, recorded)
     _check_tokens(findings, log, lines)
     lost = sum(findings.counts[f"repeated, {place}"] for place in ("remote", "remote-shell"))
     if keeps_remote and lost:
@@ -126,7 +133,10 @@ def _check_cancelled(findings: Findings, each: Submission, state: str, lines: li
 
 
 def _check_repeats(
-    findings: Findings, by_job: dict[str, list[Line]], submissions: dict[str, Submission]
+    findings: Findings,
+    by_job: dict[str, list[Line]],
+    submissions: dict[str, Submission],
+    recorded: Recorded,
 ) -> None:
     for lines in by_job.values():
         starts = [line for line in lines if line.what == "start"]
@@ -136,17 +146,24 @@ def _check_repeats(
             findings.fault("same attempt twice", str(lines))
         known = submissions.get(starts[0].token)
         for before, after in itertools.pairwise(starts):
-            _check_repeat(findings, before, after, known)
+            epochs = recorded.get((before.job, before.attempt), {before.epoch})
+            _check_repeat(findings, before, after, known, was_durable=before.epoch in epochs)
 
 
 def _check_repeat(
-    findings: Findings, before: Line, after: Line, submission: Submission | None
+    findings: Findings,
+    before: Line,
+    after: Line,
+    submission: Submission | None,
+    *,
+    was_durable: bool,
 ) -> None:
+    """was_durable: another server has not begun the attempt before again, perhaps for no worker."""
     if submission is not None and submission.delivery == "at_most_once":
         findings.fault("at_most_once ran twice", f"{before}, {after}")
     if (after.epoch, after.attempt) <= (before.epoch, before.attempt):
         findings.fault("stale run", f"{before}, {after}")
-    elif after.attempt <= before.attempt:
+    elif after.attempt <= before.attempt or not was_durable:
         findings.counts[f"redone, {after.place}"] += 1
     else:
         findings.counts[f"repeated, {after.place}"] += 1
