@@ -59,10 +59,17 @@ class FakeCluster:
         self._map, self._number = everything, number
         self.on_change = everything.listeners
         self.believed: dict[int, int] = {}  # owners in which this member is wrong
+        self._me = self._find_me()
 
     @property
     def me(self) -> Member:
-        return next(each for each in self._map.members if each.no == self._number)
+        """This server, also when the others have taken it off the list."""
+        self._me = self._find_me() or self._me
+        assert self._me is not None, "it has been on the list"
+        return self._me
+
+    def _find_me(self) -> Member | None:
+        return next((each for each in self._map.members if each.no == self._number), None)
 
     def members(self) -> tuple[Member, ...]:
         return tuple(self._map.members)
