@@ -24,6 +24,16 @@ async def type_into_palette(page: Page, text: str, found: str) -> None:
     await expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+# What Escape does, and a click before the browser has told the page that the dialog is closed.
+ESCAPE_AND_CLICK = """async (button) => {
+  const dialog = document.querySelector('dialog');
+  dialog.dispatchEvent(new Event('cancel', { cancelable: true }));
+  dialog.close();
+  for (let n = 0; n < 50; n += 1) await null;
+  button.click();
+}"""
+
+
 async def test_a_failed_job_is_found_retried_and_left_by_keyboard_alone(
     open_page: Open, shop: Shop
 ) -> None:
@@ -210,6 +220,22 @@ async def test_a_button_keeps_the_focus_while_its_action_is_carried_out(
     await expect(page.get_by_role("textbox", name="Note")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("button", name="Resume")).to_be_focused()
+
+
+async def test_a_button_can_be_used_again_as_soon_as_escape_has_closed_its_question(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.seed()
+    page = await open_page("/schedules/cache.warm")
+    pause = page.get_by_role("button", name="Pause…")
+    await pause.click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
+
+    await pause.evaluate(ESCAPE_AND_CLICK)
+
+    await page.get_by_role("textbox", name="Note").fill("again")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Resume")).to_be_visible()
 
 
 async def test_the_button_of_a_group_keeps_the_focus_after_its_question(

@@ -18,7 +18,8 @@ export function Dialog({ title, onClose, children, className = '' }) {
     return () => queueMicrotask(() => before?.focus?.());
   }, []);
   const outside = (event) => { if (event.target === box.current) onClose(); };
-  return html`<dialog ref=${box} class=${className} aria-label=${title} onClose=${onClose} onMouseDown=${outside}>
+  // The browser tells of the close by Escape only after it, and a fast key would be lost: so the page hears of the key.
+  return html`<dialog ref=${box} class=${className} aria-label=${title} onCancel=${onClose} onClose=${onClose} onMouseDown=${outside}>
     <div class="dialog">${children}</div></dialog>`;
 }
 
