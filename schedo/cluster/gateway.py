@@ -245,7 +245,8 @@ class Gateway:
     def note_change(self) -> None:
         """Let the owners that jobs have now hear at once which workers run them.
 
-        The next owner of a dead server's jobs gives them only a moment before it starts them again.
+        A server that takes over the jobs of a dead one starts them again, unless it hears within
+        HOLD_BACK_US (core/adoption.py) that their attempts still run.
         """
         for call in self._workers.list_polls():
             if call.worker.elsewhere:

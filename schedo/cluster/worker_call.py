@@ -175,7 +175,8 @@ class WorkerCall:
     def note_unheard(self, leases: Collection[str]) -> None:
         """Note of which attempts no owner of their jobs has heard in this turn.
 
-        The next owner of such a job starts it again unless it hears of the attempt very soon.
+        A server that takes over the job of such an attempt starts the job again, unless it hears
+        within HOLD_BACK_US (core/adoption.py) that the attempt still runs.
         """
         if not leases:
             self.look_s, self._soon_s, self._unheard_s = LOOK_S, SOON_S, 0.0

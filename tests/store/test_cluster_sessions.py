@@ -200,7 +200,7 @@ async def test_a_server_does_not_replace_the_control_session_of_another_one(
 async def test_a_server_whose_control_session_ends_is_in_doubt_until_its_next_heartbeat(
     postgres_store_url: str,
 ) -> None:
-    """Its other session may have been ended with it, and hears of that later."""
+    """PostgreSQL may have ended the session that writes as well, which the server notices later."""
     async with sharing(postgres_store_url, 1, LONG_US) as (store,):
         await until(store, store.cluster.is_sure)
         connection = store._control._connection
