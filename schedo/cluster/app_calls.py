@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from schedo.client import operations
 from schedo.client.messages import Operation
@@ -19,6 +19,7 @@ from schedo.cluster.client_request import NOT_OWNER
 from schedo.cluster.homes import MOVES, explain_owner, find_maker
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.peers import ChangeLost, ReadLost
+from schedo.cluster.servers import Servers
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import JobSpec
 from schedo.core.shards import shard_of
@@ -26,11 +27,8 @@ from schedo.engine.call_results import Accepted, OtherOwners, Record, SubmitHere
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
 from schedo.protocol.job_specs import spec_fields
 from schedo.protocol.roles import Role
+from schedo.store.cluster import Member
 from schedo.web.permissions import TokenPermission
-
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
-    from schedo.store.cluster import Member
 
 # How long a call waits while its shard moves, as the request of a client does.
 MOVING_S = 1.0
@@ -51,8 +49,8 @@ class _Part(NamedTuple):
 class AppCalls(OtherOwners):
     """Carries calls out at the owners of the jobs: the OtherOwners of the engine."""
 
-    def __init__(self, router: Router) -> None:
-        self._router, self._cluster = router, router.cluster
+    def __init__(self, servers: Servers) -> None:
+        self._servers, self._cluster = servers, servers.cluster
 
     async def submit(self, specs: Sequence[JobSpec], here: SubmitHere) -> list[_Result]:
         results: dict[int, _Result] = {}
@@ -72,7 +70,7 @@ class AppCalls(OtherOwners):
                 if is_last:
                     moves = Unavailable(str(error))
                     return [results.get(place, moves) for place in range(len(specs))]
-                await self._router.wait_for_change(_PAUSE_S)
+                await self._servers.wait_for_change(_PAUSE_S)
         return [results[place] for place in range(len(specs))]
 
     async def wait(
@@ -118,7 +116,7 @@ class AppCalls(OtherOwners):
         unique = spec.options.unique
         if unique is not None:
             return unique.key
-        return spec.queue if self._router.has_limit(spec.queue) else None
+        return spec.queue if self._servers.has_limit(spec.queue) else None
 
     async def _submit_part(
         self, specs: Sequence[JobSpec], part: _Part, here: SubmitHere
@@ -164,7 +162,7 @@ class AppCalls(OtherOwners):
                 lost, until, is_last = found, _now() + MOVING_S, False  # it was perhaps held
             if is_last:
                 raise lost or found
-            await self._router.wait_for_change(_PAUSE_S)
+            await self._servers.wait_for_change(_PAUSE_S)
 
     async def _carry_out_if_mine(
         self, shard: int, here: Callable[[], Awaitable[Record]]
@@ -188,7 +186,7 @@ class AppCalls(OtherOwners):
         try:
             return await here()
         except NotFound:
-            for member in self._router.others():
+            for member in self._servers.others():
                 with suppress(NotFound, Unavailable, ChangeLost):
                     return await self._send(member, ask())
             raise
@@ -205,7 +203,7 @@ class AppCalls(OtherOwners):
         asked = OwnRequest(
             operation.method, operation.target, "application", _PERMISSION, operation.body
         )
-        response = await self._router.send(member, "forward", asked, operation.held_s)
+        response = await self._servers.send(member, "forward", asked, operation.held_s)
         if NOT_OWNER.decode() in response.headers:
             raise Unavailable(MOVES)
         return operation.read(response)

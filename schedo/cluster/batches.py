@@ -12,11 +12,12 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest, read_whole, refuse
+from schedo.cluster.servers import Servers
 from schedo.cluster.texts import shard_of_key, shard_of_spec
 from schedo.core.shards import SHARDS
 from schedo.engine.sharing import jobs_in_steps
@@ -25,9 +26,6 @@ from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import Steps, split_array, split_lines
 from schedo.web.http import Request, Response, problem_response
 from schedo.web.idempotency import HEADER, read_key
-
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
 
 _WARNING = b"schedo-warning"
 _REPLAYED = (b"idempotency-replayed", b"true")
@@ -50,49 +48,51 @@ class _Page(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-async def respond_to_batch(router: Router, asked: ClientRequest) -> Response:
+async def respond_to_batch(servers: Servers, asked: ClientRequest) -> Response:
     """Return the results of all items, in their order."""
     request = asked.request
     try:
         items = await jobs_in_steps(_read_items(request))
         shard_of_all = shard_of_key(request)
         # A batch that is repeated must be divided alike, and the limits of queues can change.
-        has_limit = router.has_limit if shard_of_all is None else _has_no_limit
+        has_limit = servers.has_limit if shard_of_all is None else _has_no_limit
         shards = await jobs_in_steps(_find_shards(items, cache(has_limit)))
     except SchedoError:
         return await asked.here()  # its handler says what is wrong
     whole = _number(items, shards)
     if asked.hop is not None:
-        return await _respond_to_part(router, asked, whole.home_shards)
+        return await _respond_to_part(servers, asked, whole.home_shards)
     if shard_of_all is not None:
         whole = _number(items, [shard_of_all if each is None else each for each in shards])
-    return await _submit(router, asked, whole)
+    return await _submit(servers, asked, whole)
 
 
 def _has_no_limit(_: str) -> bool:
     return False
 
 
-async def _respond_to_part(router: Router, asked: ClientRequest, needed: set[int]) -> Response:
+async def _respond_to_part(servers: Servers, asked: ClientRequest, needed: set[int]) -> Response:
     """Carry out what another server has sent, unless a shard that it needs is not here."""
     if asked.hop is not None and asked.hop.home_shard is not None:
         # It is that of the client's key: a part has a key of its own.
         needed.add(asked.hop.home_shard)
-    if all(map(router.cluster.is_mine, needed)):
+    if all(map(servers.cluster.is_mine, needed)):
         try:
             return await asked.with_home_shards(needed).here()
         except Unavailable:
-            if all(map(router.cluster.is_mine, needed)):
+            if all(map(servers.cluster.is_mine, needed)):
                 raise
     return refuse(asked.request)
 
 
-async def _submit(router: Router, asked: ClientRequest, whole: _Items) -> Response:
+async def _submit(servers: Servers, asked: ClientRequest, whole: _Items) -> Response:
     """Let each owner submit its part; what gets several owners meanwhile is divided again."""
-    find_owner = partial(_find_owner, router) if shard_of_key(asked.request) is None else None
+    find_owner = partial(_find_owner, servers) if shard_of_key(asked.request) is None else None
     parts = _divide(whole, find_owner)
     if len(parts) > 1:
-        responses = await asyncio.gather(*(_submit_as_batch(router, asked, part) for part in parts))
+        responses = await asyncio.gather(
+            *(_submit_as_batch(servers, asked, part) for part in parts)
+        )
         return _join(len(whole.items), parts, responses)
 
     def has_one_owner() -> bool:
@@ -102,16 +102,16 @@ async def _submit(router: Router, asked: ClientRequest, whole: _Items) -> Respon
         return await asked.with_home_shards(whole.home_shards).here()
 
     try:
-        return await router.at_owner(asked, next(iter(whole.shards), None), here, has_one_owner)
+        return await servers.at_owner(asked, next(iter(whole.shards), None), here, has_one_owner)
     except Unavailable:  # nothing has happened
         if has_one_owner():
             raise
-    return await _submit(router, asked, whole)
+    return await _submit(servers, asked, whole)
 
 
-def _find_owner(router: Router, shard: int) -> int:
+def _find_owner(servers: Servers, shard: int) -> int:
     """Return the number of the server that owns the shard; -1 while it moves."""
-    owner = router.cluster.owner(shard)
+    owner = servers.cluster.owner(shard)
     return -1 if owner is None else owner.no
 
 
@@ -151,7 +151,7 @@ def _divide(whole: _Items, find_owner: Callable[[int], int] | None) -> list[_Ite
     return [*parts.values()]
 
 
-async def _submit_as_batch(router: Router, asked: ClientRequest, part: _Items) -> Response:
+async def _submit_as_batch(servers: Servers, asked: ClientRequest, part: _Items) -> Response:
     """Submit a part as a batch of its own; return its response, also if that is an error."""
     request = asked.request
     headers: dict[bytes, bytes] = {**request.headers, b"content-type": b"application/json"}
@@ -162,7 +162,7 @@ async def _submit_as_batch(router: Router, asked: ClientRequest, part: _Items) -
     alone = request._replace(headers=headers, body=body, is_lines=False)
     try:
         whole = _number(part.items, part.shards)
-        return await read_whole(await _submit(router, replace(asked, request=alone), whole))
+        return await read_whole(await _submit(servers, replace(asked, request=alone), whole))
     except SchedoError as error:
         return problem_response(error, request.id)
 

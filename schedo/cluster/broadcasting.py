@@ -15,13 +15,13 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.gathering import GATHER_S
 from schedo.cluster.hops import OwnRequest
+from schedo.cluster.servers import Servers
 from schedo.core.worker_messages import WorkerStatus
 from schedo.errors import PeerUnreachable, SchedoError, Unsatisfiable
 from schedo.protocol.problems import ProblemResponse
@@ -33,9 +33,6 @@ from schedo.web.http import Response, problem_response
 from schedo.web.idempotency import HEADER, read_key
 from schedo.web.permissions import TokenPermission
 
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
-
 _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # who broadcasts may do it at all servers
 _STATUSES = msgspec.json.Decoder(list[WorkerStatus])
 
@@ -44,9 +41,9 @@ class _Items(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-async def broadcast(router: Router, asked: ClientRequest) -> Response:
+async def broadcast(servers: Servers, asked: ClientRequest) -> Response:
     """Return the jobs of all servers, those of this one first; raise Unsatisfiable if none."""
-    others = router.others()
+    others = servers.others()
     nothing: Unsatisfiable | None = None
     try:
         own = await read_whole(await asked.here())
@@ -56,7 +53,7 @@ async def broadcast(router: Router, asked: ClientRequest) -> Response:
         return own
     submitting = [_submit_part(asked, member) for member in others]
     if asked.request.find_header(HEADER) is not None:
-        me = router.cluster.me
+        me = servers.cluster.me
         place = sum(member.no < me.no for member in others)  # whichever server leads
         others.insert(place, me)
         submitting.insert(place, _submit_own_part(asked, me))
@@ -110,17 +107,17 @@ def _make_part(asked: ClientRequest, member: Member) -> ClientRequest:
     return replace(asked, request=request._replace(headers=headers))
 
 
-async def list_remote_workers(router: Router) -> list[WorkerStatus]:
+async def list_remote_workers(servers: Servers) -> list[WorkerStatus]:
     """Return the remote workers that the other servers know, without what they run."""
-    lists = await asyncio.gather(*(_ask_for_workers(router, each) for each in router.others()))
+    lists = await asyncio.gather(*(_ask_for_workers(servers, each) for each in servers.others()))
     return [worker for found in lists for worker in found]
 
 
-async def _ask_for_workers(router: Router, member: Member) -> Sequence[WorkerStatus]:
+async def _ask_for_workers(servers: Servers, member: Member) -> Sequence[WorkerStatus]:
     own = OwnRequest("GET", "/v1/workers", "broadcast", _PERMISSION)
     try:
         async with asyncio.timeout(GATHER_S):
-            response = await router.send(member, "confirm", own)
+            response = await servers.send(member, "confirm", own)
         return _STATUSES.decode(response.body) if response.status == 200 else ()
     except (SchedoError, TimeoutError, msgspec.MsgspecError):  # it is gone, or of an older version
         return ()

@@ -11,25 +11,23 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.homes import owns_all
 from schedo.cluster.hops import OwnRequest
+from schedo.cluster.servers import Servers
 from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_commands import Changed, ChangeForOther, PutBackForOther
 from schedo.core.bulk_undo import JobBefore
 from schedo.core.ids import render_id
 from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.roles import Role
+from schedo.store.cluster import Member
 from schedo.web.http import Response
 from schedo.web.permissions import TokenPermission
-
-if TYPE_CHECKING:
-    from schedo.cluster.client_request import ClientRequest
-    from schedo.cluster.router import Router
-    from schedo.store.cluster import Member
 
 # For so long a step waits for jobs whose shards move, or whose owner does not respond.
 MOVING_S = 10.0
@@ -56,8 +54,8 @@ _CHANGED = msgspec.json.Decoder(Changed)
 class BulkChanges:
     """Changes jobs of other servers: the OtherServers of the engine's operations."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
 
     async def change(
         self, operation: BulkOperation, ids: tuple[int, ...]
@@ -84,7 +82,7 @@ class BulkChanges:
 
         A job that has moved meanwhile goes to its new owner.
         """
-        cluster, left = self._router.cluster, {id_of(each): each for each in items}
+        cluster, left = self._servers.cluster, {id_of(each): each for each in items}
         if owns_all(cluster):  # not yet, if the last other server has just died
             return items, Changed()
         own: list[_T] = []
@@ -112,7 +110,7 @@ class BulkChanges:
             if left:
                 if loop.time() > until:
                     raise Unavailable(f"some jobs of an operation wait for their owner: {error}")
-                await self._router.wait_for_change(_PAUSE_S)
+                await self._servers.wait_for_change(_PAUSE_S)
         return tuple(own), Changed.total(done)
 
     def _group(
@@ -120,8 +118,8 @@ class BulkChanges:
     ) -> list[tuple[Member, list[int]]]:
         groups: dict[int, tuple[Member, list[int]]] = {}
         for ident in ids:
-            owner = self._router.cluster.owner(shards[ident])
-            if owner is not None and owner.url and owner.no != self._router.cluster.me.no:
+            owner = self._servers.cluster.owner(shards[ident])
+            if owner is not None and owner.url and owner.no != self._servers.cluster.me.no:
                 groups.setdefault(owner.no, (owner, []))[1].append(ident)
         return [*groups.values()]
 
@@ -129,7 +127,7 @@ class BulkChanges:
         """Return what a server has changed, or why that is not known."""
         request = OwnRequest("POST", _PATH, name, _PERMISSION, msgspec.json.encode(part))
         try:
-            response = await self._router.send(member, "confirm", request)
+            response = await self._servers.send(member, "confirm", request)
         except SchedoError as error:
             return error
         if response.status != 200:

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
-from typing import TYPE_CHECKING
 
 from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.servers import Servers
 from schedo.errors import PeerUnreachable
 from schedo.store.cluster import Member
 
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
-
 
 async def confirm(
-    router: Router, asked: ClientRequest, done: str, allowed: Container[int] = ()
+    servers: Servers, asked: ClientRequest, done: str, allowed: Container[int] = ()
 ) -> None:
     """Let all other servers follow a change; raise PeerUnreachable if one of them has not.
 
     done: what this server has done, for the error. allowed: statuses of errors with which a server
     has nothing to do.
     """
-    others = router.others()
+    others = servers.others()
     confirming = (asked.send(member, "confirm") for member in others)
     confirmed = await asyncio.gather(*confirming, return_exceptions=True)
     missing = []
     for member, found in zip(others, confirmed, strict=True):
         if isinstance(found, BaseException):
-            if _lives(router, member):  # else it reads the change when it is back
+            if _lives(servers, member):  # else it reads the change when it is back
                 missing.append(member.name)
         elif found.status >= 400 and found.status not in allowed:
             missing.append(member.name)
@@ -39,7 +36,7 @@ async def confirm(
         )
 
 
-def _lives(router: Router, member: Member) -> bool:
-    if router.cluster.has_lost(member):
+def _lives(servers: Servers, member: Member) -> bool:
+    if servers.cluster.has_lost(member):
         return False
-    return any(each.epoch == member.epoch for each in router.others())
+    return any(each.epoch == member.epoch for each in servers.others())

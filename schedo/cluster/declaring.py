@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import orjson
@@ -21,19 +21,18 @@ from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.homes import list_owners
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.peers import ChangeLost
+from schedo.cluster.servers import Servers
 from schedo.core.commands import DeclareSchedules
 from schedo.engine.declarations import PAUSE_S, TRIES
 from schedo.errors import SchedoError, StoreError, Unavailable
 from schedo.protocol.declarations import render_entry
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.roles import Role
+from schedo.store.cluster import Member
 from schedo.web.http import Response
 from schedo.web.permissions import TokenPermission
 
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
-    from schedo.store.cluster import Member
-
+Put = Callable[[DeclareSchedules], Awaitable[object]]  # puts schedules that this server owns
 log = logging.getLogger("schedo.cluster")
 
 _LISTS = ("schedules", "expectations", "undeclared", "undeclared_expectations")
@@ -53,7 +52,7 @@ class _Declaration(msgspec.Struct):
     dry_run: bool = False
 
 
-async def declare_in_parts(router: Router, asked: ClientRequest) -> Response:
+async def declare_in_parts(servers: Servers, asked: ClientRequest) -> Response:
     """Return what all servers have done, as one response."""
     if asked.hop is not None:
         return await asked.here()
@@ -63,15 +62,15 @@ async def declare_in_parts(router: Router, asked: ClientRequest) -> Response:
         return await asked.here()  # its handler says what is wrong
     names = {f"{kind}/{each.name}" for kind in _LISTS[:2] for each in getattr(wanted, kind)}
     if wanted.dry_run:
-        return await _try(router, asked, names)
-    if router.others():
+        return await _try(servers, asked, names)
+    if servers.others():
         body = orjson.dumps(orjson.loads(asked.request.body) | {"dry_run": True})
         trial = replace(asked, request=asked.request._replace(body=body))
-        response = await _try(router, trial, names)
+        response = await _try(servers, trial, names)
         if response.status >= 400:
             return response
     try:
-        response, has_begun = await _declare(router, asked, names)
+        response, has_begun = await _declare(servers, asked, names)
     except Unavailable as error:  # some servers have done their part
         raise StoreError(f"{_IN_PART}: {error}") from error
     if response.status < 400 or not has_begun:
@@ -80,10 +79,10 @@ async def declare_in_parts(router: Router, asked: ClientRequest) -> Response:
     raise StoreError(f"{_IN_PART}: {problem.detail}")
 
 
-async def _try(router: Router, asked: ClientRequest, names: set[str]) -> Response:
+async def _try(servers: Servers, asked: ClientRequest, names: set[str]) -> Response:
     """Return what a dry run says; raise Unavailable if a server does not respond."""
     try:
-        response, _ = await _declare(router, asked, names)
+        response, _ = await _declare(servers, asked, names)
     except ChangeLost as error:
         raise Unavailable(
             "nothing is declared: a server has not said whether it accepts its part; try again soon"
@@ -91,11 +90,13 @@ async def _try(router: Router, asked: ClientRequest, names: set[str]) -> Respons
     return response
 
 
-async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> tuple[Response, bool]:
+async def _declare(
+    servers: Servers, asked: ClientRequest, names: set[str]
+) -> tuple[Response, bool]:
     """Return the response of all servers or a refusal, and whether a server has done its part."""
     found: list[dict[str, Any]] = []
     for number in range(TRIES):
-        owners, others = list_owners(router.cluster), router.others()
+        owners, others = list_owners(servers.cluster), servers.others()
         own = await read_whole(await asked.here())
         parts = [own]
         if own.status < 400:
@@ -106,17 +107,17 @@ async def _declare(router: Router, asked: ClientRequest, names: set[str]) -> tup
             return failed, number > 0 or failed is not own
         merged = _merge([*found, *(orjson.loads(part.body) for part in parts)])
         named = {f"{kind}/{each['name']}" for kind in _LISTS[:2] for each in merged[kind]}
-        if names <= named and _have_stayed(router, owners, others):
+        if names <= named and _have_stayed(servers, owners, others):
             return own._replace(body=orjson.dumps(merged)), True
         found = [merged]
-        await router.wait_for_change(PAUSE_S)
+        await servers.wait_for_change(PAUSE_S)
     raise Unavailable("some of the schedules move to another server; declare them again soon")
 
 
-def _have_stayed(router: Router, owners: list[int | None], asked: Sequence[Member]) -> bool:
+def _have_stayed(servers: Servers, owners: list[int | None], asked: Sequence[Member]) -> bool:
     """Whether these are still the owners of the shards, and all of them were asked."""
-    known = {router.cluster.me.no, *(member.no for member in asked)}
-    return known.issuperset(owners) and owners == list_owners(router.cluster)
+    known = {servers.cluster.me.no, *(member.no for member in asked)}
+    return known.issuperset(owners) and owners == list_owners(servers.cluster)
 
 
 def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -136,7 +137,9 @@ def _merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-async def declare_elsewhere(router: Router, command: DeclareSchedules) -> DeclareSchedules:
+async def declare_elsewhere(
+    servers: Servers, put: Put, command: DeclareSchedules
+) -> DeclareSchedules:
     """Return the part of an application's declaration that this server puts itself.
 
     The others get theirs as soon as they can be reached. The start of this server does not wait for
@@ -144,16 +147,18 @@ async def declare_elsewhere(router: Router, command: DeclareSchedules) -> Declar
     """
     own = msgspec.structs.replace(
         command,
-        specs=[spec for spec in command.specs if router.owns(spec.name)],
-        removed=[name for name in command.removed if router.owns(name)],
+        specs=[spec for spec in command.specs if servers.owns(spec.name)],
+        removed=[name for name in command.removed if servers.owns(name)],
     )
     if len(own.specs) < len(command.specs) or len(own.removed) < len(command.removed):
         done = {spec.name for spec in own.specs}.union(own.removed)
-        router.begin(_declare_rest(router, command, done))
+        servers.begin(_declare_rest(servers, put, command, done))
     return own
 
 
-async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str]) -> None:
+async def _declare_rest(
+    servers: Servers, put: Put, command: DeclareSchedules, done: set[str]
+) -> None:
     """Put all schedules that are not done, each at its owner, however often the owners change.
 
     If some are removed, each other server must have responded: they may be its own. And no shard
@@ -161,25 +166,25 @@ async def _declare_rest(router: Router, command: DeclareSchedules, done: set[str
     """
     try:
         while True:
-            owners, others = list_owners(router.cluster), router.others()
-            responses = await _send(router, others, command)
+            owners, others = list_owners(servers.cluster), servers.others()
+            responses = await _send(servers, others, command)
             done |= {name for response in responses for name in _read_names(response)}
             missing = [spec for spec in command.specs if spec.name not in done]
-            own = [spec for spec in missing if router.owns(spec.name)]
-            removed = [n for n in command.removed if n not in done and router.owns(n)]
+            own = [spec for spec in missing if servers.owns(spec.name)]
+            removed = [n for n in command.removed if n not in done and servers.owns(n)]
             if own or removed:  # they have become those of this server
-                await router.declare(msgspec.structs.replace(command, specs=own, removed=removed))
+                await put(msgspec.structs.replace(command, specs=own, removed=removed))
                 done |= {spec.name for spec in own}.union(removed)
-            is_whole = None not in responses and _have_stayed(router, owners, others)
+            is_whole = None not in responses and _have_stayed(servers, owners, others)
             if len(own) == len(missing) and (is_whole or not command.removed):
                 return
-            await router.wait_for_change(PAUSE_S)
+            await servers.wait_for_change(PAUSE_S)
     except SchedoError as error:
         log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 
 
 async def _send(
-    router: Router, others: Sequence[Member], command: DeclareSchedules
+    servers: Servers, others: Sequence[Member], command: DeclareSchedules
 ) -> list[HttpResponse | None]:
     """Send all schedules to the other servers; return their responses. None: there is none.
 
@@ -192,12 +197,12 @@ async def _send(
         "prune": bool(command.removed),
     }
     sent = OwnRequest("POST", "/v1/declarations", "code", _PERMISSION, orjson.dumps(request))
-    return await asyncio.gather(*(_ask(router, member, sent) for member in others))
+    return await asyncio.gather(*(_ask(servers, member, sent) for member in others))
 
 
-async def _ask(router: Router, member: Member, sent: OwnRequest) -> HttpResponse | None:
+async def _ask(servers: Servers, member: Member, sent: OwnRequest) -> HttpResponse | None:
     try:
-        response = await router.send(member, "forward", sent)
+        response = await servers.send(member, "forward", sent)
     except SchedoError:
         return None
     return None if response.status >= 500 else response

@@ -16,7 +16,7 @@ from collections.abc import Collection, Container, Set
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,6 +28,7 @@ from schedo.cluster.part_sender import MOVING_TEXT, PartSender
 from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.questions import QUESTIONS, Questions
+from schedo.cluster.servers import Servers
 from schedo.cluster.surplus import Found, SurplusOfOthers, use_up
 from schedo.cluster.work_parts import (
     PartResponse,
@@ -44,9 +45,6 @@ from schedo.errors import SchedoError, Unavailable
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
-
 LATE_S = 0.05  # owners that have not responded then keep no results from this server
 EARLY_S = 0.05  # before its end, a wait has been ended by something
 
@@ -54,18 +52,18 @@ EARLY_S = 0.05  # before its end, a wait has been ended by something
 class Gateway:
     """The workers that poll this server, and their attempts of jobs that others own."""
 
-    def __init__(self, router: Router, sessions: Workers) -> None:
-        self._router = router
-        self._owners = LeaseOwners(router.cluster, sessions)
-        self._sender = PartSender(router, self._owners)
+    def __init__(self, servers: Servers, sessions: Workers) -> None:
+        self._servers = servers
+        self._owners = LeaseOwners(servers.cluster, sessions)
+        self._sender = PartSender(servers, self._owners)
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
         self._questions = Questions(sessions, self._workers)
-        self._surplus_of_others = SurplusOfOthers(router, self._workers, self._wake)
+        self._surplus_of_others = SurplusOfOthers(servers, self._workers, self._wake)
         sessions.watch_offers(self._surplus_of_others.note_offer)
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a worker, or to its gateway."""
-        if asked.hop is None and not self._router.others() and owns_all(self._router.cluster):
+        if asked.hop is None and not self._servers.others() and owns_all(self._servers.cluster):
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose in QUESTIONS:
             return await self._questions.respond(asked)
@@ -104,7 +102,7 @@ class Gateway:
                     break
                 await self._find_moved(call)
             if call.has_ended and response.status == HTTPStatus.OK:
-                self._router.begin(self._sender.end_elsewhere(call))
+                self._servers.begin(self._sender.end_elsewhere(call))
             return response
         finally:
             if worker.poll is call:
@@ -148,7 +146,7 @@ class Gateway:
         has_room = not serving or not call.has_waited or self._find_room(call) > 0
         call.is_held_back = not has_room and call.count_wanted() > 0
         if serving and has_room:
-            call.targets.update({each.no for each in self._router.others()}.intersection(serving))
+            call.targets.update({each.no for each in self._servers.others()}.intersection(serving))
 
     async def _ask_here(self, call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
         """Carry out here what is about jobs of this server; return whether the wait is over.
@@ -184,7 +182,7 @@ class Gateway:
     async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
         """Ask the servers with a surplus for leases, as many as the worker has room for."""
         targets, call.targets = call.targets, set()
-        members = [member for member in self._router.others() if member.no in targets]
+        members = [member for member in self._servers.others() if member.no in targets]
         # One that has just been silent comes last, because it may keep its share for seconds.
         members.sort(key=lambda member: member.no in call.worker.unanswered)
         ask = partial(self._ask_one, call)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from schedo.cluster.client_request import NOT_OWNER, to_response
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.servers import Servers
 from schedo.cluster.work_parts import PartResponse, read_response
 from schedo.cluster.worker_call import Refusal, Unanswered, WorkerCall
 from schedo.errors import SchedoError, Unavailable, WorkerReplaced
 from schedo.store.cluster import Member
 from schedo.web.http import Response
-
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
 
 # How long results wait for an owner while their shard moves, or while it is silent; and between two
 # looks for it.
@@ -29,8 +26,8 @@ MOVING_TEXT = "the jobs of some results move to another server; send the request
 class PartSender:
     """Asks the owners of the jobs that a worker runs, in the name of the worker."""
 
-    def __init__(self, router: Router, owners: LeaseOwners) -> None:
-        self._router, self._owners = router, owners
+    def __init__(self, servers: Servers, owners: LeaseOwners) -> None:
+        self._servers, self._owners = servers, owners
 
     async def ask_owners(self, call: WorkerCall) -> list[PartResponse]:
         """Let the other servers carry out what is about their jobs; return what they respond.
@@ -56,7 +53,7 @@ class PartSender:
                 break
             if loop.time() > until:
                 raise Unavailable(MOVING_TEXT)
-            await self._router.wait_for_change(PAUSE_S)
+            await self._servers.wait_for_change(PAUSE_S)
             await self._owners.place(call, left)
             left &= call.worker.elsewhere.keys()
         call.note_unheard(left & call.worker.elsewhere.keys())
@@ -114,10 +111,10 @@ class PartSender:
         """
         if not call.worker.unanswered or call.request.fields.running is None:
             return
-        living = {member.no: member for member in self._router.others()}
+        living = {member.no: member for member in self._servers.others()}
         told = {member.no for member, _ in self._owners.group(call, call.worker.elsewhere)}
         for asked in call.worker.find_untold(living.keys(), told):
-            self._router.begin(self._list_to(call, living[asked.no], asked))
+            self._servers.begin(self._list_to(call, living[asked.no], asked))
 
     async def _list_to(self, call: WorkerCall, member: Member, asked: Unanswered) -> None:
         asked.is_told_now = True
@@ -128,5 +125,5 @@ class PartSender:
 
     async def end_elsewhere(self, call: WorkerCall) -> None:
         """Let all other servers know that the worker has ended; those that know it wait for it."""
-        others = self._router.others()
+        others = self._servers.others()
         await asyncio.gather(*(self._send(call, member, (), 0) for member in others))

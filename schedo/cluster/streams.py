@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -21,6 +21,7 @@ import orjson
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.live import MERGED, LiveFigures
+from schedo.cluster.servers import Servers
 from schedo.engine.summary import RUNS_MAX, WORKERS_MAX
 from schedo.errors import SchedoError
 from schedo.protocol.events import RETRY, EventsRequest
@@ -29,9 +30,6 @@ from schedo.protocol.workers import WorkerResponse
 from schedo.store.cluster import Member
 from schedo.web.http import Pieces, Response
 from schedo.web.permissions import TokenPermission
-
-if TYPE_CHECKING:
-    from schedo.cluster.router import Router
 
 log = logging.getLogger("schedo.cluster")
 
@@ -59,26 +57,26 @@ class _Piece(NamedTuple):
     text: bytes | None
 
 
-async def merge_streams(router: Router, asked: ClientRequest) -> Response:
+async def merge_streams(servers: Servers, asked: ClientRequest) -> Response:
     """Return a response whose body has the events of this server and of the others.
 
     Also that of a server alone ends when another one joins.
     """
-    request, others = asked.request, router.others()
+    request, others = asked.request, servers.others()
     if others and _LAST_ID in request.headers:
         headers = {**request.headers, _LAST_ID: _UNKNOWN_ID}
         asked = replace(asked, request=request._replace(headers=headers))
     response = await asked.here()
     assert response.pieces is not None, "a stream comes in pieces"
-    return response._replace(pieces=_Joined(router, asked, others).join(response.pieces))
+    return response._replace(pieces=_Joined(servers, asked, others).join(response.pieces))
 
 
 class _Joined:
     """The streams of all servers for one client."""
 
-    def __init__(self, router: Router, asked: ClientRequest, others: Sequence[Member]) -> None:
-        self._router, self._asked, self._others = router, asked, others
-        self._own = router.cluster.me.name
+    def __init__(self, servers: Servers, asked: ClientRequest, others: Sequence[Member]) -> None:
+        self._servers, self._asked, self._others = servers, asked, others
+        self._own = servers.cluster.me.name
         self._live = LiveFigures(self._own)
         topics = EventsRequest.read(asked.request.query).topics
         self._lists = [topic for topic in _LISTS if topic in topics]
@@ -123,8 +121,8 @@ class _Joined:
 
     async def _watch(self, members: set[int]) -> None:
         """End the stream when a server joins or leaves, also while nothing happens."""
-        while _epochs(self._router.others()) == members:
-            await self._router.wait_for_change(_LOOK_S)
+        while _epochs(self._servers.others()) == members:
+            await self._servers.wait_for_change(_LOOK_S)
         await self._pieces.put(_Piece(self._own, None))
 
     async def _read_to_end(self, server: str, reading: Coroutine[Any, Any, None]) -> None:
@@ -186,7 +184,7 @@ class _Joined:
         """Read the queues and the workers of another server."""
         notes = {"queues": self._live.note_queues, "workers": self._live.workers.note}
         for topic in self._lists:
-            response = await self._router.send(member, "forward", _LISTS[topic])
+            response = await self._servers.send(member, "forward", _LISTS[topic])
             if response.status == 200:
                 notes[topic](member.name, orjson.loads(response.body)["items"])
 

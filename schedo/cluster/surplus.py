@@ -17,11 +17,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Set
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.hops import OwnRequest
+from schedo.cluster.polling_workers import PollingWorkers
+from schedo.cluster.servers import Servers
 from schedo.core.model import ReadyKey
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.workers import Workers
@@ -30,11 +32,6 @@ from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 from schedo.web.permissions import TokenPermission
-
-if TYPE_CHECKING:
-    from schedo.cluster.client_request import ClientRequest
-    from schedo.cluster.polling_workers import PollingWorkers
-    from schedo.cluster.router import Router
 
 KEYS_MAX = 16  # ready keys in one response
 SKIPPED_MAX = 1_024  # ready keys in one request
@@ -159,12 +156,12 @@ class SurplusOfOthers:
 
     def __init__(
         self,
-        router: Router,
+        servers: Servers,
         workers: PollingWorkers,
         wake: Callable[[int, Found], Set[ReadyKey]],
     ) -> None:
         """wake: lets workers that wait ask a server; returns the ready keys that they serve."""
-        self._router, self._workers, self._wake = router, workers, wake
+        self._servers, self._workers, self._wake = servers, workers, wake
         self._known: dict[int, _Known] = {}  # by the number of the server
         self._serving: dict[str, tuple[WorkerSpec, list[int]]] = {}  # what `serving` has found
         self._questions: set[int] = set()  # the epochs of the servers that are asked
@@ -175,10 +172,10 @@ class SurplusOfOthers:
     def want(self) -> None:
         """Ask all other servers while workers wait."""
         self._wanted_s = asyncio.get_running_loop().time()
-        for member in self._router.others():
+        for member in self._servers.others():
             if member.epoch not in self._questions:
                 self._questions.add(member.epoch)
-                self._router.begin(self._ask_on(member))
+                self._servers.begin(self._ask_on(member))
 
     @property
     def is_any(self) -> bool:
@@ -235,7 +232,7 @@ class SurplusOfOthers:
                 if found.ready:
                     known.note(found, self._wake(member.no, found))
                     self._serving.clear()
-                    await self._router.wait_for_change(known.pause_s)
+                    await self._servers.wait_for_change(known.pause_s)
                 else:
                     known.pause_s = TAKING_S
         finally:
@@ -254,7 +251,7 @@ class SurplusOfOthers:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            response = await self._router.send(member, "surplus", own, HELD_S)
+            response = await self._servers.send(member, "surplus", own, HELD_S)
             if response.status == 200:
                 known.told += len(tasks)
                 found = msgspec.json.decode(response.body, type=Found)
@@ -263,7 +260,7 @@ class SurplusOfOthers:
         except (SchedoError, msgspec.MsgspecError):
             pass
         # It is gone, too old to know of this, or drains: then it holds no request.
-        await self._router.wait_for_change(PAUSE_S_MAX)
+        await self._servers.wait_for_change(PAUSE_S_MAX)
         return Found()
 
     def _is_wanted(self) -> bool:
@@ -272,7 +269,7 @@ class SurplusOfOthers:
         return since_s < HELD_S or bool(self._workers.list_polls())
 
     def _lives(self, member: Member) -> bool:
-        return any(each.epoch == member.epoch for each in self._router.others())
+        return any(each.epoch == member.epoch for each in self._servers.others())
 
 
 def use_up(left: dict[ReadyKey, int], served: Iterable[ReadyKey], room: int) -> None:

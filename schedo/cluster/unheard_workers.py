@@ -9,18 +9,15 @@ in such a list starts again.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.polling_workers import PollingWorkers
+from schedo.cluster.servers import Servers
 from schedo.cluster.worker_reasons import ask
 from schedo.engine.workers import Workers
 from schedo.web.http import Response
-
-if TYPE_CHECKING:
-    from schedo.cluster.client_request import ClientRequest
-    from schedo.cluster.polling_workers import PollingWorkers
-    from schedo.cluster.router import Router
 
 ASK_S = 1.0
 WORKERS_MAX = 256  # in one question; the next one, a second later, names the following ones
@@ -37,21 +34,21 @@ _QUESTION = msgspec.json.Decoder(_Question)
 class UnheardWorkers:
     """Asks the other servers for what these workers run."""
 
-    def __init__(self, router: Router, workers: Workers) -> None:
-        self._router, self._workers = router, workers
+    def __init__(self, servers: Servers, workers: Workers) -> None:
+        self._servers, self._workers = servers, workers
         self._place = 0  # how many have been named
 
     async def look(self) -> None:
         """Ask them, if there is such a worker; a look each second does it."""
-        members = self._router.others()
+        members = self._servers.others()
         names = self._workers.list_unheard() if members else []
         if names:
             first = self._place % len(names)
             self._place += WORKERS_MAX
             named = (names[first:] + names[:first])[:WORKERS_MAX]
-            question = _Question(self._router.cluster.me.no, named)
+            question = _Question(self._servers.cluster.me.no, named)
             body = msgspec.json.encode(question)
-            asking = (ask(self._router, each, "lists", body, dict, ASK_S) for each in members)
+            asking = (ask(self._servers, each, "lists", body, dict, ASK_S) for each in members)
             await asyncio.gather(*asking)
 
 

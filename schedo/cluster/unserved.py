@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.servers import Servers
 from schedo.cluster.worker_reasons import ask
 from schedo.core.model import ReadyKey
 from schedo.core.remote_reasons import Others, RemoteReasons
@@ -20,10 +21,6 @@ from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.workers import Workers
 from schedo.protocol.reading import Steps
 from schedo.web.http import Response
-
-if TYPE_CHECKING:
-    from schedo.cluster.client_request import ClientRequest
-    from schedo.cluster.router import Router
 
 ASK_S = 1.0  # until it is unknown what a server says
 KEYS_MAX = 256  # in one question; jobs of the others count as if no server had a worker for them
@@ -46,12 +43,12 @@ _QUESTION = msgspec.json.Decoder(_Question)
 class UnservedJobs:
     """Asks the other servers about the jobs of this one."""
 
-    def __init__(self, router: Router, workers: Workers) -> None:
-        self._router, self._workers = router, workers
+    def __init__(self, servers: Servers, workers: Workers) -> None:
+        self._servers, self._workers = servers, workers
 
     async def look(self) -> None:
         """Ask them, if there is such a job; a look each second does it."""
-        members = self._router.others()
+        members = self._servers.others()
         if not members:
             self._workers.elsewhere.note({}, None)
             return
@@ -60,7 +57,9 @@ class UnservedJobs:
         found: Sequence[_Response | None] = []
         if waiting or asked:
             body = msgspec.json.encode(_Question([*waiting], [*asked]))
-            asking = (ask(self._router, each, "served", body, _Response, ASK_S) for each in members)
+            asking = (
+                ask(self._servers, each, "served", body, _Response, ASK_S) for each in members
+            )
             found = await asyncio.gather(*asking)
         said = {m.name: each for m, each in zip(members, found, strict=False) if each is not None}
         served = {
@@ -72,7 +71,7 @@ class UnservedJobs:
         missing = [member.name for member in members if member.name not in said]
         others = {
             key: Others(
-                self._router.cluster.me.name,
+                self._servers.cluster.me.name,
                 {name: each.waiting[place] for name, each in said.items()},
                 missing,
             )

@@ -31,7 +31,7 @@ LONG_S = 30.0
 
 def backend_of(world: MemberWorld) -> EngineBackend:
     """Return the backend of the tasks that this server runs."""
-    world.engine.others = AppCalls(world.router)
+    world.engine.others = AppCalls(world.router.servers)
     return EngineBackend(world.engine)
 
 
@@ -152,7 +152,7 @@ async def test_many_jobs_for_another_server_are_made_once_although_it_moves_betw
     everything, first, second = cluster
     everything.give(range(SHARDS), 1)
     monkeypatch.setattr(limits, "BATCH_JOBS_MAX", 2)
-    send, sent = second.router._peers.send, list[bytes]()
+    send, sent = second.router.servers.peers.send, list[bytes]()
 
     async def fail_once(member: Any, hop: Any, body: bytes, *more: Any) -> HttpResponse:
         """Refuse the second request: the server has given its shards away and got them again."""
@@ -161,7 +161,7 @@ async def test_many_jobs_for_another_server_are_made_once_although_it_moves_betw
             raise PeerUnreachable("it moves")
         return await send(member, hop, body, *more)
 
-    monkeypatch.setattr(second.router._peers, "send", fail_once)
+    monkeypatch.setattr(second.router.servers.peers, "send", fail_once)
 
     jobs = await submit(backend_of(second), *(make_spec() for _ in range(4)))
 

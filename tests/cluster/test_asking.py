@@ -23,7 +23,7 @@ class SilentWay:
     """The way of one server to another one that gets no response to questions for jobs."""
 
     def __init__(self, world: MemberWorld, silent: MemberWorld) -> None:
-        self._send, self._silent = world.router._peers.send, silent.name
+        self._send, self._silent = world.router.servers.peers.send, silent.name
         self.asked: list[str] = []  # the servers that were asked for jobs, in this order
 
     async def send(self, member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
@@ -42,7 +42,7 @@ async def two_surpluses(
     async with running_cluster(3) as (_, worlds):
         first, second, third = worlds
         way = SilentWay(third, first)
-        monkeypatch.setattr(third.router._peers, "send", way.send)
+        monkeypatch.setattr(third.router.servers.peers, "send", way.send)
         await HandWorker("other").poll(third, tasks=["other"])
         await first.submit(task="demo")
         await second.submit(task="demo")

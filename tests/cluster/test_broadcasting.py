@@ -143,14 +143,14 @@ async def test_a_broadcast_names_the_servers_that_do_not_respond(
     async with running_cluster(3) as (_, (first, second, third)):
         for world in (first, second, third):
             await attach_process(world)
-        send = first.router._peers.send
+        send = first.router.servers.peers.send
 
         async def lose(member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
             if member.name == third.name:
                 raise PeerUnreachable("it is gone")
             return await send(member, hop, *arguments, **fields)
 
-        monkeypatch.setattr(first.router._peers, "send", lose)
+        monkeypatch.setattr(first.router.servers.peers, "send", lose)
 
         reply = await first.post("/v1/jobs", BODY)
 

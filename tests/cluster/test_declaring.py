@@ -55,7 +55,7 @@ async def test_each_server_puts_the_schedules_whose_shards_it_owns(cluster: Clus
     assert effects(made, "expectations") == {f"e{n}": "created" for n in range(4)}
     assert effects(again) == dict.fromkeys(NAMES, "unchanged")
     for world in (first, second):
-        assert await names_of(world) == [name for name in NAMES if world.router.owns(name)]
+        assert await names_of(world) == [name for name in NAMES if world.router.servers.owns(name)]
         assert world.engine.get_queue("mail").concurrency == 2
     assert {*await names_of(first), *await names_of(second)} == {*NAMES}
 
@@ -78,7 +78,7 @@ async def following(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluste
     second = cluster[2]
 
     def refuse(command: object) -> Unavailable | None:
-        is_own = all(map(second.router.owns, texts_of(command)))
+        is_own = all(map(second.router.servers.owns, texts_of(command)))
         return None if is_own else Unavailable("the shard has just moved")
 
     monkeypatch.setattr(second.engine._loop, "find_refusal", refuse)
@@ -90,7 +90,7 @@ async def test_a_schedule_of_an_owner_that_moves_while_it_is_put_is_put_by_the_n
     following: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything, first, second = following
-    name = next(filter(second.router.owns, NAMES))
+    name = next(filter(second.router.servers.owns, NAMES))
 
     def move(_: bytes) -> bool:
         everything.give([shard_of(name)], 1)
@@ -109,7 +109,7 @@ async def test_a_declared_schedule_that_moves_is_put_with_the_rights_of_the_clie
 ) -> None:
     everything, first, second = following
     monkeypatch.setattr(declarations, "PAUSE_S", 0.0)
-    moving = next(filter(second.router.owns, NAMES))
+    moving = next(filter(second.router.servers.owns, NAMES))
     declare = second.engine.expectations.declare
 
     async def move(command: Any) -> Any:
@@ -123,7 +123,7 @@ async def test_a_declared_schedule_that_moves_is_put_with_the_rights_of_the_clie
         raise PeerUnreachable("the server cannot be reached")
 
     monkeypatch.setattr(second.engine.expectations, "declare", move)
-    monkeypatch.setattr(second.router, "send", send_as_server)
+    monkeypatch.setattr(second.router.servers, "send", send_as_server)
 
     reply = await second.post("/v1/declarations", declaration())
 
@@ -134,7 +134,7 @@ async def test_a_declared_schedule_that_moves_is_put_with_the_rights_of_the_clie
 
 def move_before_send(everything: Map, world: MemberWorld, name: str, number: int) -> None:
     """Let the server get the shard of the name right before it sends the request of this number."""
-    send, sent = world.router._peers.send, list[None]()
+    send, sent = world.router.servers.peers.send, list[None]()
 
     async def send_after(*arguments: Any, **fields: Any) -> HttpResponse:
         sent.append(None)
@@ -142,7 +142,7 @@ def move_before_send(everything: Map, world: MemberWorld, name: str, number: int
             everything.give([shard_of(name)], world.number)
         return await send(*arguments, **fields)
 
-    setattr(world.router._peers, "send", send_after)  # noqa: B010  # mypy refuses the assignment
+    setattr(world.router.servers.peers, "send", send_after)  # noqa: B010  # mypy refuses the assignment
 
 
 async def test_what_is_no_longer_declared_is_removed_also_if_it_moves_meanwhile(
@@ -159,7 +159,7 @@ async def test_what_is_no_longer_declared_is_removed_also_if_it_moves_meanwhile(
 
     assert effects(pruned) == dict.fromkeys(declared, "unchanged") | {moving: "removed"}
     assert [*await names_of(first), *await names_of(second)] == sorted(
-        declared, key=first.router.owns, reverse=True
+        declared, key=first.router.servers.owns, reverse=True
     )
 
 
@@ -213,7 +213,7 @@ async def test_a_declaration_that_a_server_did_not_carry_out_may_be_declared_in_
 
 def answer_once(world: MemberWorld, number: int, answer: HttpResponse | Exception) -> None:
     """Replace what the server gets of another one for its request of this number."""
-    send, sent = world.router._peers.send, list[None]()
+    send, sent = world.router.servers.peers.send, list[None]()
 
     async def replaced(*arguments: Any, **fields: Any) -> HttpResponse:
         sent.append(None)
@@ -223,7 +223,7 @@ def answer_once(world: MemberWorld, number: int, answer: HttpResponse | Exceptio
             raise answer
         return answer
 
-    setattr(world.router._peers, "send", replaced)  # noqa: B010  # mypy refuses the assignment
+    setattr(world.router.servers.peers, "send", replaced)  # noqa: B010  # mypy refuses the assignment
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -263,12 +263,12 @@ async def test_the_schedules_of_an_application_are_put_by_their_owners(cluster: 
     ]
 
     done = await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
-    await asyncio.gather(*second.router.background)
+    await asyncio.gather(*second.router.servers.background)
     everywhere = {*await names_of(first), *await names_of(second)}
     again = await declare_schedules(second.engine, "code:shop", specs[:1], is_pruning=True)
-    await asyncio.gather(*second.router.background)
+    await asyncio.gather(*second.router.servers.background)
 
-    own = [name for name in NAMES if second.router.owns(name)]
+    own = [name for name in NAMES if second.router.servers.owns(name)]
     assert [(each.schedule.name, each.effect) for each in done] == [
         (name, PutEffect.CREATED) for name in own
     ]
@@ -276,7 +276,7 @@ async def test_the_schedules_of_an_application_are_put_by_their_owners(cluster: 
     assert {each.effect for each in again} <= {PutEffect.UNCHANGED, PutEffect.REMOVED}
     # Unlike servers with one database, the second one here does not know what the first one has.
     assert [name for name in await names_of(second) if name != NAMES[0]] == []
-    kept = first if first.router.owns(NAMES[0]) else second
+    kept = first if first.router.servers.owns(NAMES[0]) else second
     assert (await kept.engine.get_schedule(NAMES[0])).spec.job.payload == b'{"secret":"s"}'
 
 
@@ -287,22 +287,22 @@ async def test_a_schedule_that_moves_while_others_are_removed_stays(
     specs = [
         ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b"{}")) for name in NAMES
     ]
-    moving = next(spec for spec in specs if second.router.owns(spec.name))
+    moving = next(spec for spec in specs if second.router.servers.owns(spec.name))
     for world in (first, second):  # unlike servers with one database, each has records of its own
         await declare_schedules(world.engine, "code:shop", specs, is_pruning=False)
     second.router.start()
-    send = second.router.send
+    send = second.router.servers.send
 
     async def move_first(*arguments: Any) -> Any:
         everything.give([shard_of(moving.name)], 1)
         return await send(*arguments)
 
-    monkeypatch.setattr(second.router, "send", move_first)
+    monkeypatch.setattr(second.router.servers, "send", move_first)
 
     removed = next(spec for spec in specs if spec is not moving)
     kept = [spec for spec in specs if spec is not removed]
     await declare_schedules(second.engine, "code:shop", kept, is_pruning=True)
-    await asyncio.gather(*second.router.background)
+    await asyncio.gather(*second.router.servers.background)
 
     assert moving.name in await names_of(first)
 
@@ -315,7 +315,7 @@ async def test_what_an_application_does_not_declare_is_removed_also_if_it_moves_
     specs = [
         ScheduleSpec(name, Rule(every_us=3_600_000_000), JobSpec("demo", b"{}")) for name in NAMES
     ]
-    moving = next(spec for spec in specs if second.router.owns(spec.name))
+    moving = next(spec for spec in specs if second.router.servers.owns(spec.name))
     await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
     everything.give([shard_of(moving.name)], 1)
     second.router.start()
@@ -323,7 +323,7 @@ async def test_what_an_application_does_not_declare_is_removed_also_if_it_moves_
 
     kept = [spec for spec in specs if spec is not moving]
     await declare_schedules(second.engine, "code:shop", kept, is_pruning=True)
-    await asyncio.gather(*second.router.background)
+    await asyncio.gather(*second.router.servers.background)
 
     assert moving.name not in await names_of(second)
 
@@ -339,17 +339,17 @@ async def test_what_is_removed_at_a_server_that_cannot_be_reached_is_removed_lat
     for world in (first, second):
         await declare_schedules(world.engine, "code:shop", specs, is_pruning=False)
     second.router.start()
-    send = second.router.send
+    send = second.router.servers.send
 
     async def fail_first(*arguments: Any) -> Any:
-        monkeypatch.setattr(second.router, "send", send)
+        monkeypatch.setattr(second.router.servers, "send", send)
         raise PeerUnreachable("the server cannot be reached")
 
-    monkeypatch.setattr(second.router, "send", fail_first)
+    monkeypatch.setattr(second.router.servers, "send", fail_first)
 
-    kept = [spec for spec in specs if second.router.owns(spec.name)]
+    kept = [spec for spec in specs if second.router.servers.owns(spec.name)]
     await declare_schedules(second.engine, "code:shop", kept, is_pruning=True)
-    await asyncio.gather(*second.router.background)
+    await asyncio.gather(*second.router.servers.background)
 
     removed = [spec.name for spec in specs if spec not in kept]
     assert {*removed}.isdisjoint(await names_of(first))
@@ -368,11 +368,11 @@ async def test_the_start_of_a_server_does_not_wait_for_owners_that_cannot_be_rea
     done = await declare_schedules(second.engine, "code:shop", specs, is_pruning=False)
     everything.give(range(0, SHARDS, 2), 1)
     everything.give(range(1, SHARDS, 2), 2)
-    await asyncio.gather(*second.router.background)
+    await asyncio.gather(*second.router.servers.background)
 
     assert done == []
     assert {*await names_of(first), *await names_of(second)} == {*NAMES}
-    assert await names_of(second) == [name for name in NAMES if second.router.owns(name)]
+    assert await names_of(second) == [name for name in NAMES if second.router.servers.owns(name)]
 
 
 async def test_an_application_whose_schedule_moves_while_it_is_declared_declares_it_again(

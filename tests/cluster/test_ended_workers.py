@@ -15,9 +15,9 @@ from tests.cluster.workers import HandWorker, holds, result
 
 async def end(worker: HandWorker, at: MemberWorld, *running: str, **fields: Any) -> None:
     """Let the worker send its last request, and wait until the other servers know of it."""
-    before = set(at.router.background)
+    before = set(at.router.servers.background)
     await worker.poll(at, *running, draining=True, **fields)
-    await asyncio.gather(*at.router.background - before)
+    await asyncio.gather(*at.router.servers.background - before)
 
 
 async def state_of(worker: HandWorker, asked: MemberWorld) -> str:

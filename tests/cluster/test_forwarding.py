@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedo.cluster import router
+from schedo.cluster import servers
 from schedo.cluster.homes import find_maker
 from schedo.core.ids import parse_id
 from schedo.core.leases import AttemptResult, Completed
@@ -61,7 +61,7 @@ async def test_a_request_fails_whose_owner_accepts_no_requests(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything, first, second = cluster
-    monkeypatch.setattr(router, "MOVING_S", 0.0)
+    monkeypatch.setattr(servers, "MOVING_S", 0.0)
     job = await first.submit()
     everything.members[0] = everything.members[0]._replace(url="")
 
@@ -87,10 +87,10 @@ async def test_a_job_for_a_server_that_has_just_given_its_last_shard_away_is_mad
     second.engine._loop.failure = Unavailable("the shard of this request has just moved")
 
     def find_before(_: object) -> None:
-        monkeypatch.setattr(router, "find_maker", find_maker)
+        monkeypatch.setattr(servers, "find_maker", find_maker)
         everything.give(range(SHARDS), 1)
 
-    monkeypatch.setattr(router, "find_maker", find_before)
+    monkeypatch.setattr(servers, "find_maker", find_before)
 
     assert await has_job(first, (await second.submit())["id"])
 
@@ -107,7 +107,7 @@ async def test_a_job_sent_to_a_server_that_has_just_given_its_last_shard_away_is
             everything.give(range(SHARDS), 1)
         return find_maker(asked)
 
-    monkeypatch.setattr(router, "find_maker", find_after)
+    monkeypatch.setattr(servers, "find_maker", find_after)
 
     assert await has_job(first, (await first.submit())["id"])
 
@@ -348,7 +348,7 @@ async def test_a_request_that_the_owner_does_not_own_any_more_is_sent_again(
 async def test_a_shard_that_gets_no_owner_in_time_is_unavailable(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    monkeypatch.setattr(servers, "MOVING_S", 0.05)
     everything, first, second = cluster
     key = text_of(first)
     everything.give([shard_of(key)], None)

@@ -113,14 +113,14 @@ async def test_a_cordon_that_a_server_has_not_got_says_so(
     _, first, second = cluster
     for world in (first, second):
         await register(world, "w")
-    send = second.router._peers.send
+    send = second.router.servers.peers.send
 
     async def lose(member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
         if hop.purpose == "confirm":
             raise PeerUnreachable("it is gone")
         return await send(member, hop, *arguments, **fields)
 
-    monkeypatch.setattr(second.router._peers, "send", lose)
+    monkeypatch.setattr(second.router.servers.peers, "send", lose)
 
     answer = await second.post("/v1/workers/w:cordon")
 

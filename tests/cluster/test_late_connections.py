@@ -10,7 +10,7 @@ import pytest
 
 from schedo.client import async_transport
 from schedo.client.async_transport import Streams
-from schedo.cluster import app_calls, peers, router
+from schedo.cluster import app_calls, peers, servers
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_app_calls import backend_of, make_spec, submit
 from tests.cluster.test_forwarding import has_job, text_of
@@ -34,7 +34,7 @@ async def test_a_connection_that_takes_all_of_the_time_is_tried_once_more(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    monkeypatch.setattr(servers, "MOVING_S", 0.05)
     let_the_first_hang(monkeypatch)
 
     reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})

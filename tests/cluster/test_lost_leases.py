@@ -27,12 +27,12 @@ class BrokenWay:
     """Takes the first response with a lease that a server gets of another one."""
 
     def __init__(self, world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._send = world.router._peers.send
+        self._send = world.router.servers.peers.send
         self.is_lost = asyncio.Event()
         self.lease = ""
         self.parts = 0  # that came after that
         self.hangs = False  # instead of an error
-        monkeypatch.setattr(world.router._peers, "send", self.send)
+        monkeypatch.setattr(world.router.servers.peers, "send", self.send)
 
     async def send(self, member: Any, hop: Any, *arguments: Any, **fields: Any) -> HttpResponse:
         response = await self._send(member, hop, *arguments, **fields)

@@ -44,7 +44,7 @@ async def test_a_poll_that_waited_for_another_server_takes_nothing_from_the_work
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    peers = second.router._peers
+    peers = second.router.servers.peers
     sending = FirstCall(peers.send)
     monkeypatch.setattr(peers, "send", sending)
     worker = HandWorker()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from schedo.cluster import router
+from schedo.cluster import servers
 from schedo.cluster.router import Router
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_forwarding import text_of
@@ -26,7 +26,7 @@ async def test_what_another_program_responds_is_not_sent_on_as_the_response_of_a
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     everything, first, second = cluster
-    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    monkeypatch.setattr(servers, "MOVING_S", 0.05)
 
     async with standing_in(everything, 1, responding(status)):
         reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
@@ -65,7 +65,7 @@ async def test_a_server_of_another_cluster_at_the_url_is_not_the_one_that_is_ask
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    monkeypatch.setattr(servers, "MOVING_S", 0.05)
     first.app.context.credentials.peers = Router(first.app.context, first.cluster, b"o" * 32)
 
     reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})

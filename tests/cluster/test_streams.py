@@ -186,14 +186,14 @@ async def test_the_stream_of_a_server_alone_ends_when_another_one_joins(cluster:
 
 def hold_streams(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let the streams of the other servers begin only when the event is set."""
-    goes_on, stream = asyncio.Event(), world.router._peers.stream
+    goes_on, stream = asyncio.Event(), world.router.servers.peers.stream
 
     async def begin_late(*arguments: Any) -> AsyncGenerator[bytes, None]:
         await goes_on.wait()
         async for part in stream(*arguments):
             yield part
 
-    monkeypatch.setattr(world.router._peers, "stream", begin_late)
+    monkeypatch.setattr(world.router.servers.peers, "stream", begin_late)
     return goes_on
 
 

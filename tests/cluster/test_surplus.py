@@ -374,7 +374,7 @@ async def test_a_request_that_the_worker_has_given_up_takes_nothing_from_it(
 ) -> None:
     _, first, second = cluster
     worker = HandWorker()
-    peers, sending, let_go = second.router._peers, asyncio.Event(), asyncio.Event()
+    peers, sending, let_go = second.router.servers.peers, asyncio.Event(), asyncio.Event()
     arrived = asyncio.Event()
     send = peers.send
 

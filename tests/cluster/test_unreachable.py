@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from schedo.cluster import gathering, peers, router
+from schedo.cluster import gathering, peers, servers
 from schedo.core.shards import SHARDS, shard_of
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import Map
@@ -87,7 +87,7 @@ async def test_a_server_that_accepts_no_connection_is_unreachable(
     _, first, second = cluster
     key = text_of(first)
     await first.http.stop(grace_s=0.1)
-    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    monkeypatch.setattr(servers, "MOVING_S", 0.05)
 
     reply = await second.post("/v1/jobs", {"task": "demo", "unique": key})
 
@@ -147,7 +147,7 @@ async def test_a_change_that_another_server_has_got_is_not_called_refused_by_one
 async def test_a_read_whose_server_dies_meanwhile_is_sent_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "MOVING_S", 0.05)
+    monkeypatch.setattr(servers, "MOVING_S", 0.05)
     everything, first, second = cluster
     job = await first.submit(delay="1h")
     async with standing_in(everything, 1, hang_up) as heads:
@@ -216,7 +216,7 @@ async def test_a_change_of_a_job_does_not_wait_for_a_database_that_is_silent(
         silence: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         return await silence
 
-    monkeypatch.setattr(router, "MOVING_S", 0.01)
+    monkeypatch.setattr(servers, "MOVING_S", 0.01)
     monkeypatch.setattr(second.cluster, "shard_of_job", wait_for_ever)
 
     reply = await second.post(f"/v1/jobs/{job['id']}:cancel")

@@ -130,14 +130,14 @@ async def test_a_server_of_the_version_before_has_no_worker_as_far_as_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with running_cluster(3) as (_, (first, second, third)):
-        check = third.router._signer.check
+        check = third.router.servers.signer.check
 
         def check_as_before(*arguments: Any) -> hops.Hop:
             with monkeypatch.context() as earlier:
                 earlier.setattr(hops, "_DECODER", msgspec.json.Decoder(EarlierHop))
                 return check(*arguments)
 
-        monkeypatch.setattr(third.router._signer, "check", check_as_before)
+        monkeypatch.setattr(third.router.servers.signer, "check", check_as_before)
         await HandWorker("far", slots=1).take(second, task="demo")
         await first.submit(task="demo")
         await first.submit(task="other")

@@ -132,14 +132,14 @@ async def test_a_server_of_the_version_before_is_named(monkeypatch: pytest.Monke
     async with running_cluster(3) as (_, (first, second, third)):
         await HandWorker("far").poll(second)
         job = await first.submit(task="demo")
-        check = third.router._signer.check
+        check = third.router.servers.signer.check
 
         def check_as_before(*arguments: Any) -> hops.Hop:
             with monkeypatch.context() as earlier:
                 earlier.setattr(hops, "_DECODER", msgspec.json.Decoder(EarlierHop))
                 return check(*arguments)
 
-        monkeypatch.setattr(third.router._signer, "check", check_as_before)
+        monkeypatch.setattr(third.router.servers.signer, "check", check_as_before)
 
         for asked in (first, second, third):
             reply = await why(asked, job)
@@ -152,13 +152,13 @@ async def test_a_response_that_is_not_understood_is_missing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    send = first.router._peers.send
+    send = first.router.servers.peers.send
 
     async def garble(member: Any, hop: hops.Hop, *arguments: Any, **fields: Any) -> HttpResponse:
         response = await send(member, hop, *arguments, **fields)
         return response._replace(body=b'{"workers": 3}') if hop.purpose == "why" else response
 
-    monkeypatch.setattr(first.router._peers, "send", garble)
+    monkeypatch.setattr(first.router.servers.peers, "send", garble)
 
     reply = await why(first, await first.submit(task="demo"))
 
