@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple
 
@@ -9,6 +10,10 @@ from schedo.core.shards import SHARDS
 from schedo.store.cluster import Cluster, Member, MemberState
 
 log = logging.getLogger("schedo.cluster")
+
+# After a change. In a take-over the processors are for the jobs first, and what is known in steps
+# becomes one line.
+LOOK_AFTER_S = 0.1
 
 
 class _Identity(NamedTuple):
@@ -28,9 +33,16 @@ class MemberLog:
         self._cluster = cluster
         self._known: dict[_Identity, Member] = {}
         self._shards = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def note_change(self) -> None:
-        """Look at the members and at the shards."""
+        """Look at the members and at the shards soon."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self.look)
+
+    def look(self) -> None:
+        """Log what has changed."""
+        self.stop()
         me = self._cluster.me.no
         for member in self._cluster.members():
             if member.no != me and member.url and not self._cluster.has_lost(member):
@@ -43,6 +55,12 @@ class MemberLog:
         if shards != self._shards:
             self._shards = shards
             log.info("this server has %d of %d shards", shards, SHARDS)
+
+    def stop(self) -> None:
+        """Do not look after the changes that were noted."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _note_member(self, identity: _Identity, member: Member) -> None:
         before, self._known[identity] = self._known.get(identity), member

@@ -76,6 +76,7 @@ class Router:
     async def stop(self) -> None:
         """Close the connections to the other servers."""
         self.servers.cluster.on_change.remove(self._note_change)
+        self._member_log.stop()
         await self.servers.stop()
 
     async def look(self) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from schedo.cluster import member_log
 from schedo.cluster.member_log import MemberLog
 from schedo.core.shards import SHARDS
 from schedo.store.cluster import Member, MemberState
 from tests.cluster.members import FakeCluster, Map
+from tests.passes import one_pass
 
 FIRST = Member(1, "host 1", "http://host1:8080", 1, "1.2", MemberState.OPEN, 0)
 SECOND = Member(2, "host 2", "http://host2:8080", 2, "1.3", MemberState.OPEN, 0)
@@ -32,7 +34,7 @@ def see(caplog: pytest.LogCaptureFixture) -> See:
         everything.members[:] = [FIRST, *others]
         everything.owners[:] = [1] * shards + [2] * (SHARDS - shards)
         caplog.clear()
-        log.note_change()
+        log.look()
         return [f"{each.levelname.lower()}: {each.message}" for each in caplog.records]
 
     return see_members
@@ -65,3 +67,28 @@ def test_a_server_that_dies_is_logged_as_a_warning(see: See) -> None:
         f"info: this server has {SHARDS} of {SHARDS} shards",
     ]
     assert see(SECOND._replace(silent_us=None)) == []
+
+
+async def test_changes_that_follow_each_other_are_logged_together_a_moment_later(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A take-over is known in steps, and its jobs need the processors first."""
+    monkeypatch.setattr(member_log, "LOOK_AFTER_S", 0.0)
+    caplog.set_level(logging.INFO, "schedo.cluster")
+    everything = Map()
+    everything.members[:], everything.owners[:] = [FIRST], [1] * HALF + [2] * HALF
+    log = MemberLog(FakeCluster(everything, 1))
+
+    log.note_change()
+    everything.owners[:] = [1] * SHARDS
+    log.note_change()
+    assert not caplog.records
+    await one_pass()
+    await one_pass()
+
+    assert [each.message for each in caplog.records] == [
+        f"this server has {SHARDS} of {SHARDS} shards"
+    ]
+    log.note_change()
+    log.stop()
+    assert log._timer is None

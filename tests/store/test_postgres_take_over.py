@@ -13,11 +13,12 @@ from schedo.core.loads import LoadSchedules, LoadTimers
 from schedo.core.paged_index import START
 from schedo.store.postgres import loads, reads, session, snapshots
 from schedo.store.postgres.address import parse_address
-from schedo.store.postgres.control import Control
+from schedo.store.postgres.control import TAKEN, Control
 from schedo.store.postgres.session import Readers
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import USER, PostgresServer, running_server
+from tests.store.servers import silence
 from tests.store.steps import listed, put
 
 PLANNED = "SELECT statement, custom_plans FROM pg_prepared_statements"
@@ -68,6 +69,26 @@ async def test_a_server_may_be_of_a_user_who_cannot_end_the_sessions_of_a_silent
         await control.close()
     finally:
         server.sql("DROP OWNED BY other; DROP ROLE other")
+
+
+async def test_a_server_looks_again_when_another_one_has_taken_shards_and_not_after_its_own_take(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    silence(store)
+    control = store._control
+    other = Control(parse_address(server.url(schema="jobs")), "other", store.cluster)
+    await other.connect()
+
+    async def is_woken(sender: Control, what: str) -> bool:
+        control._wake.clear()
+        await sender.notify(what)
+        await control._fetch("SELECT 1")  # notifications come before the response
+        return control._wake.is_set()
+
+    assert not await is_woken(control, TAKEN)
+    assert await is_woken(other, TAKEN)
+    assert await is_woken(control, "")  # as after it has given shards away
+    await other.close()
 
 
 async def prepared(connection: asyncpg.Connection) -> str:

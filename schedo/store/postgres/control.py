@@ -46,6 +46,8 @@ HURRIES = 15
 ENDING_S = 1.0  # for how long it looks in short steps at a session that should end
 # PostgreSQL has ended all sessions, perhaps. The other servers come back as this one did.
 RETURN_S = 1.0
+# After a take-over the processors are for the jobs, and a line of the log needs them for a moment.
+LOG_AFTER_S = 0.1
 
 READINGS = 3  # of the clock of the database when the session opens
 # When PostgreSQL got the request, and when it answers.
@@ -89,7 +91,8 @@ AND (
     OR clock_timestamp() - session.query_start > timeout_us * interval '1 microsecond'
 )"""
 _NOBODY = 0  # the number of no server
-_NOTIFY = "SELECT pg_notify($1, '')"
+_NOTIFY = "SELECT pg_notify($1, $2)"
+TAKEN = "taken"  # what a take-over says to the others
 _TELL = {
     "url": "UPDATE server SET url = $2 WHERE no = $1 AND epoch = $3",
     "state": "UPDATE server SET state = $2 WHERE no = $1 AND epoch = $3",
@@ -154,10 +157,10 @@ class Control:
         self._hurries = HURRIES
         self._wake.set()
 
-    async def notify(self) -> None:
+    async def notify(self, what: str = "") -> None:
         """Let all servers look at once at what has changed."""
         with contextlib.suppress(StoreError):
-            await self._fetch(_NOTIFY, self._channel)
+            await self._fetch(_NOTIFY, self._channel, what)
 
     async def tell(self, what: str) -> None:
         """Write the URL or the state of this server for the others; raise StoreError."""
@@ -189,8 +192,9 @@ class Control:
             self._membership.doubt()
             self._wake.set()
 
-    def _on_notified(self, *_: object) -> None:
-        self._wake.set()
+    def _on_notified(self, connection: object, pid: int, channel: str, what: object) -> None:
+        if pid != self.pid or what != TAKEN:  # this server knows what it has taken
+            self._wake.set()
 
     async def _run(self) -> None:
         has_failed = False
@@ -279,7 +283,7 @@ class Control:
         if has_taken:
             if not self._awaits_end:  # the processors are for the jobs now
                 self._hurries = 0
-            await self.notify()
+            await self.notify(TAKEN)
 
     async def _take_over(self, gone: Member, since_s: float) -> bool:
         """Take shards of a server that is gone; return whether it has lost some."""
@@ -301,12 +305,11 @@ class Control:
         if taken:
             membership.has_inherited = True
             membership.note_gained(taken)  # the next heartbeat would come a round trip later
-            log.warning(
+            asyncio.get_running_loop().call_later(
+                LOG_AFTER_S,
+                log.warning,
                 "server %d (%s) is %s: this server takes over %d of its shards",
-                gone.no,
-                gone.name,
-                "silent" if is_silent else "gone",
-                len(taken),
+                *(gone.no, gone.name, "silent" if is_silent else "gone", len(taken)),
             )
         return bool(taken)
 

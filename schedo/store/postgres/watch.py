@@ -23,9 +23,6 @@ PAUSE_S = 0.5  # after the end of a session whose server lives: it gets its lock
 IDLE_S = 0.2
 
 _AWAIT = f"SELECT await_end({holder.CLASS}, $1::int)"
-# After each wait: one that times out in the moment in which PostgreSQL grants the lock has it, too.
-# Without parameters, so that it needs no round trip to prepare it: a take-over has just begun.
-_UNLOCK = "SELECT pg_advisory_unlock_all()"
 
 
 class NeighbourWatch:
@@ -76,5 +73,4 @@ class NeighbourWatch:
         has_ended: bool = await self._connection.fetchval(_AWAIT, no)
         if has_ended:
             self._found()
-        await self._connection.execute(_UNLOCK)
         return has_ended
