@@ -4,6 +4,9 @@ Some servers share a PostgreSQL on this machine. One of them gets jobs that are 
 millisecond, and is killed while they start. The figure is the time from the signal to the first
 start by another server, by the clock of the handler. The killed server starts again, gets its
 shards back, and the next one is killed.
+
+The floor is the time from the signal to the end of the session in which the killed server wrote:
+no other server may take its shards before, and the kernel and PostgreSQL alone determine it.
 """
 
 from __future__ import annotations
@@ -39,18 +42,27 @@ SELECT convert_from(result, 'UTF8')::bigint AS at, epoch, state FROM {SCHEMA}.jo
 WHERE due_at >= $1 AND due_at < $2 AND task = 'stamp'"""
 
 
-class _Kill(NamedTuple):
-    """took_us: from the signal to the first start by another server. stolen_s: by the host."""
+_AWAIT_END = f"SELECT pg_advisory_lock_shared(hashtext('schedo store {SCHEMA}'), $1::int)"
 
+
+class _Kill(NamedTuple):
+    """Microseconds from the signal: to the end of the session that wrote, to the first start.
+
+    stolen_s: by the host.
+    """
+
+    ended_us: int
     took_us: int
     stolen_s: float
 
 
-async def _kill(server: Server, session: asyncpg.Connection) -> _Kill:
+async def _kill(server: Server, session: asyncpg.Connection, watching: asyncpg.Connection) -> _Kill:
     """Kill a server while its jobs start."""
+    number = await _read_number(server)
     first = time.time_ns() // 1000 + int(AHEAD_S * 1e6)
     instants = range(first, first + int(SPAN_S * 1e6), 1000)
     await _submit(server, instants)
+    ending = asyncio.create_task(_await_end(watching, number))
     left = first / 1e6 + random.uniform(*KILL_S) - time.time()
     await asyncio.sleep(max(0.0, left))
     killed, stolen_s = time.time_ns() // 1000, read_stolen_s()
@@ -62,7 +74,23 @@ async def _kill(server: Server, session: asyncpg.Connection) -> _Kill:
     if len(old) != 1:
         raise NotDone(f"before the kill, jobs were started in the epochs {sorted(old)}")
     began = min(at for at, epoch in starts if at > killed and epoch not in old)
-    return _Kill(began - killed, stolen_s)
+    return _Kill(await ending - killed, began - killed, stolen_s)
+
+
+async def _read_number(server: Server) -> int:
+    connection = await connect(server)
+    try:
+        return int((await connection.get("/v1/cluster"))["me"])
+    finally:
+        connection.close()
+
+
+async def _await_end(watching: asyncpg.Connection, number: int) -> int:
+    """Return when PostgreSQL has ended the session in which the server with this number writes."""
+    await watching.fetchval(_AWAIT_END, number)
+    ended = time.time_ns() // 1000
+    await watching.execute("SELECT pg_advisory_unlock_all()")
+    return ended
 
 
 async def _starts(session: asyncpg.Connection, first: int, end: int) -> list[tuple[int, int]]:
@@ -107,16 +135,17 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
 
 
 async def _measure(cluster: Cluster, address: str, kills: int, results: Results) -> None:
-    session = await asyncpg.connect(address)
+    session, watching = await asyncpg.connect(address), await asyncpg.connect(address)
     found: list[_Kill] = []
     memory: list[int] = []
     for number in range(kills):
         await cluster.until_shared()
         victim = cluster.servers[number % len(cluster.servers)]
         memory.append(victim.rss_bytes)
-        found.append(await _kill(victim, session))
+        found.append(await _kill(victim, session, watching))
         victim.start_ready()
-    await session.close()
+    await asyncio.gather(session.close(), watching.close())
+    _add_times(results, "floor: the end of its session", [each.ended_us for each in found])
     _add_times(results, "kill to first fire", [each.took_us for each in found])
     left = [each.took_us for each in found if not each.stolen_s]
     if left:
