@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
@@ -18,7 +18,11 @@ from schedo.protocol.reading import Steps, read_request
 from schedo.store.inbox import InboxRow
 
 UNREADABLE = "unreadable"  # the task of a job whose row does not name one
-_PAYLOAD = b', "payload": '  # as jsonb has it: the task and the queue come before, as shorter names
+# A string, which is a name if a colon follows, or a bracket. The last string may be cut.
+_SIGN = re.compile(
+    rb'(?P<text>"[^"\\]*+(?:\\.?[^"\\]*+)*+"?)(?P<colon>:)?|(?P<bracket>[\[\]{}])', re.DOTALL
+)
+_STEP_SIGNS = 1_024  # take about a millisecond
 _TOO_LARGE = (
     f"the job has more than {limits.ENQUEUED_BYTES_MAX} bytes; a payload has at most"
     f" {limits.PAYLOAD_BYTES_MAX}"
@@ -40,7 +44,7 @@ def read_rows(rows: Sequence[InboxRow], check: Callable[[JobSpec], None]) -> Ste
 def _read(row: InboxRow, check: Callable[[JobSpec], None]) -> Steps[Enqueued]:
     body = row.spec.encode()
     if len(body) > limits.ENQUEUED_BYTES_MAX:  # it is cut, perhaps
-        return Enqueued(row.id, _find_names(_before_payload(body)), _TOO_LARGE)
+        return Enqueued(row.id, (yield from _find_names(body)), _TOO_LARGE)
     try:
         request = yield from read_request(body, JobRequest)
         if request.broadcast:
@@ -48,27 +52,40 @@ def _read(row: InboxRow, check: Callable[[JobSpec], None]) -> Steps[Enqueued]:
         spec = request.to_spec()
         check(spec)
     except SchedoError as error:
-        names = _find_names(body)
-        # The levels of a payload may be too many for the decoder, even to skip them.
-        if names.task == UNREADABLE:
-            names = _find_names(_before_payload(body))
-        return Enqueued(row.id, names, str(error))
+        return Enqueued(row.id, (yield from _find_names(body)), str(error))
     return Enqueued(row.id, spec)
 
 
-def _before_payload(body: bytes) -> bytes:
-    return body.partition(_PAYLOAD)[0] + b"}"
-
-
-def _find_names(body: bytes) -> JobSpec:
+def _find_names(body: bytes) -> Steps[JobSpec]:
     """Return a spec with what is valid of the task and the queue of a refused row."""
-    found: dict[str, Any] = {}
-    with suppress(msgspec.DecodeError, RecursionError):
-        decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        for name in ("task", "queue"):
-            with suppress(msgspec.DecodeError):
-                found[name] = msgspec.json.decode(decoded.get(name, b"null"), type=str)
-    names = {name: text for name, text in found.items() if fields.is_name(text)}
+    found = yield from _find_texts(body, (b"task", b"queue"))
+    texts: dict[str, str] = {}
+    for name, text in found.items():
+        with suppress(msgspec.DecodeError):
+            texts[name.decode()] = msgspec.json.decode(text, type=str)
+    names = {name: text for name, text in texts.items() if fields.is_name(text)}
     return JobSpec(
         task=names.get("task", UNREADABLE), queue=names.get("queue", limits.DEFAULT_QUEUE)
     )
+
+
+def _find_texts(body: bytes, names: Collection[bytes]) -> Steps[dict[bytes, bytes]]:
+    """Return the texts that the outermost object of the body has under these names.
+
+    No decoder helps: the body may be cut, or be nested deeper than one goes even to skip a value.
+    """
+    found: dict[bytes, bytes] = {}
+    depth, name = 0, b""
+    for count, sign in enumerate(_SIGN.finditer(body), 1):
+        if sign.lastgroup == "bracket":
+            depth += 1 if sign[0] in b"[{" else -1
+            name = b""
+        elif depth == 1 and sign.lastgroup == "colon":
+            name = sign["text"][1:-1]
+            if name == b"payload":  # jsonb has shorter names first
+                break
+        elif depth == 1 and name in names:
+            found[name] = sign[0]
+        if count % _STEP_SIGNS == 0:
+            yield
+    return found

@@ -29,11 +29,43 @@ def test_a_payload_with_too_many_levels_refuses_its_row_by_name_and_no_other(lev
 
 
 @pytest.mark.parametrize("padding", ["", "x" * 1_400_000])
-def test_too_many_levels_before_the_task_refuse_their_row_and_no_other(padding: str) -> None:
-    deep = '{"a":' * 3000 + "1" + "}" * 3000
+@pytest.mark.parametrize("name", ["keep", "meta", "tags"])
+def test_a_field_with_too_many_levels_refuses_its_row_by_name_and_no_other(
+    name: str, padding: str
+) -> None:
+    deep = '{"task":' * 3000 + '"other"' + "}" * 3000
+    body = f'{{"{name}": {deep}, "task": "deep", "queue": "mail", "payload": "{padding}"}}'
 
-    refused, good = read(f'{{"meta": {deep}, "task": "deep", "payload": "{padding}"}}', GOOD)
+    refused, good = read(body, GOOD)
 
     assert refused.refusal is not None
-    assert refused.spec.task == "unreadable"
+    assert (refused.spec.task, refused.spec.queue) == ("deep", "mail")
+    assert good.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("body", "task"),
+    [
+        ('{"meta": {"a": "b", "payload": 1}, "task": "t"', "t"),  # it is cut
+        (r'{"meta": ["\"task\": \"no\"", "\\"], "task": "t", "queue": 7}', "t"),
+        ('{"meta": "task", "tags": ["task", "no"], "task":"t", "no": 1}', "t"),
+        ('{"no": {"payload": {}}, "task": "t", "payload": {"task": "no"}}', "t"),
+        ('{"meta": {"task": "no"}, "tags": "task"}', "unreadable"),
+        ('{"task": {"task": "no"}, "queue": "task"}', "unreadable"),
+        ('{"task": ["no"], "queue": "no"}', "unreadable"),
+        ('{"task": null, "no": "no"}', "unreadable"),
+        ('{"task": "not a name"}', "unreadable"),
+        ('{"task": "\\ud800"}', "unreadable"),
+        ('{"task": "not clos', "unreadable"),
+        ('["task", "no"]', "unreadable"),
+        ('"task"', "unreadable"),
+        ("", "unreadable"),
+        ("}]" * 9 + '{"task": "no"}', "unreadable"),
+    ],
+)
+def test_a_refused_row_has_the_task_that_its_outermost_object_names(body: str, task: str) -> None:
+    refused, good = read(body, GOOD)
+
+    assert refused.refusal is not None
+    assert refused.spec.task == task
     assert good.refusal is None
