@@ -21,6 +21,11 @@ class Enqueued(NamedTuple):
     refusal: str | None = None
 
 
+def internal_error(error: Exception) -> str:
+    """Return the refusal of a row on which the server has failed: a bug, which its log explains."""
+    return f"an internal error ({type(error).__name__}); the log of the server says more"
+
+
 def _always() -> bool:
     return True
 

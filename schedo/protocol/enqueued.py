@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -9,7 +10,8 @@ from contextlib import suppress
 import msgspec
 
 from schedo.core import limits
-from schedo.core.inbox import Enqueued
+from schedo.core.ids import render_id
+from schedo.core.inbox import Enqueued, internal_error
 from schedo.core.model import JobSpec
 from schedo.errors import Invalid, SchedoError
 from schedo.protocol import fields
@@ -17,6 +19,7 @@ from schedo.protocol.jobs import JobRequest
 from schedo.protocol.reading import Steps, read_request
 from schedo.store.inbox import InboxRow
 
+log = logging.getLogger("schedo.jobs")
 UNREADABLE = "unreadable"  # the task of a job whose row does not name one
 # A string, which is a name if a colon follows, or a bracket. The last string may be cut.
 _SIGN = re.compile(
@@ -36,7 +39,12 @@ def read_rows(rows: Sequence[InboxRow], check: Callable[[JobSpec], None]) -> Ste
     """
     found = []
     for row in rows:
-        found.append((yield from _read(row, check)))
+        try:
+            found.append((yield from _read(row, check)))
+        except Exception as error:  # a bug, which must not hold the other rows up
+            log.exception("job %s, which SQL has submitted, cannot be read", render_id(row.id))
+            names = yield from _find_names(row.spec.encode(errors="replace"))
+            found.append(Enqueued(row.id, names, internal_error(error)))
         yield
     return found
 

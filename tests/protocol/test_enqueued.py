@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedo.core.inbox import Enqueued
+from schedo.core.model import JobSpec
 from schedo.protocol.enqueued import read_rows
 from schedo.store.inbox import InboxRow
 from tests.protocol.steps import take
@@ -69,3 +70,21 @@ def test_a_refused_row_has_the_task_that_its_outermost_object_names(body: str, t
     assert refused.refusal is not None
     assert refused.spec.task == task
     assert good.refusal is None
+
+
+def test_a_row_whose_reading_fails_unexpectedly_is_refused_and_logged_and_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def check(spec: JobSpec) -> None:
+        if spec.task == "odd":
+            raise KeyError("a bug")
+
+    rows = [InboxRow(64, '{"task": "odd", "queue": "mail"}'), InboxRow(128, GOOD)]
+    refused, good = take(read_rows(rows, check))
+
+    assert refused.refusal == "an internal error (KeyError); the log of the server says more"
+    assert (refused.spec.task, refused.spec.queue) == ("odd", "mail")
+    assert good.refusal is None
+    assert [(each.getMessage(), each.exc_info is not None) for each in caplog.records] == [
+        ("job 0000000000020, which SQL has submitted, cannot be read", True)
+    ]
