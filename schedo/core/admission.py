@@ -12,7 +12,7 @@ import msgspec
 
 from schedo.core.commands import Accepted, Submit
 from schedo.core.ids import render_id
-from schedo.core.inbox import Enqueued, TakeIn
+from schedo.core.inbox import Enqueued, TakeIn, internal_error
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
@@ -63,16 +63,30 @@ class Admission:
         holders = self._find_holders([row.spec for row in command.rows], loaded)
         if isinstance(holders, Needs):
             return holders
+        faults: dict[int, Exception] = {}
         for row in command.rows:
-            refusal: SchedoError | str | None = row.refusal
-            if refusal is None:
-                make = partial(self._maker.make_numbered, row.id)
-                reply = self._accept(row.spec, holders, None, now, make)
-                refusal = reply if isinstance(reply, SchedoError) else _find_conflict(reply)
-            if refusal is not None:
-                self._make_refused(row, refusal, now)
-            self._jobs.changes.taken_in.append(row.id)
+            try:
+                self._admit_row(row, holders, now)
+            except Exception as error:  # one recovery is to find all of them
+                faults[row.id] = error
+        if faults:
+            command.on_faults({job_id: internal_error(each) for job_id, each in faults.items()})
+            first, *others = faults
+            more = f" and {len(others)} more" if others else ""
+            raise AssertionError(
+                f"job {render_id(first)}{more} cannot be taken from the inbox"
+            ) from faults[first]
         return None
+
+    def _admit_row(self, row: Enqueued, holders: Mapping[str, Job], now: int) -> None:
+        refusal: SchedoError | str | None = row.refusal
+        if refusal is None:
+            make = partial(self._maker.make_numbered, row.id)
+            reply = self._accept(row.spec, holders, None, now, make)
+            refusal = reply if isinstance(reply, SchedoError) else _find_conflict(reply)
+        if refusal is not None:
+            self._make_refused(row, refusal, now)
+        self._jobs.changes.taken_in.append(row.id)
 
     def _make_refused(self, row: Enqueued, refusal: SchedoError | str, now: int) -> None:
         """Make the job of a row; it has ended, with the reason."""

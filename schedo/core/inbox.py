@@ -6,7 +6,7 @@ whatever crashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from schedo.core.commands import Command
@@ -30,6 +30,10 @@ def _always() -> bool:
     return True
 
 
+def _ignore(_: Mapping[int, str]) -> None:
+    """Blame no row."""
+
+
 class TakeIn(Command[None], frozen=True):
     """Make the jobs of rows of the inbox, and delete the rows in the same commit.
 
@@ -38,8 +42,12 @@ class TakeIn(Command[None], frozen=True):
 
     is_current: whether the rows were read for this scheduler. An earlier one may have taken them.
     Then they are not taken, and this raises Unavailable.
+
+    on_faults: called with the ids of all rows on which a bug has failed, and their refusals, before
+    the error is raised that ends this scheduler.
     """
 
     makes_due: ClassVar[bool] = False  # as for a Submit
     rows: Sequence[Enqueued]
     is_current: Callable[[], bool] = _always
+    on_faults: Callable[[Mapping[int, str]], None] = _ignore

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import elapsed_us
 from schedo.core.bulk_commands import DeleteJob
 from schedo.core.commands import Command, JobCommand
-from schedo.core.ids import is_from_sql
+from schedo.core.ids import is_from_sql, render_id
 from schedo.core.inbox import Enqueued, TakeIn
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
@@ -47,7 +47,8 @@ class Inbox:
         self._read_rows: ReadRows | None = None
         self._turn = asyncio.Lock()  # one batch is under way at a time
         self._wake = asyncio.Event()
-        self._refused: dict[int, str] = {}  # rows whose jobs the store has refused, by id
+        self._refused: dict[int, str] = {}  # why rows, by id, have failed their batch
+        self._set_aside: set[int] = set()  # rows that have failed it again, also as refused ones
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()  # of requests for ids of the inbox
 
@@ -174,35 +175,58 @@ class Inbox:
         """Take the next rows; return how many."""
         await self._loop.end_doubt()
         scheduler = self._loop.scheduler
-        rows = await source.read()
-        if rows:
-            await self._take(rows, scheduler)
-        return len(rows)
+        return await self._take(await source.read(), scheduler)
 
-    async def _take(self, rows: Sequence[InboxRow], scheduler: object) -> None:
-        """Make the jobs of the rows durable; scheduler: that of before the rows were read."""
+    async def _take(self, rows: Sequence[InboxRow], scheduler: object) -> int:
+        """Make the jobs of the rows durable, and return how many were not set aside.
+
+        scheduler: that of before the rows were read.
+        """
         assert self._source is not None, "it has the rows"
         assert self._read_rows is not None, "they are read by it"
+        rows = [row for row in rows if row.id not in self._set_aside]
+        if not rows:
+            return 0
         began_at = elapsed_us(self._loop.clock)
         try:
             found = [self._refuse(row) for row in await jobs_in_steps(self._read_rows(rows))]
             # After a recovery the rows may be taken already, or belong to another server.
             is_current = lambda: self._loop.scheduler is scheduler  # noqa: E731
-            await self._loop.try_enqueue(TakeIn(found, is_current))
-        except BaseException as error:
+            command: Command[None] = TakeIn(found, is_current, self._blame)
+            await self._heed_refusal(self._loop.try_enqueue(command), {row.id for row in rows})
+        except BaseException:
             self._source.restart()
-            if isinstance(error, StoreRefused):
-                ids = {row.id for row in rows}
-                self._refused |= {each: why for each, why in error.jobs.items() if each in ids}
             raise
-        self._refused.clear()
+        for row in rows:
+            self._refused.pop(row.id, None)
         waited_us = elapsed_us(self._loop.clock) - began_at
         self._loop.monitor.metrics.note_submit([each.spec for each in found], waited_us)
+        return len(found)
+
+    async def _heed_refusal(self, reply: Awaitable[None], ids: Collection[int]) -> None:
+        """Wait for the commit; blame those of the rows for which the store has refused it."""
+        try:
+            await reply
+        except StoreRefused as error:
+            faults = {each: why for each, why in error.jobs.items() if each in ids}
+            self._blame({each: f"the store refuses the job: {faults[each]}" for each in faults})
+            raise
+
+    def _blame(self, faults: Mapping[int, str]) -> None:
+        """Refuse these rows in the next batch; those refused in this one are set aside."""
+        for job_id, reason in faults.items():
+            if job_id in self._refused:
+                self._set_aside.add(job_id)
+                log.error(
+                    "job %s, which SQL has submitted, stays in the inbox until the next start: %s",
+                    render_id(job_id),
+                    reason,
+                )
+            self._refused[job_id] = reason
 
     def _refuse(self, row: Enqueued) -> Enqueued:
-        """Return the row, or a refused one with nothing that the store may refuse again."""
+        """Return the row, or a refused one with nothing on which its batch may fail again."""
         reason = self._refused.get(row.id)
         if reason is None:
             return row
-        spec = type(row.spec)(task=row.spec.task, queue=row.spec.queue)
-        return Enqueued(row.id, spec, f"the store refuses the job: {reason}")
+        return Enqueued(row.id, type(row.spec)(task=row.spec.task, queue=row.spec.queue), reason)

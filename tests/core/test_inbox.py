@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from schedo.core.changes import Changes
-from schedo.core.ids import SQL_SLOT, first_id, is_from_sql
+from schedo.core.ids import SQL_SLOT, first_id, is_from_sql, render_id
 from schedo.core.inbox import Enqueued, TakeIn
+from schedo.core.job_maker import JobMaker
 from schedo.core.limits import DURATION_MAX
 from schedo.core.model import Job, JobSpec, Unique
 from schedo.core.states import State
-from schedo.errors import Unavailable
+from schedo.errors import Conflict, Unavailable
 from tests.core.builders import HOUR, MINUTE, SECOND, make_spec
 from tests.core.server import Server
 
@@ -117,3 +118,26 @@ def test_rows_that_an_earlier_scheduler_may_have_taken_are_not_taken() -> None:
         server.scheduler.apply(TakeIn([row(make_spec())], lambda: False), MINUTE)
 
     assert not server.scheduler.has_changes
+
+
+def test_the_rows_on_which_a_bug_has_failed_are_named_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = JobMaker.make_numbered
+
+    def fail(maker: JobMaker, job_id: int, spec: JobSpec, now: int) -> Job:
+        if spec.task == "odd":
+            raise Conflict("a bug")
+        return make(maker, job_id, spec, now)
+
+    monkeypatch.setattr(JobMaker, "make_numbered", fail)
+    rows = [row(make_spec("odd")), row(make_spec(), 1), row(make_spec("odd"), 2)]
+    faults: dict[int, str] = {}
+
+    with pytest.raises(AssertionError, match=f"job {render_id(ID)} and 1 more"):
+        Server(slots=1).scheduler.apply(TakeIn(rows, on_faults=faults.update), MINUTE)
+
+    reason = "an internal error (Conflict); the log of the server says more"
+    assert faults == {rows[0].id: reason, rows[2].id: reason}
+    with pytest.raises(AssertionError, match=f"job {render_id(ID)} cannot"):
+        Server(slots=1).scheduler.apply(TakeIn(rows[:2]), MINUTE)

@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from schedo.core.ids import parse_id
 from tests.e2e.server import Server, eventually, serving
 from tests.postgres import USER, PostgresServer, running_server
 from tests.sources import ROOT
@@ -157,6 +158,23 @@ def test_rows_that_wait_while_a_server_is_killed_run_once_each(tmp_path: Path, u
     assert states == {"completed"}
     assert sorted(each["id"] for each in listed["items"]) == sorted(ids)
     assert sorted((tmp_path / "runs").read_text().split()) == sorted(ids)
+
+
+def test_a_row_that_can_be_no_job_holds_up_no_other_one_and_ends_no_server(
+    tmp_path: Path, url: str
+) -> None:
+    again = 'INSERT INTO schedo.inbox (id, shard, spec) VALUES (%s, 0, \'{"task": "none"}\')'
+    with serving(tmp_path, "--store", url) as server, client(url) as connection:
+        job_id = enqueue(connection, "'none'")
+        assert get(server, job_id)["state"] == "queued"
+        with connection.transaction():
+            connection.execute(again, [parse_id(job_id)])
+            later = enqueue(connection, "'none'")
+
+        eventually(lambda: server.ask("GET", f"/v1/jobs/{later}")[0] == 200, "the other job")
+        assert f"job {job_id}, which SQL has submitted, stays in the inbox" in server.log()
+        assert get(server, job_id)["state"] == "queued"
+        assert get(server, enqueue(connection, "'none'"))["state"] == "queued"
 
 
 def test_the_inbox_is_read_again_after_postgresql_has_restarted(

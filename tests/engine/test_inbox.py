@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.ids import SQL_SLOT, first_id
+from schedo.core.ids import SQL_SLOT, first_id, render_id
 from schedo.core.inbox import Enqueued
+from schedo.core.job_maker import JobMaker
 from schedo.core.limits import HOUR
 from schedo.core.model import Job, JobSpec
 from schedo.core.states import State
@@ -262,6 +263,59 @@ async def test_a_row_that_the_store_refuses_fails_and_the_others_go_on(path: Pat
         assert refused.failure is not None
         assert refused.failure.message == "the store refuses the job: too long an entry"
         assert taken.state is not State.FAILED
+
+
+async def test_rows_on_which_a_bug_fails_are_refused_after_one_recovery_and_the_others_go_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = JobMaker.make_numbered
+
+    def fail(maker: JobMaker, job_id: int, spec: JobSpec, now: int) -> Job:
+        if spec.options.tags == ("bug",):
+            raise ValueError("a bug")
+        return make(maker, job_id, spec, now)
+
+    monkeypatch.setattr(JobMaker, "make_numbered", fail)
+    async with reading(path) as (world, rows):
+        for number in range(20):
+            rows.add(number, "bug" if number % 2 else "work")
+
+        jobs = [await durable(world, row.id) for row in rows.rows]
+
+        assert [job.state is State.FAILED for job in jobs] == [False, True] * 10
+        assert jobs[1].failure is not None
+        assert jobs[1].failure.message.startswith("an internal error (ValueError)")
+        assert world.fatal == []
+
+
+async def test_a_row_that_the_store_refuses_also_as_refused_is_set_aside_and_the_others_go_on(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reading(path) as (world, rows):
+        refusal = StoreRefused("a value is refused", {ID: "its id exists"})
+        world.store.fail_next(*[refusal] * 2)
+        rows.add()
+        assert (await durable(world, rows.add(1))).state is not State.FAILED
+
+        with pytest.raises(NotFound):
+            await world.engine.get(ID)
+        assert (await durable(world, rows.add(2))).state is not State.FAILED
+        assert (world.store.failures, world.fatal) == (2, [])
+    assert [each for each in caplog.messages if "stays in the inbox" in each] == [
+        f"job {render_id(ID)}, which SQL has submitted, stays in the inbox until the next start:"
+        " the store refuses the job: its id exists"
+    ]
+
+
+async def test_a_row_that_is_set_aside_counts_for_nothing_when_it_is_read_again(path: Path) -> None:
+    async with reading(path) as (world, rows):
+        world.store.fail_next(*[StoreRefused("a value is refused", {ID: "its id exists"})] * 2)
+        rows.add()
+        await durable(world, rows.add(1))
+
+        rows.restart()
+
+        assert await world.engine.inbox._poll() == 0
 
 
 async def test_a_row_that_is_not_accepted_becomes_a_failed_job(path: Path) -> None:
