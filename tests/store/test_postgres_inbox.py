@@ -14,10 +14,12 @@ import pytest
 
 from schedo.core.changes import Changes
 from schedo.core.ids import is_from_sql, newest_at, parse_id
+from schedo.core.limits import DAY, HOUR
 from schedo.core.model import Queue
 from schedo.core.shards import SHARDS, shard_of
 from schedo.errors import StoreRefused
 from schedo.protocol.jobs import JobRequest
+from schedo.protocol.times import parse_duration
 from schedo.store.inbox import find_inbox
 from schedo.store.postgres.store import PostgresStore
 from schedo.store.sqlite.store import SqliteStore
@@ -101,7 +103,7 @@ async def test_the_arguments_become_the_body_of_a_submit(
             "tags": ["x"],
             "retry": {"max_attempts": 2},
         },
-        {"task": "mail", "delay": "86402500000us"},
+        {"task": "mail", "delay": "86402.500000s"},
         {"task": "mail"},
     ]
 
@@ -111,7 +113,9 @@ async def test_the_arguments_become_the_body_of_a_submit(
     [
         ("task => NULL", "enqueue: task: a name"),
         ("task => '-x'", "enqueue: task: a name"),
+        ("task => '..'", "enqueue: task: a name"),
         ("task => 'x', queue => 'a b'", "enqueue: queue: a name"),
+        ("task => 'x', queue => '.'", "enqueue: queue: a name"),
         ("task => 'x', run_at => now(), delay => '1s'", "enqueue: delay: give run_at or delay"),
         ("task => 'x', run_at => 'infinity'", "enqueue: run_at: an instant is in the years"),
         ("task => 'x', delay => '-1 ms'", "enqueue: delay: it is negative"),
@@ -140,6 +144,27 @@ async def test_a_wrong_argument_is_named_and_inserts_nothing(
         await enqueue(client, arguments)
 
     assert await take(store) == []
+
+
+@pytest.mark.parametrize(
+    ("delay", "us"),
+    [
+        ("0", 0),
+        ("0.000001 s", 1),
+        ("1 month", 30 * DAY),
+        ("1 day -1 hour", 23 * HOUR),
+        ("32 years 3 us", 32 * 365.25 * DAY + 3),
+        ("100 years", 36_525 * DAY),
+    ],
+)
+async def test_a_server_understands_each_delay_that_the_function_accepts(
+    store: PostgresStore, client: asyncpg.Connection, delay: str, us: int
+) -> None:
+    await enqueue(client, f"task => 'x', delay => '{delay}'")
+
+    (spec,) = await take(store)
+
+    assert parse_duration(spec["delay"]) == us
 
 
 async def test_the_options_are_those_of_a_submit(client: asyncpg.Connection) -> None:
