@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
@@ -13,6 +12,7 @@ from schedo.core import limits
 from schedo.core.ids import render_id
 from schedo.core.inbox import Enqueued, internal_error
 from schedo.core.model import JobSpec
+from schedo.core.strict_json import mask_escapes
 from schedo.errors import Invalid, SchedoError
 from schedo.protocol import fields
 from schedo.protocol.jobs import JobRequest
@@ -21,11 +21,7 @@ from schedo.store.inbox import InboxRow
 
 log = logging.getLogger("schedo.jobs")
 UNREADABLE = "unreadable"  # the task of a job whose row does not name one
-# A string, which is a name if a colon follows, or a bracket. The last string may be cut.
-_SIGN = re.compile(
-    rb'(?P<text>"[^"\\]*+(?:\\.?[^"\\]*+)*+"?)(?P<colon>:)?|(?P<bracket>[\[\]{}])', re.DOTALL
-)
-_STEP_SIGNS = 1_024  # take about a millisecond
+_STEP_STRINGS = 1_024  # take about a millisecond
 _TOO_LARGE = (
     f"the job has more than {limits.ENQUEUED_BYTES_MAX} bytes; a payload has at most"
     f" {limits.PAYLOAD_BYTES_MAX}"
@@ -83,17 +79,19 @@ def _find_texts(body: bytes, names: Collection[bytes]) -> Steps[dict[bytes, byte
     No decoder helps: the body may be cut, or be nested deeper than one goes even to skip a value.
     """
     found: dict[bytes, bytes] = {}
-    depth, name = 0, b""
-    for count, sign in enumerate(_SIGN.finditer(body), 1):
-        if sign.lastgroup == "bracket":
-            depth += 1 if sign[0] in b"[{" else -1
-            name = b""
-        elif depth == 1 and sign.lastgroup == "colon":
-            name = sign["text"][1:-1]
+    parts = mask_escapes(body).split(b'"')  # in turn outside and inside of strings
+    strings = zip(parts[::2], parts[1::2], parts[2::2], strict=False)
+    depth, at, name = 0, 0, b""
+    for number, (before, text, after) in enumerate(strings):
+        depth += sum(map(before.count, b"[{")) - sum(map(before.count, b"]}"))
+        at += len(before)
+        if depth == 1 and after.startswith(b":"):
+            name = text
             if name == b"payload":  # jsonb has shorter names first
                 break
         elif depth == 1 and name in names:
-            found[name] = sign[0]
-        if count % _STEP_SIGNS == 0:
+            found[name] = body[at : at + len(text) + 2]
+        at += len(text) + 2
+        if number % _STEP_STRINGS == 0:
             yield
     return found
