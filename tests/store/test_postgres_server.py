@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from schedo.core.changes import AttemptRecord, Changes
-from schedo.core.model import Queue
+from schedo.core.model import Options, Queue
 from schedo.core.states import State
 from schedo.errors import (
     Exit,
@@ -163,6 +163,22 @@ async def test_a_refused_commit_names_the_jobs_that_brought_the_values(
 
     assert {*caught.value.jobs} == {2, 3, 4, 5}
     assert await listed(store) == [1]
+
+
+async def test_a_commit_that_cannot_be_encoded_names_the_jobs_that_brought_the_values(
+    store: PostgresStore,
+) -> None:
+    changes = of_jobs(
+        make_job(id=2, options=Options(tags=("\ud800",))),
+        make_job(id=3),
+        make_job(id=4, options=Options(meta={"a": object()})),
+    )
+
+    with pytest.raises(StoreRefused, match="in 2 of its jobs") as caught:
+        await store.commit(changes)
+
+    assert {*caught.value.jobs} == {2, 4}
+    assert await listed(store) == []
 
 
 async def test_a_commit_goes_on_when_its_caller_is_cancelled(store: PostgresStore) -> None:

@@ -6,6 +6,7 @@ A commit of jobs alone, as most are, is one statement and so one round trip and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from schedo.store.postgres.job_rows import WRITE_JOBS, WRITE_USUAL_JOBS, JobRows
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import transaction
 from schedo.store.postgres.tables import Statement, columns_of
+from schedo.store.unencodable import UNFIT, find_unencodable
 
 _encode = msgspec.json.Encoder().encode
 
@@ -98,7 +100,18 @@ class Commit(NamedTuple):
 
 
 def encode(changes: Changes, offset_us: int, owned: Owned) -> Commit:
-    """Return the writes that make the changes durable; the records may change afterwards."""
+    """Return the writes that make the changes durable; the records may change afterwards.
+
+    Raise StoreRefused if a value cannot be encoded.
+    """
+    try:
+        return _encode_changes(changes, offset_us, owned)
+    except UNFIT as error:
+        encode_single = partial(_encode_changes, offset_us=offset_us, owned=owned)
+        raise StoreRefused.of_commit(error, find_unencodable(changes, encode_single)) from error
+
+
+def _encode_changes(changes: Changes, offset_us: int, owned: Owned) -> Commit:
     jobs = encode_jobs([*changes.jobs.values()], offset_us, owned.place)
     if not changes.has_others:
         return Commit(owned.no, (), jobs)

@@ -30,6 +30,7 @@ from schedo.errors import (
     StoreUnsuitable,
 )
 from schedo.store.sqlite.plain_names import add_plain_json
+from schedo.store.unencodable import UNFIT
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,8 +65,7 @@ _READER_PRAGMAS = (
     "mmap_size = 0",
     f"busy_timeout = {_BUSY_MS}",
 )
-# The errors of the encoders and sqlite3 about a value, and the error codes of SQLite about a row.
-UNFIT = (OverflowError, ValueError, TypeError)
+# The error codes of SQLite about a row. About a value, sqlite3 has the errors of the encoders.
 _UNFIT_CODES = {
     *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT),
     *(sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_MISUSE),

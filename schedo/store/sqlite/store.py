@@ -46,6 +46,7 @@ from schedo.store.sqlite.session_keys import SessionKeys
 from schedo.store.sqlite.snapshots import Snapshots
 from schedo.store.sqlite.write_buffer import WriteBuffer
 from schedo.store.sqlite.writes import Commit
+from schedo.store.unencodable import UNFIT, find_unencodable
 
 if TYPE_CHECKING:
     from schedo.core.tallies import HourTallies
@@ -141,8 +142,8 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
     async def commit(self, changes: Changes) -> None:
         try:
             commit = writes.encode(changes, self._offset_us)
-        except connections.UNFIT as error:
-            faults = bad_values.find_unencodable(changes)
+        except UNFIT as error:
+            faults = find_unencodable(changes, writes.encode)
             raise StoreRefused.of_commit(error, faults) from error
         writer = self._require_open(self._writer)
         try:

@@ -12,6 +12,7 @@ from schedo.errors import StoreBroken, StoreError
 from schedo.store.sqlite import connection as connections
 from schedo.store.sqlite.connection import Connection
 from schedo.store.sqlite.file_guard import DatabaseGuard
+from schedo.store.unencodable import UNFIT
 
 log = logging.getLogger("schedo.store")
 
@@ -55,7 +56,7 @@ class StoreCalls:
 
         try:
             return await connection.run(do)
-        except (sqlite3.Error, *connections.UNFIT) as error:
+        except (sqlite3.Error, *UNFIT) as error:
             raise self._translate_error(error) from error
         except StoreBroken as error:
             self._translate_error(error)
@@ -66,7 +67,7 @@ class StoreCalls:
             await connection
         except (Exception, asyncio.CancelledError) as error:
             await connection.end()
-            if isinstance(error, (sqlite3.Error, *connections.UNFIT)):
+            if isinstance(error, (sqlite3.Error, *UNFIT)):
                 raise self._translate_error(error) from error
             raise
         return connection
@@ -95,7 +96,7 @@ class StoreCalls:
                 try:
                     self._guard.check_index()
                     function(connection, *args, **kwargs)
-                except (sqlite3.Error, StoreError, *connections.UNFIT) as error:
+                except (sqlite3.Error, StoreError, *UNFIT) as error:
                     # The next commit meets a full disk or a lock again, and reports it.
                     log.warning(
                         "writing to the tables is postponed: %s", self._translate_error(error)
