@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schedo.core.inbox import Enqueued
 from schedo.core.model import JobSpec
@@ -69,6 +75,39 @@ def test_a_refused_row_has_the_task_that_its_outermost_object_names(body: str, t
 
     assert refused.refusal is not None
     assert refused.spec.task == task
+    assert good.refusal is None
+
+
+WORDS = st.sampled_from(["task", "queue", "payload", "meta", "tags", '"', "\\", '\\"', ":", "é"])
+TEXTS = st.lists(WORDS, max_size=3).map("".join) | st.text(max_size=4)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def as_jsonb(value: Mapping[str, Any]) -> str:
+    """Return the text of jsonb: shorter keys come first."""
+    ordered = {key: value[key] for key in sorted(value, key=lambda key: (len(key.encode()), key))}
+    return json.dumps(ordered, ensure_ascii=False)
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=4), VALUES)
+def test_each_row_that_is_refused_keeps_its_names(others: dict[str, Any], payload: object) -> None:
+    own = {"task": "t", "queue": "q", "payload": payload, "priority": "no number"}
+
+    refused, good = read(as_jsonb(others | own), GOOD)
+
+    assert refused.refusal is not None
+    assert (refused.spec.task, refused.spec.queue) == ("t", "q")
+    assert good.refusal is None
+
+
+@given(TEXTS, st.text(max_size=30))
+def test_no_text_of_a_row_holds_the_others_up(before: str, rest: str) -> None:
+    _, good = read('{"' + before + rest, GOOD)
+
     assert good.refusal is None
 
 
