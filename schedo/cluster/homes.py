@@ -33,7 +33,7 @@ class Home(StrEnum):
     GATHER = "gather"  # all, and their answers become one
     STREAM = "stream"  # all, each with what happens there
     LINK = "link"  # the one that was asked, or the one that has made the link
-    STEP = "step"  # the one that was asked; the owners of the jobs take part
+    STEP = "step"  # the one that was asked, if it has a shard; the owners of the jobs take part
     PARTS = "parts"  # all, each for the names whose shards it owns
     EVERYONE = "everyone"  # one that decides the order of changes, and then all others
 
@@ -83,7 +83,7 @@ HOMES: Mapping[str, Home] = {
 
 
 def find_maker(cluster: Cluster) -> int | None:
-    """Return a shard whose owner makes new jobs without a home; None: this server does.
+    """Return a shard whose owner makes new jobs and operations; None: this server does.
 
     One that has just joined owns no shard yet, and one that leaves starts no job any more.
     """

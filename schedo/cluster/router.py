@@ -180,8 +180,13 @@ class Router:
         return await declare_in_parts(self.servers, asked)
 
     async def at_step(self, asked: ClientRequest) -> Response:
-        """Begin an operation here, or carry out a part of one that another server has begun."""
-        return await (change_own_jobs(asked) if asked.is_confirmation else asked.here())
+        """Begin an operation, or carry out a part of one that another server has begun.
+
+        The record of an operation is in a shard, so it begins where a new job would be made.
+        """
+        if asked.is_confirmation:
+            return await change_own_jobs(asked)
+        return await self.at_owner(asked, None, self.here)
 
     async def at_link(self, asked: ClientRequest) -> Response:
         """Begin a session; the server that made its link knows the link."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from schedo.core.bulk_commands import BeginBulk
 from schedo.core.commands import (
     CommitReservation,
     DeclareSchedules,
@@ -32,9 +33,9 @@ def _keys_of(command: Submit) -> Iterable[str]:
     return [spec.options.unique.key for spec in command.specs if spec.options.unique is not None]
 
 
-def makes_jobs(command: object) -> bool:
-    """Whether the command makes jobs, which need a shard of this server if they have no home."""
-    return isinstance(command, (Submit, Invoke, CommitReservation))
+def needs_shard(command: object) -> bool:
+    """Whether the command makes jobs or an operation: without a home, they need an own shard."""
+    return isinstance(command, (Submit, Invoke, CommitReservation, BeginBulk))
 
 
 _TEXTS: Mapping[type, Callable[[Any], Iterable[str]]] = {

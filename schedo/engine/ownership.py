@@ -8,7 +8,7 @@ import logging
 from schedo.core.commands import Submit
 from schedo.core.ids import ID_MAX
 from schedo.core.shards import SHARDS, shard_of
-from schedo.engine.homes import makes_jobs, texts_of
+from schedo.engine.homes import needs_shard, texts_of
 from schedo.engine.limit_sharing import LimitSharing
 from schedo.engine.loop import EngineLoop
 from schedo.engine.moved_waits import MovedWaits
@@ -94,14 +94,14 @@ class Ownership:
         """Return why this server cannot carry out the command now.
 
         It does not own the shards that the request names, which may have moved since the request
-        came, or, if a request for jobs names none, any shard.
+        came, or, if a request for jobs or an operation names none, any shard.
         """
         if isinstance(command, Submit) and command.home_shards:
             return None if all(map(self._cluster.is_mine, command.home_shards)) else _MOVED
         if not self._owns_texts(command):
             return _MOVED  # the database would refuse what another server has of this name or key
         owns_any = any(map(self._cluster.is_mine, range(SHARDS)))
-        return _MOVED if makes_jobs(command) and not owns_any else None
+        return _MOVED if needs_shard(command) and not owns_any else None
 
     async def leave(self) -> None:
         """Give the shards but one to other servers, if there are any, before the drain."""

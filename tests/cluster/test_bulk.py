@@ -211,3 +211,16 @@ async def test_an_operation_is_shown_and_ended_by_the_server_that_carries_it_out
     assert {each["id"] for each in listed} == {each["id"] for each in made}
     assert [shown.json()["id"], cancelled.json()["id"]] == [made[0]["id"]] * 2
     assert missing.code == "not-found"
+
+
+async def test_a_server_that_owns_nothing_lets_another_one_begin_an_operation(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    everything.give(range(SHARDS), 1)
+
+    made = await second.post("/v1/operations", {"action": "cancel", "where": {"queue": "mail"}})
+
+    assert made.status == 201
+    assert [each.id for each in await first.engine.bulk.all()] == [parse_id(made.json()["id"])]
+    assert await second.engine.bulk.all() == []

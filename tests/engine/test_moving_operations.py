@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from schedo.core.bulk import BulkAction, BulkOperation
-from schedo.core.bulk_commands import Changed
+from schedo.core.bulk_commands import BeginBulk, Changed
 from schedo.core.bulk_undo import JobBefore
+from schedo.core.job_filter import JobFilter
 from schedo.core.limits import HOUR
 from schedo.core.states import State
+from schedo.errors import Unavailable
 from tests.engine.test_bulk_runner import begin, ended, submit
+from tests.engine.test_ownership import sharing
 from tests.engine.world import T0, World, running
 from tests.passes import one_pass
 
@@ -121,3 +124,13 @@ async def test_a_step_that_is_refused_although_no_job_moves_is_postponed(
 
     assert (operation.done, others.asked) == (OWN, 2)
     assert "the operations are postponed" in caplog.text
+
+
+async def test_a_server_without_a_shard_begins_no_operation(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        shards.mine.clear()
+
+        with pytest.raises(Unavailable, match="has just moved"):
+            await world.engine.bulk.begin(BeginBulk(BulkAction.CANCEL, JobFilter(task="work")))
+
+        assert await world.engine.bulk.all() == []
