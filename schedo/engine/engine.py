@@ -221,8 +221,8 @@ class Engine:
 
     async def find_response(self, scope: str, fingerprint: bytes) -> IdempotencyRecord | None:
         """Return the record of an earlier request; see Store.find_idempotency_record."""
-        await self._loop.end_doubt()
-        return await self.store.find_idempotency_record(scope, fingerprint)
+        find = partial(self.store.find_idempotency_record, scope, fingerprint)
+        return await self._loop.look_up(find)
 
     def _check_room(self, size: int) -> None:
         waiting = self._loop.uncommitted

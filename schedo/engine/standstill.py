@@ -8,6 +8,7 @@ scheduler and recovers from the store, and what arrives meanwhile waits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from schedo.clock import Clock
 from schedo.core.commands import Command, CompletePolls, Flush, TransferAttempts
@@ -24,6 +25,7 @@ from schedo.engine.worker_polls import WorkerPolls
 from schedo.errors import SchedoError, Unavailable
 from schedo.store.base import Snapshot, Store
 
+T = TypeVar("T")
 _LAST_ROUNDS_MAX = 10  # what is left then has no reply, as after a crash
 RESTART_S = 1.0  # for so long, requests wait for a change of the shards
 DOUBT = "this server does not know whether it still owns its jobs"
@@ -138,6 +140,19 @@ class Standstill(CommandQueue):
         if doubts != self._doubts_ended:
             await self.flush()
             self._doubts_ended = doubts
+
+    async def look_up(self, find: Callable[[], Awaitable[T]]) -> T:
+        """Return what is found in the store, as of now for what the caller does without a pause.
+
+        If the engine has recovered meanwhile, it looks again: the shard of a key may have been
+        another server's, and the commit of an earlier request may have been on its way.
+        """
+        while True:
+            scheduler = self.scheduler
+            await self.end_doubt()
+            found = await find()
+            if self.scheduler is scheduler:
+                return found
 
     def resume(self) -> None:
         """Take requests again after `suspend`."""

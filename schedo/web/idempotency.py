@@ -78,6 +78,7 @@ class IdempotentRequest:
     ) -> Response:
         """Run `act` unless the key is known; `act` gets the function that makes the record.
 
+        It submits at once: while it waits, another server could get the key and carry it out.
         `complete` makes the response from a record that lacks some of it.
         """
         if self._key is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from schedo.client.messages import HttpResponse
 from schedo.core.changes import IdempotencyRecord
 from schedo.core.shards import SHARDS
+from schedo.core.worker_messages import WorkerStatus
 from schedo.core.worker_pool import PLACE_LABEL, WorkerSpec
 from schedo.errors import PeerUnreachable
 from tests.cluster.conftest import Cluster
@@ -93,20 +95,25 @@ async def test_a_broadcast_that_is_repeated_with_its_key_makes_no_more_jobs(
     assert counts == [1, 1]
 
 
+def share_records(worlds: Sequence[MemberWorld], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all servers find the records of all stores, as in one database."""
+    stores = [world.engine.store for world in worlds]
+    find_in = [store.find_idempotency_record for store in stores]
+
+    async def find(scope: str, fingerprint: bytes) -> IdempotencyRecord | None:
+        found = [await each(scope, fingerprint) for each in find_in]
+        return found[0] or found[1]
+
+    for store in stores:
+        monkeypatch.setattr(store, "find_idempotency_record", find)
+
+
 async def test_a_broadcast_that_is_repeated_at_the_next_owner_of_its_key_makes_no_more_jobs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything, first, second = cluster
-    stores = [world.engine.store for world in (first, second)]
-    find_in = [store.find_idempotency_record for store in stores]
-
-    async def find(scope: str, fingerprint: bytes) -> IdempotencyRecord | None:
-        """Look in both stores, as in one database."""
-        found = [await each(scope, fingerprint) for each in find_in]
-        return found[0] or found[1]
-
-    for world, store in zip((first, second), stores, strict=True):
-        monkeypatch.setattr(store, "find_idempotency_record", find)
+    share_records((first, second), monkeypatch)
+    for world in (first, second):
         await attach_process(world)
     await HandWorker("far").poll(second)
     replies = []
@@ -118,6 +125,30 @@ async def test_a_broadcast_that_is_repeated_at_the_next_owner_of_its_key_makes_n
     assert (replies[0].status, replies[1].json()) == (207, replies[0].json())
     counts = [len((await world.get("/v1/jobs")).json()["items"]) for world in (first, second)]
     assert counts == [2, 1]
+
+
+async def test_a_broadcast_that_another_server_makes_while_this_one_lists_workers_is_made_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    share_records((first, second), monkeypatch)
+    await HandWorker("far").poll(second)
+    list_workers, replies = first.router.list_remote_workers, list[Reply]()
+
+    async def list_late() -> list[WorkerStatus]:
+        monkeypatch.setattr(first.router, "list_remote_workers", list_workers)
+        everything.give(range(SHARDS), 2)
+        replies.append(await second.post("/v1/jobs", BODY, [("idempotency-key", "k")]))
+        everything.give(range(SHARDS), 1)
+        return await list_workers()
+
+    monkeypatch.setattr(first.router, "list_remote_workers", list_late)
+    everything.give(range(SHARDS), 1)
+    replies.append(await first.post("/v1/jobs", BODY, [("idempotency-key", "k")]))
+
+    assert (replies[0].status, replies[1].json()) == (207, replies[0].json())
+    counts = [len((await world.get("/v1/jobs")).json()["items"]) for world in (first, second)]
+    assert counts == [0, 1]
 
 
 async def test_a_broadcast_that_is_repeated_makes_no_job_for_later_workers_of_the_same_servers(

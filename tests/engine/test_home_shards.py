@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from schedo.core.changes import Changes, IdempotencyRecord
 from schedo.core.commands import DeclareSchedules
 from schedo.core.expectation_table import DeclareExpectations
 from schedo.core.expectations import ExpectationSpec
@@ -20,7 +21,7 @@ from schedo.engine.call_results import Accepted
 from schedo.errors import StoreError, Unavailable
 from tests.core.builders import every, make_schedule_spec
 from tests.engine.test_ownership import sharing
-from tests.engine.world import Answers, spec
+from tests.engine.world import T0, Answers, spec
 from tests.passes import one_pass
 
 
@@ -104,3 +105,28 @@ async def test_what_is_put_under_a_name_whose_shard_has_moved_is_refused(path: P
 
         assert not await world.store.get_schedule("moved")
         assert (await engine.put_schedule(make_schedule_spec("own")))[0].id
+
+
+async def test_a_look_up_of_a_key_sees_what_another_server_has_done_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sharing(path) as (world, shards):
+        record = IdempotencyRecord("scope", b"fingerprint", 201, b"{}", T0)
+        store, restart = world.engine.store, world.engine._loop.restart
+        find, answers = store.find_idempotency_record, list[IdempotencyRecord | None]()
+
+        async def find_late(scope: str, fingerprint: bytes) -> IdempotencyRecord | None:
+            answers.append(found := await find(scope, fingerprint))
+            if len(answers) > 1:
+                return found
+            shards.given = {7}
+            await restart(shards.change_shards)
+            await store.commit(Changes(idempotency_records=[record]))  # by the owner of that time
+            shards.mine.add(7)
+            await restart(shards.change_shards)
+            return found
+
+        monkeypatch.setattr(store, "find_idempotency_record", find_late)
+
+        assert await world.engine.find_response("scope", b"fingerprint") == record
+        assert answers == [None, record]

@@ -78,8 +78,11 @@ async def _submit(
         if not may_broadcast:
             raise bad_parameter("wait", "a broadcast cannot be combined with wait")
 
+        # Before the look-up of the key: after it, nothing may come before the submit.
+        workers = await _list_workers(context, request)
+
         async def submit_all(record_of: StoreResponse | None) -> Response:
-            specs = broadcast_specs(await _list_workers(context, request), spec)
+            specs = broadcast_specs(workers, spec)
             return await submit_many(context, specs, record_of, home_shards=request.home_shards)
 
         async with context.batches.taken(1):
