@@ -56,8 +56,11 @@ class Workers:
     def count_taken(self, name: str) -> int | None:
         """Return how many slots of a worker this server has given away; None: it gets no more.
 
-        That is for attempts, also those that are about to start, and for reservations.
+        That is for attempts, also those that are about to start, and for reservations. During a
+        recovery some of them are not known yet.
         """
+        if not self._loop.is_open:
+            return None
         try:
             known = self.get(name)
         except NotFound:
