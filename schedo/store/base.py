@@ -331,8 +331,8 @@ class Store(Reader, Protocol):
     async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
         """Add tallies of hours, of which HOURS_KEPT stay; the next commit makes this durable.
 
-        batch: a random name of the call. After an error, the same call may be repeated until it
-        succeeds, and what it adds counts once.
+        batch: a random name of the call. The same call may be repeated until it is known to have
+        succeeded, and what it adds counts once.
         """
 
     async def session_key(self) -> bytes:

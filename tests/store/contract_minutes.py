@@ -60,6 +60,14 @@ class TallyClaims:
         }
         assert (found["mail"].run, found["mail"].late) == ({7: 3}, {})
 
+    async def test_tallies_that_are_added_again_count_once(self, store: Store) -> None:
+        first, last = next(batches), next(batches)
+        for batch in (first, first, last, last):
+            await store.add_tallies({(Dimension.TASK, HOUR): tallies()}, HOUR, batch)
+
+        [(_, text)] = await store.load_tallies(Dimension.TASK, Period.HOUR, 0, DAY, 9)
+        assert decode_row(text)["mail"].ended == 2
+
     async def test_tallies_are_read_in_order_between_two_instants(self, store: Store) -> None:
         for hour in (3, 1, 4, 2):
             await store.add_tallies(

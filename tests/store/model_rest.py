@@ -33,6 +33,7 @@ class ModelRest:
         self._session_key = bytes(32)
         self._steps: dict[tuple[int, int], BulkStep] = {}
         self._log: list[LogEntry] = []
+        self._added: set[int] = set()  # batches of tallies
         self._tallies: dict[tuple[Dimension, Period], dict[int, Tallies]] = defaultdict(dict)
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
@@ -43,6 +44,9 @@ class ModelRest:
         return sorted((at, figures) for at, figures in self._minutes.items() if at > after)
 
     async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
+        if batch in self._added:
+            return
+        self._added.add(batch)
         for (dimension, at), by_name in tallies.items():
             hours, days = (
                 self._tallies[dimension, Period.HOUR],

@@ -23,7 +23,7 @@ from schedo.store.cluster import Claim
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, running_server
-from tests.store.servers import LONG_US, due, follow, sharing
+from tests.store.servers import LONG_US, due, follow, kill, sharing
 from tests.store.steps import put
 
 COMMITS = 50
@@ -137,6 +137,8 @@ async def test_a_stricter_isolation_that_is_the_default_of_the_database_fails_no
 
 
 MAIL: Kind = (1, "mail", "default", None, "completed")
+ENDED = Alike()
+ENDED.count = 1
 
 
 async def count_mail(book: TallyBook, store: PostgresStore) -> int:
@@ -144,10 +146,10 @@ async def count_mail(book: TallyBook, store: PostgresStore) -> int:
     return found[0]["mail"].counts["completed"]
 
 
-async def test_tallies_count_once_although_their_session_ends_behind_the_commit(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+async def save_and_lose(
+    book: TallyBook, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server cannot know whether the commit took effect, and saves them again."""
+    """Save the tallies in a session that ends behind its commit, before the server hears of it."""
     execute, lost = asyncpg.Connection.execute, list[str]()
 
     async def execute_and_lose(
@@ -160,21 +162,64 @@ async def test_tallies_count_once_although_their_session_ends_behind_the_commit(
             raise ConnectionResetError
         return status
 
-    ended, book = Alike(), TallyBook()
-    ended.count = 1
+    book.add({MAIL: ENDED})
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncpg.Connection, "execute", execute_and_lose)
+        await book.save(store, HOUR)
+    assert len(lost) == 1
+
+
+async def test_tallies_count_once_although_their_session_ends_behind_the_commit(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server cannot know whether the commit took effect, and saves them again."""
+    book = TallyBook()
     async with sharing(server.url(schema="tallies"), 1, LONG_US) as (store,):
-        book.add({MAIL: ended})
-        with monkeypatch.context() as patch:
-            patch.setattr(asyncpg.Connection, "execute", execute_and_lose)
-            await book.save(store, HOUR)
+        await save_and_lose(book, store, monkeypatch)
         await store.snapshot()
-        book.add({MAIL: ended})
+        book.add({MAIL: ENDED})
 
         before = await count_mail(book, store)
         await book.save(store, HOUR)
 
-        assert len(lost) == 1
         assert (before, await count_mail(book, store)) == (2, 2)
+
+
+async def test_tallies_count_once_although_another_server_has_the_number_meanwhile(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, next_book = TallyBook(), TallyBook()
+    url = server.url(schema="numbers")
+    async with sharing(url, 1, LONG_US) as (store,), sharing(url, 0) as others:
+        await save_and_lose(book, store, monkeypatch)
+        kill(store)
+        others.append(PostgresStore(url, LONG_US))
+        await others[0].open()
+        next_book.add({MAIL: ENDED})
+        await next_book.save(others[0], HOUR)
+        await store.snapshot()
+
+        found = await count_mail(book, store)
+
+        assert (others[0].cluster.me.no, store.cluster.me.no) == (1, 2)
+        assert found == 2
+
+
+async def test_the_mark_of_a_server_that_has_ended_is_kept_for_a_week(
+    server: PostgresServer,
+) -> None:
+    async with sharing(server.url(schema="marks"), 1, LONG_US) as (store,):
+        for day in range(1, 11):
+            store.cluster.first_epoch = day
+            await store.add_tallies({}, day * DAY, 7 * day)
+            await store.add_tallies({}, day * DAY + HOUR, day)
+        writer = store._require_writer()
+
+        kept = await writer.run(
+            lambda c: c.fetch("SELECT value FROM meta WHERE name LIKE 'tallied%' ORDER BY value")
+        )
+
+        assert [value for (value,) in kept] == [*range(3, 11)]
 
 
 async def test_a_late_result_of_a_job_of_another_server_leaves_no_record(

@@ -61,6 +61,7 @@ class Membership:
         self._adopted_s = 0.0
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
         self.is_joining = False  # the other servers do not know this one yet
+        self.first_epoch = NO_EPOCH  # with which it has opened the store first
         self.signed_epoch: int | None = None  # of the row that this server has written
         self.has_inherited = False  # shards of a server that has died
         self.keeps_all = False  # no shard is given away: the others could not reach this server
@@ -207,6 +208,7 @@ class Membership:
     def begin(self, no: int, epoch: int) -> None:
         """Note the number and the epoch of this server."""
         self._me = self._me._replace(no=no, epoch=epoch)
+        self.first_epoch = self.first_epoch or epoch
 
     def note_signing(self) -> Member:
         """Return as whom this server signs; the row that it writes has this epoch."""

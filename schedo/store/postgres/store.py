@@ -356,12 +356,12 @@ class PostgresStore(ConcurrentReads):
         self._offset_us = mark.offset_us
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
-        await self._require_writer().run(
-            lambda c: c.execute(_SAVE_MINUTE, at, figures, keep_us, self._owned.no)
-        )
+        minute = at, figures, keep_us, self._owned.no
+        await self._require_writer().run(lambda c: c.execute(_SAVE_MINUTE, *minute))
 
     async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
-        await self._require_writer().run(lambda c: add(c, tallies, now, (self._owned.no, batch)))
+        mark = self.cluster.first_epoch, batch
+        await self._require_writer().run(lambda c: add(c, tallies, now, mark))
 
     async def session_key(self) -> bytes:
         async with self._require_readers().session() as session:

@@ -30,11 +30,14 @@ _DELETE = "DELETE FROM tally WHERE dimension = $1 AND period = $2 AND at = $3"
 _BEYOND = """
 SELECT at FROM tally WHERE dimension = $1 AND period = $2
 ORDER BY abs(at - $3), at OFFSET $4"""
-# What a server has added last. It is known by its name alone: the server may have another number by
-# the time at which it learns whether the commit took effect.
-_MARK = """
-INSERT INTO meta (name, value) VALUES ('tallied_' || $1::bigint, $2)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
+# What a server has added last, and when. Each has a mark of its own, by the epoch with which it has
+# begun: while it does not know whether its commit took effect, another one may get its number.
+_MARK = "INSERT INTO meta (name, value) VALUES ('tallied_' || $1::bigint || '_' || $2::bigint, $3)"
+_FORGET = """
+DELETE FROM meta WHERE name LIKE 'tallied\\_%' AND (
+    split_part(name, '_', 2) = $1::bigint::text
+    OR nullif(split_part(name, '_', 3), '')::bigint < $2::bigint)"""
+_MARK_KEPT_US = 7 * DAY  # of a server that has ended, or does not reach the database
 _IS_ADDED = "SELECT EXISTS (SELECT FROM meta WHERE name LIKE 'tallied\\_%' AND value = $1)"
 # The next commit waits for the disk, and so for this one too.
 _UNSYNCED = "SET LOCAL synchronous_commit = off"
@@ -47,15 +50,16 @@ async def add(
 ) -> None:
     """Add the tallies of hours unless that is done; see Store.add_tallies.
 
-    mark: the number of the server, and the name of the batch.
+    mark: the first epoch of the server, and the name of the batch.
     """
     async with connection.transaction():
         await connection.execute(_UNSYNCED)
         await connection.execute(_LOCK)  # also held by a lost session until its commit has ended
-        _, batch = mark
+        epoch, batch = mark
         if await connection.fetchval(_IS_ADDED, batch):
             return
-        await connection.execute(_MARK, *mark)
+        await connection.execute(_FORGET, epoch, now - _MARK_KEPT_US)
+        await connection.execute(_MARK, epoch, now, batch)
         for (dimension, at), by_name in tallies.items():
             if await _add_row(connection, dimension, Period.HOUR, at, by_name):
                 await _move_to_days(connection, dimension, now)

@@ -72,6 +72,7 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
         self._buffer = WriteBuffer()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._is_copied = False  # a backup runs, which keeps the log from starting over
+        self._tallied = 0  # the batch that was added last; its caller may not know that
         self._opened: Snapshot | None = None  # by the writer's thread
 
     async def prepare(self) -> None:
@@ -202,7 +203,12 @@ class SqliteStore(PassedLocks, SessionKeys, Snapshots):
     async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
         from schedo.store.sqlite.tallies import add
 
-        await self._run(self._require_open(self._writer), add, tallies, now)
+        def add_once(connection: sqlite3.Connection) -> None:
+            if batch != self._tallied:
+                add(connection, tallies, now)
+                self._tallied = batch
+
+        await self._run(self._require_open(self._writer), add_once)
         self._checkpoint_if_long(self._guard.log_bytes())
 
     async def load(self, load: Load) -> Any:
