@@ -3,7 +3,8 @@
 The operation is carried out by the server that began it. It searches the jobs of all servers, and
 for each step it sends every other server one request with those jobs that are that one's. What an
 undo needs comes back with the response, so that the operation's own commit has all of it. Until
-then, the other server has it in a step of its own, because the response may be lost.
+then, the other server has it in a step of its own, because the response may be lost. If so, the
+operation finds it there before it asks again (see engine/bulk_parts.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_commands import Changed, ChangeForOther, PutBackForOther
 from schedo.core.bulk_undo import JobBefore
 from schedo.core.ids import render_id
+from schedo.engine.bulk_parts import BulkParts
 from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
@@ -54,8 +56,8 @@ _CHANGED = msgspec.json.Decoder(Changed)
 class BulkChanges:
     """Changes jobs of other servers: the OtherServers of the engine's operations."""
 
-    def __init__(self, servers: Servers) -> None:
-        self._servers = servers
+    def __init__(self, servers: Servers, parts: BulkParts) -> None:
+        self._servers, self._parts = servers, parts
 
     async def change(
         self, operation: BulkOperation, ids: tuple[int, ...]
@@ -89,29 +91,61 @@ class BulkChanges:
         done: list[Changed] = []
         loop = asyncio.get_running_loop()
         until, error = loop.time() + MOVING_S, SchedoError("some jobs move to another server")
+        lost: dict[int, _Part] = {}
         while left:
             shards = await cluster.shards_of_jobs([*left])
-            done.append(Changed(skipped=len(left) - len(shards)))  # they are gone
-            left = {ident: item for ident, item in left.items() if ident in shards}
-            own += [item for ident, item in left.items() if cluster.is_mine(shards[ident])]
-            left = {i: item for i, item in left.items() if not cluster.is_mine(shards[i])}
-            parts = self._group(left, shards)
-            sending = (
-                self._send(member, make_part(tuple(left[ident] for ident in ids)), name)
-                for member, ids in parts
-            )
-            for (_, ids), found in zip(parts, await asyncio.gather(*sending), strict=True):
+            mine = {ident for ident, shard in shards.items() if cluster.is_mine(shard)}
+            # The owner of before can change no job of those that are now found here or elsewhere.
+            done.append(await self._find_lost(lost, left))
+            done.append(Changed(skipped=len(left.keys() - shards.keys())))  # they are gone
+            own += [item for ident, item in left.items() if ident in mine]
+            left = {i: item for i, item in left.items() if i in shards and i not in mine}
+            for part, ids, found in await self._send_all(left, shards, make_part, name):
                 if isinstance(found, SchedoError):
-                    error = found
-                    continue
-                done.append(found._replace(missing=()))
-                for ident in {*ids}.difference(found.missing):
-                    del left[ident]
+                    error, lost[part.number] = found, part
+                else:
+                    done.append(found._replace(missing=()))
+                    for ident in {*ids}.difference(found.missing):
+                        del left[ident]
             if left:
                 if loop.time() > until:
                     raise Unavailable(f"some jobs of an operation wait for their owner: {error}")
                 await self._servers.wait_for_change(_PAUSE_S)
         return tuple(own), Changed.total(done)
+
+    async def _find_lost(self, lost: dict[int, _Part], left: dict[int, Any]) -> Changed:
+        """Return what parts have done whose responses were lost; leave these jobs out.
+
+        lost: the parts by the numbers of their records. One without a record may be carried out
+        yet: the server that gets its jobs again keeps the two apart.
+        """
+        found: list[Changed] = []
+        operations = {part.operation.id for part in lost.values() if part.operation is not None}
+        for operation_id in operations:
+            for step in await self._parts.load_kept(operation_id):
+                if lost.pop(step.number, None) is not None:
+                    found.append(Changed.of_record(step))
+                    for job in step.jobs:
+                        left.pop(job.id, None)
+        return Changed.total(found)
+
+    async def _send_all(
+        self,
+        left: Mapping[int, _T],
+        shards: Mapping[int, int],
+        make_part: Callable[[tuple[_T, ...]], _Part],
+        name: str,
+    ) -> list[tuple[_Part, list[int], Changed | SchedoError]]:
+        """Send each owner its part, and return what came of it."""
+        groups = self._group(left, shards)
+        parts = [make_part(tuple(left[ident] for ident in ids)) for _, ids in groups]
+        sending = [
+            self._send(member, part, name) for (member, _), part in zip(groups, parts, strict=True)
+        ]
+        found = await asyncio.gather(*sending)
+        return [
+            (part, ids, each) for part, (_, ids), each in zip(parts, groups, found, strict=True)
+        ]
 
     def _group(
         self, ids: Iterable[int], shards: Mapping[int, int]
@@ -138,11 +172,11 @@ class BulkChanges:
 
 async def change_own_jobs(asked: ClientRequest) -> Response:
     """Carry out a part that another server has sent."""
-    part, bulk = _PART.decode(asked.request.body), asked.context.engine.bulk
+    part, parts = _PART.decode(asked.request.body), asked.context.engine.bulk.parts
     if part.operation is None:
-        changed = await bulk.carry_out(PutBackForOther(part.put_back))
+        changed = await parts.carry_out(PutBackForOther(part.put_back))
     else:
-        changed = await bulk.carry_out(ChangeForOther(part.operation, part.job_ids, part.number))
+        changed = await parts.carry_out(ChangeForOther(part.operation, part.job_ids, part.number))
     # Without `kept`, which the other server knows: one of the version before takes no more.
     return Response(200, msgspec.json.encode(changed[:-1]))
 

@@ -68,7 +68,7 @@ class Router:
         """Begin to look after the other servers."""
         engine, servers = self._context.engine, self.servers
         servers.reachability.start(self.look)
-        engine.bulk.others = BulkChanges(servers)
+        engine.bulk.others = BulkChanges(servers, engine.bulk.parts)
         engine.others = AppCalls(servers)
         declarations = engine.declarations
         declarations.declare_elsewhere = partial(declare_elsewhere, servers, declarations.put)
@@ -186,7 +186,7 @@ class Router:
         """
         if asked.is_confirmation:
             return await change_own_jobs(asked)
-        return await self.at_owner(asked, None, self.here)
+        return await self.servers.at_owner(asked, None, self.here)
 
     async def at_link(self, asked: ClientRequest) -> Response:
         """Begin a session; the server that made its link knows the link."""

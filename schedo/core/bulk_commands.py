@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from schedo.core.bulk import BulkAction, BulkError, BulkOperation
-from schedo.core.bulk_undo import JobBefore
+from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.commands import Command
 from schedo.core.job_filter import JobFilter
 
@@ -51,6 +51,11 @@ class Changed(NamedTuple):
     kept: tuple[int, ...] = ()  # the numbers under which other servers have stored `before`
 
     @classmethod
+    def of_record(cls, step: BulkStep) -> Changed:
+        """Return what a part has done, by the record that it has left in the store."""
+        return cls(done=len(step.jobs), before=step.jobs, kept=(step.number,))
+
+    @classmethod
     def total(cls, parts: Sequence[Changed]) -> Changed:
         """Return what became of the jobs of all parts, none of which is missing."""
         return cls(
@@ -62,26 +67,28 @@ class Changed(NamedTuple):
         )
 
 
+def _always() -> bool:
+    return True
+
+
 class ChangeForOther(Command[Changed], frozen=True):
     """Change some jobs for an operation that another server carries out and keeps the record of.
 
     number: of a step for what an undo needs, in the commit of the change, in case the response is
     lost; below zero, because such a step has no place among those of the operation. 0: of none.
+    is_current: as for StepBulk; the jobs that earlier parts have changed are known by then.
     """
 
     operation: BulkOperation
     job_ids: tuple[int, ...]
     number: int = 0
+    is_current: Callable[[], bool] = _always
 
 
 class PutBackForOther(Command[Changed], frozen=True):
     """Put some jobs back for an undo that another server carries out."""
 
     jobs: tuple[JobBefore, ...]
-
-
-def _always() -> bool:
-    return True
 
 
 class StepBulk(BulkCommand, frozen=True):

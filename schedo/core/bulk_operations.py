@@ -58,7 +58,7 @@ def _add(operation: BulkOperation, *parts: Changed) -> BulkOperation:
     )
 
 
-def _check_current(command: StepBulk | StepUndo) -> None:
+def _check_current(command: StepBulk | StepUndo | ChangeForOther) -> None:
     """Raise Unavailable if the jobs of the step may have moved: none that moves is left out."""
     if not command.is_current():
         raise Unavailable("the shards have changed since the jobs of the step were found")
@@ -209,6 +209,7 @@ class BulkOperations:
     def _change_for_other(
         self, command: ChangeForOther, now: int, loaded: Loaded
     ) -> Changed | Needs:
+        _check_current(command)
         changed = self._change_jobs(command.operation, command.job_ids, loaded, now)
         if command.number and isinstance(changed, Changed) and changed.before:
             step = BulkStep(command.operation.id, command.number, changed.before)

@@ -28,19 +28,17 @@ from schedo.core.bulk_commands import (
     BulkCommand,
     CancelBulk,
     Changed,
-    ChangeForOther,
     CountedBulk,
     FailedBulk,
-    PutBackForOther,
     StepBulk,
     StepUndo,
     UndoBulk,
 )
 from schedo.core.bulk_undo import JobBefore
-from schedo.core.commands import Command
 from schedo.core.ids import newest_at, render_id
 from schedo.core.job_filter import JobFilter
 from schedo.engine.action_log import change
+from schedo.engine.bulk_parts import BulkParts, jobs_of
 from schedo.engine.loop import EngineLoop
 from schedo.engine.pacing import BulkPace
 from schedo.errors import NotFound, Overloaded, SchedoError, StoreFull, Unavailable
@@ -103,6 +101,7 @@ class BulkRunner:
     def __init__(self, loop: EngineLoop, store: Store) -> None:
         self._loop = loop
         self._store = store
+        self.parts = BulkParts(loop, store)
         self._wake = asyncio.Event()
         loop.on_recovered.append(self._wake.set)  # the store may have others than this runner knows
         self._last = 0  # the operation that had the last turn
@@ -185,12 +184,6 @@ class BulkRunner:
                 since = newest_at(before - 1)  # the rest of this microsecond still counts
                 which = replace(which, created_after=since)
             await asyncio.sleep(loop.time() - began_s)
-
-    async def carry_out(self, command: ChangeForOther | PutBackForOther) -> Changed:
-        """Change the own jobs of an operation of another server, durably."""
-        given: Command[Changed] = command
-        changed: Changed = await self._loop.try_enqueue(given)
-        return changed
 
     # The work.
 
@@ -276,7 +269,7 @@ class BulkRunner:
             at += max(1, len(step))
             before = step[-1] if at < len(ids) else end
             command = StepBulk(operation.id, operation.before, step, before)
-            ask = partial(self.others.change, operation)
+            ask = partial(self._ask_others, operation, set())
             changed = await self._share(command, "job_ids", ask)
             for outcome in OUTCOMES:
                 count = getattr(changed, outcome) - getattr(operation, outcome)
@@ -290,6 +283,25 @@ class BulkRunner:
             if operation.before != before:  # it has gone on at another server: search again
                 return
             await asyncio.sleep(self._pace.find_pause_s(loop.time()))
+
+    async def _ask_others(
+        self, operation: BulkOperation, known: set[int], ids: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], Changed]:
+        """Let other servers change their jobs, and add what they have changed without a response.
+
+        known: the numbers of records in the results of earlier calls for the same step.
+        """
+        kept = await self.parts.load_kept(operation.id)
+        lost = [step for step in kept if step.number not in known]
+        changed = jobs_of(lost)
+        rest = tuple(each for each in ids if each not in changed)
+        own, found = await self.others.change(operation, rest)
+        # The history of a job looks for it only in the step that has searched for it, so one that
+        # an earlier step has left out stays in its record.
+        lost = [step for step in lost if max(jobs_of([step])) < operation.before]
+        parts = Changed.total([found, *map(Changed.of_record, lost)])
+        known.update(parts.kept)
+        return own, parts
 
     async def _put_back_some(self, operation: BulkOperation, undone: int) -> None:
         """Put back the jobs of one step of the other operation."""

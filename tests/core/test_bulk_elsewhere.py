@@ -53,6 +53,17 @@ def test_what_other_servers_have_changed_is_undone_with_the_rest() -> None:
     assert [each.id for each in step.jobs] == [mine, theirs.id]
 
 
+def test_a_part_whose_jobs_may_have_moved_changes_nothing() -> None:
+    server = Server(slots=0)
+    mine = server.submit(make_spec(queue="mail")).id
+    operation = server.apply(BeginBulk(BulkAction.CANCEL, JobFilter(queue="mail")), T1)
+
+    with pytest.raises(Unavailable, match="the shards have changed"):
+        server.apply(ChangeForOther(operation, (mine,), is_current=lambda: False), T1)
+
+    assert server.state(mine) is State.QUEUED
+
+
 def test_a_server_keeps_what_an_undo_needs_until_the_step_of_the_operation_has_it() -> None:
     server = Server(slots=0)
     mine = server.submit(make_spec(queue="mail")).id
@@ -63,7 +74,8 @@ def test_a_server_keeps_what_an_undo_needs_until_the_step_of_the_operation_has_i
     changed = server.apply(ChangeForOther(operation, (mine,), number=-7), T1)
     server.apply(ChangeForOther(operation, (mine,), number=-8), T1)  # it changes nothing
     assert changes.steps == [BulkStep(operation.id, -7, changed.before)]
-    elsewhere = changed._replace(kept=(-7,))
+    elsewhere = Changed.of_record(changes.steps[0])
+    assert elsewhere == changed._replace(kept=(-7,))
     server.apply(StepBulk(operation.id, operation.before, (), None, elsewhere), T1)
 
     assert changes.steps[1:] == [BulkStep(operation.id, operation.before, changed.before)]
