@@ -119,6 +119,7 @@ class Committer:
             # The clock first: its step is saved while no batch is being written, so that the
             # store and memory shift their instants between the same two commits.
             await self._clock_changes.follow()
+            await self._monitor.ends.end_doubt(self._store)
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
@@ -148,7 +149,11 @@ class Committer:
         if batch.changes:
             observer = self._monitor.observer
             notes = observer and observer.note(batch.changes, batch.ended)
-            await self._store.commit(batch.changes)
+            try:
+                await self._store.commit(batch.changes)
+            except BaseException:
+                self._monitor.ends.doubt(batch.changes)
+                raise
             self._committed_at = self._monitor.clock.now()
             self._monitor.committed(batch.changes, batch.last_id)
             if observer is not None and notes:

@@ -1,7 +1,10 @@
 """What has ended since it was added to the tallies.
 
-An end counts once its commit is durable. Here its times enter a list. After some thousands, and
-once a minute, the lists are added to the tallies (engine/tallies.py), which are imported then.
+An end counts once its commit is durable. If the outcome of the commit is unknown, one of its jobs
+tells it after the recovery; without one, its ends do not count.
+
+Here the times of an end enter a list. After some thousands, and once a minute, the lists are added
+to the tallies (engine/tallies.py), which are imported then.
 """
 
 from __future__ import annotations
@@ -10,9 +13,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from schedo.core.ends import Alike, End, Kind
+from schedo.core.keep import NOT_KEPT
 from schedo.core.limits import HOUR
+from schedo.core.loads import LoadJob
+from schedo.core.model import Job
 
 if TYPE_CHECKING:
+    from schedo.core.changes import Changes
     from schedo.core.tallies import Tallies, TallyFilter
     from schedo.engine.tallies import TallyBook
     from schedo.store.base import Store
@@ -27,6 +34,8 @@ class Ends:
         self._kinds: dict[Kind, Alike] = {}
         self._count = 0
         self._book: TallyBook | None = None
+        # Of a commit whose outcome is unknown, with a job that has ended in it, and when.
+        self._doubted: tuple[Collection[End], int, int | None] | None = None
 
     def note(self, ends: Collection[End]) -> None:
         """Count the ends of a commit that is durable; this is hot."""
@@ -44,6 +53,22 @@ class Ends:
         self._count += len(ends)
         if self._count > _NOTED_MAX:
             self._add_up()
+
+    def doubt(self, changes: Changes) -> None:
+        """Note that it is unknown whether these changes are durable; the engine recovers."""
+        for job in changes.jobs.values():
+            if job.is_final and job.kept_until != NOT_KEPT:
+                self._doubted = changes.ends, job.id, job.ended_at
+                return
+
+    async def end_doubt(self, store: Store) -> None:
+        """Count the ends of the commit in doubt if it is durable, which is certain by now."""
+        if self._doubted is not None:
+            ends, job_id, ended_at = self._doubted
+            job: Job | None = await store.load(LoadJob(job_id))
+            self._doubted = None
+            if job is not None and job.is_final and job.ended_at == ended_at:
+                self.note(ends)
 
     async def save(self, store: Store, now: int) -> None:
         """Add all of it to the tallies in the store, if it takes them; else it stays."""

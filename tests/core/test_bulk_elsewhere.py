@@ -53,6 +53,17 @@ def test_what_other_servers_have_changed_is_undone_with_the_rest() -> None:
     assert [each.id for each in step.jobs] == [mine, theirs.id]
 
 
+def test_what_became_of_the_jobs_of_all_parts_adds_up() -> None:
+    errors = BulkError(7, "no"), BulkError(8, "no")
+    before = JobBefore(1, T0, State.QUEUED, 0, T0), JobBefore(2, T0, State.QUEUED, 0, T0)
+
+    found = Changed.total(
+        [Changed(1, 2, errors[:1], before[:1], kept=(-7,)), Changed(3, 4, errors[1:], before[1:])]
+    )
+
+    assert found == Changed(4, 6, errors, before, kept=(-7,))
+
+
 def test_a_part_whose_jobs_may_have_moved_changes_nothing() -> None:
     server = Server(slots=0)
     mine = server.submit(make_spec(queue="mail")).id

@@ -10,6 +10,7 @@ from schedo.core.changes import Changes
 from schedo.core.limits import MILLISECOND, PROMOTED_MAX
 from schedo.core.loads import PromoteDue
 from schedo.engine.committer import Batch, Committer
+from schedo.engine.ends import Ends
 from tests.core.builders import make_job
 from tests.passes import one_pass
 
@@ -47,7 +48,12 @@ async def test_a_slow_commit_before_it_makes_a_promotion_no_smaller() -> None:
 
     nothing = lambda *_: None  # noqa: E731
     monitor = SimpleNamespace(
-        clock=disk, observer=None, round_began=nothing, round_ended=nothing, committed=nothing
+        clock=disk,
+        observer=None,
+        ends=Ends(),
+        round_began=nothing,
+        round_ended=nothing,
+        committed=nothing,
     )
     committer = Committer(
         cast(Any, disk),

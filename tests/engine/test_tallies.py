@@ -13,6 +13,7 @@ from schedo.core.ends import RETRIED
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Completed, Failed, Lost, Outcome, Released, Snoozed
 from schedo.core.limits import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from schedo.core.loads import Load, LoadJob
 from schedo.core.model import ONCE, Failure
 from schedo.core.sketch import find_quantiles
 from schedo.core.states import State
@@ -203,6 +204,37 @@ async def test_an_end_counts_once_although_its_commit_failed(path: Path) -> None
         await world.engine.flush()
 
         assert counts((await read(world))["work"]) == {"completed": 1}
+
+
+async def test_an_end_counts_once_although_its_commit_only_seemed_to_fail(path: Path) -> None:
+    async with running(path) as world:
+        await world.submit()
+        world.store.fail_after(StoreError("the session is lost behind the commit"))
+        world.worker.end()
+        await recovered(world)
+        await world.engine.flush()
+
+        assert counts((await read(world))["work"]) == {"completed": 1}
+
+
+async def test_the_ends_of_a_commit_whose_outcome_stays_unknown_do_not_count(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server has the job that could tell."""
+    async with running(path) as world:
+        job = await world.submit(delay_us=DAY)
+        load = world.store.load
+
+        async def load_no_job(wanted: Load) -> object:
+            return None if isinstance(wanted, LoadJob) else await load(wanted)
+
+        monkeypatch.setattr(world.store, "load", load_no_job)
+        world.store.fail_after(StoreError("the session is lost behind the commit"))
+        with pytest.raises(StoreError):
+            await world.engine.cancel(job.id)
+        await recovered(world)
+
+        assert await read(world) == {}
 
 
 async def test_an_attempt_that_ends_while_its_start_is_committed_counts_once(path: Path) -> None:
