@@ -107,6 +107,14 @@ class PostgresServer:
         self.sql(f"CREATE DATABASE {other} TEMPLATE template0")
         self._psql(other, "-q", "-v", "ON_ERROR_STOP=1", "-f", dump)
 
+    def copy_schema(self, schema: str, other: str, database: str = "postgres") -> None:
+        """Restore a dump of a schema into the same database, under another name."""
+        dump = self.directory / f"{other}.sql"
+        where = ["-h", str(self.directory), "-U", USER, "-n", schema]
+        self._run("pg_dump", *where, "-f", str(dump), database)
+        dump.write_text(dump.read_text("utf-8").replace(schema, other), encoding="utf-8")
+        self._psql(database, "-q", "-v", "ON_ERROR_STOP=1", "-f", str(dump))
+
     def script(self, file: Path, **variables: str) -> None:
         """Run a script of psql, which any user of the machine may read."""
         words = [word for name, text in variables.items() for word in ("-v", f"{name}={text}")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -192,12 +194,44 @@ async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error
             await store.cluster.leave()
 
 
-async def test_a_server_on_a_copy_in_another_database_is_in_no_cluster_with_the_original(
-    primary: PostgresServer,
+@dataclass(frozen=True)
+class Copying:
+    """A way to copy a store inside one PostgreSQL; url: of the copy with this name."""
+
+    copy: Callable[[PostgresServer, str], None]
+    url: Callable[[PostgresServer, str], str]
+
+
+COPIES = {
+    "another database": Copying(
+        lambda server, name: server.copy("postgres", name),
+        lambda server, name: server.url(name, schema="original"),
+    ),
+    "another schema": Copying(
+        lambda server, name: server.copy_schema("original", name),
+        lambda server, name: server.url(schema=name),
+    ),
+}
+
+
+@pytest.fixture(params=COPIES)
+def copying(request: pytest.FixtureRequest) -> Copying:
+    return COPIES[request.param]
+
+
+@pytest.fixture
+def original_url(primary: PostgresServer) -> str:
+    """Return the URL of a store whose schema has a name that is nowhere else in a dump."""
+    primary.sql("DROP SCHEMA IF EXISTS original CASCADE")
+    return primary.url(schema="original")
+
+
+async def test_a_server_on_a_copy_is_in_no_cluster_with_the_original(
+    primary: PostgresServer, original_url: str, copying: Copying
 ) -> None:
-    async with sharing(primary.url(), 1) as (original,):
-        primary.copy("postgres", "copied")
-        copy = PostgresStore(primary.url("copied"))
+    async with sharing(original_url, 1) as (original,):
+        copying.copy(primary, "copied")
+        copy = PostgresStore(copying.url(primary, "copied"))
         await copy.open()
 
         assert shards(copy) == ALL
@@ -209,16 +243,41 @@ async def test_a_server_on_a_copy_in_another_database_is_in_no_cluster_with_the_
 
 
 async def test_a_server_on_a_copy_does_not_end_the_session_of_the_original(
-    primary: PostgresServer,
+    primary: PostgresServer, original_url: str, copying: Copying
 ) -> None:
-    async with sharing(primary.url(), 1, LONG_US) as (original,):
+    async with sharing(original_url, 1, LONG_US) as (original,):
         silence(original)
         await end_patience(original, original)
-        primary.copy("postgres", "fenced")
-        copy = PostgresStore(primary.url("fenced"))
+        copying.copy(primary, "fenced")
+        copy = PostgresStore(copying.url(primary, "fenced"))
         await copy.open()
         await beat(copy)
 
         assert original._writer is not None
         assert await original._writer.connection.fetchval("SELECT 1") == 1
         await copy.close()
+
+
+async def test_the_servers_on_a_copy_form_a_cluster_of_their_own(
+    primary: PostgresServer, original_url: str, copying: Copying
+) -> None:
+    async with sharing(original_url, 1) as (original,):
+        copying.copy(primary, "shared")
+        async with sharing(copying.url(primary, "shared"), 2) as (first, second):
+            assert shards(first, second) == ALL
+            assert [each.no for each in first.cluster.members()] == [1, 2]
+        await beat(original)
+        assert original.cluster.members() == (original.cluster.me,)
+
+
+async def test_a_store_in_which_no_server_has_noted_its_place_yet_keeps_its_servers(
+    primary: PostgresServer, original_url: str
+) -> None:
+    async with sharing(original_url, 1, LONG_US) as (earlier,):
+        primary.sql("DELETE FROM original.meta WHERE name = 'home'")
+        joining = PostgresStore(original_url)
+        await joining.open()
+
+        assert [each.silent_us is None for each in joining.cluster.members()] == [False, False]
+        assert joining.cluster.me.no != earlier.cluster.me.no
+        await joining.close()

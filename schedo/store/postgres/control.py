@@ -63,7 +63,6 @@ SELECT server.no, name, url, epoch, version, server.state, timeout_us, settings,
     {_CLOCK}
 FROM server LEFT JOIN pg_stat_activity AS session
     ON session.pid = control_pid AND session.backend_start = control_began
-    AND session.{holder.IS_HERE}
 WHERE server.state <> 'closed' OR EXISTS (SELECT 1 FROM shard WHERE owner = server.no)"""
 # It need not wait for the disk: each later commit of the new owner brings it there, too.
 _TAKE_OVER = f"""
@@ -74,10 +73,9 @@ _TAKE_FREE += " RETURNING no"
 # Ends the session in which a server writes, unless the server has been heard of meanwhile. One of
 # an old version has no control session, and is left alone. So is one of a user whose sessions this
 # one may not end: an error would end the heartbeats of this server. Its lock is free with its end.
-_FENCE = f"""
+_FENCE = """
 SELECT pg_terminate_backend(writer_pid) FROM server
 JOIN pg_stat_activity AS writer ON writer.pid = writer_pid AND writer.backend_start = writer_began
-    AND writer.{holder.IS_HERE}
 LEFT JOIN pg_stat_activity AS session
     ON session.pid = control_pid AND session.backend_start = control_began
 WHERE no = $1 AND epoch = $2

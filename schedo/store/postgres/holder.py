@@ -21,12 +21,13 @@ DYING_S = 0.3
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 CLASS = "hashtext('schedo store ' || current_schema())"
+_DATABASE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+_IS_OF_STORE = f"""locktype = 'advisory' AND classid = {CLASS}::oid AND granted
+AND pg_locks.database = {_DATABASE}"""
 # The sessions that have the lock of a number.
 HOLDERS = f"""
 SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid)
-WHERE locktype = 'advisory' AND classid = {CLASS}::oid AND granted
-AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-ORDER BY pid"""
+WHERE {_IS_OF_STORE} ORDER BY pid"""
 COPIES = " copies"  # the end of the name of a session that has the locks of all numbers
 _TRY = f"SELECT pg_try_advisory_lock({CLASS}, $1::int)"
 _IS_HELD = f"""
@@ -42,11 +43,23 @@ _END_OWN = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = $1 AND application_name = current_setting('application_name')"""
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL"
-# A copy of the database has the rows of its servers, whose sessions are in the original.
-IS_HERE = "datid = (SELECT oid FROM pg_database WHERE datname = current_database())"
-_BEATS = f"""EXISTS (
-    SELECT 1 FROM pg_stat_activity
-    WHERE pid = control_pid AND backend_start = control_began AND {IS_HERE}
+# A copy of the store has the rows of its servers, whose sessions are in the original. In another
+# schema, or in another database, this number is another one.
+_HOME = f"{_DATABASE}::bigint << 32 | current_schema()::regnamespace::oid::bigint"
+# A server that has begun here since then holds its lock. So does one of a version before, which
+# may run beside the first server that writes the number.
+_FORGET_ORIGINAL = f"""
+WITH moved AS (
+    INSERT INTO meta (name, value) VALUES ('home', {_HOME})
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE meta.value <> excluded.value
+    RETURNING 1
+)
+UPDATE server SET control_pid = NULL, writer_pid = NULL
+WHERE EXISTS (SELECT 1 FROM moved) AND NOT EXISTS (
+    SELECT 1 FROM pg_locks WHERE {_IS_OF_STORE} AND pid = writer_pid
+)"""
+_BEATS = """EXISTS (
+    SELECT 1 FROM pg_stat_activity WHERE pid = control_pid AND backend_start = control_began
 )"""
 _DEAD = f"""
 SELECT no FROM server WHERE state <> 'closed' AND NOT {_BEATS}
@@ -94,6 +107,7 @@ async def take_number(connection: asyncpg.Connection, address: Address) -> int:
     That of a dead server comes first, because its shards come with it. One that has lost only its
     session that writes, perhaps without knowing it yet, keeps its number.
     """
+    await connection.execute(_FORGET_ORIGINAL)
     dead: list[int] = [no for (no,) in await connection.fetch(_DEAD)]
     until = asyncio.get_running_loop().time() + DYING_S
     while dead and asyncio.get_running_loop().time() < until:
