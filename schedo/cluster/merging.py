@@ -112,7 +112,6 @@ def _merge_summaries(parts: Parts, missing: Sequence[str]) -> Record:
         own
         | {
             "verdict": merge_verdicts(parts, missing),
-            "started_at": min(part["started_at"] for part in found),
             "lateness": {
                 kind: _merge_lateness([part["lateness"][kind] for part in found])
                 for kind in own["lateness"]

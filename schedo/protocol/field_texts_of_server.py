@@ -176,7 +176,7 @@ SERVER_TEXTS = {
     # The server at a glance.
     "verdict": "Whether jobs start on time, or what is wrong.",
     "now": "The time of the server.",
-    "SummaryResponse.started_at": "When the server started.",
+    "SummaryResponse.started_at": "When the server that was asked started.",
     "SummaryResponse.version": "The version of the server.",
     "InfoResponse.version": "The version of the server.",
     "caller": "The token of this request.",

@@ -12,6 +12,7 @@ from schedo.core.leases import AttemptResult, Completed
 from schedo.core.shards import shard_of
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import PeerUnreachable
+from schedo.protocol.times import render_instant
 from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
@@ -194,6 +195,17 @@ async def test_the_summary_adds_the_figures_of_all_servers_up(cluster: Cluster) 
     assert [(each["name"], each["running"]) for each in found["queues"]] == [("mail", 2)]
     assert [each["server"] for each in found["workers"]] == ["host 1", "host 2"]
     assert found["epoch"] == first.engine.health().epoch
+
+
+async def test_the_summary_says_since_when_the_server_that_was_asked_runs(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    assert first.engine.metrics.began_at < second.engine.metrics.began_at
+
+    found = (await second.get("/v1/summary")).json()
+
+    assert found["started_at"] == render_instant(second.engine.metrics.began_at)
 
 
 async def test_figures_over_time_are_those_of_all_servers(cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 // Lateness and throughput of the last 15 minutes.
 import { html } from '../../lib/base.js';
-import { count, minuteOf, percent, round } from '../../lib/format.js';
+import { count, duration, minuteOf, percent, round } from '../../lib/format.js';
 import { summary } from '../../lib/live.js';
 import { link, setQuery } from '../../lib/router.js';
 import { drawn, failed, loadSeries, series, sum } from '../../lib/series.js';
@@ -24,11 +24,14 @@ export function Lateness({ query }) {
   const objective = summary.value.objective.lateness_us;
   return html`<${Card} title="How late jobs start" span=${7} about=${`a column is 6 s; orange is beyond ${round(objective)}`}
     actions=${html`<${Choice} chosen=${chosen}/>`} more=${{ href: link('/lateness'), text: 'by queue' }}>${body(data, () => html`<${LateMap} data=${data} version=${drawn.value} kinds=${KINDS[chosen]} objective=${objective}/>
-      <div class="foot"><span>${data.figures.started.filter((value) => value === null).length > FEW && `Hatched: no figures. The server started at ${minuteOf(startedAt())}.`}</span>
+      <div class="foot"><span>${missing(data)}</span>
       <${TableToggle} head=${['Late by', 'Starts', 'Share']} rows=${() => rowsOf(data, KINDS[chosen])} caption="Starts of the last 15 minutes by lateness"/></div>`)}</${Card}>`;
 }
 
-const startedAt = () => Date.parse(summary.value.started_at) * 1000;
+function missing({ figures, step }) {
+  const none = figures.started.filter((value) => value === null).length;
+  return none > FEW && `Hatched: for ${duration(none * step)} there are no figures.`;
+}
 
 function rowsOf(data, kinds) {
   const { sums } = fold(data.lateness, kinds, data.bounds.length + 1, 2);
