@@ -44,12 +44,18 @@ class Job:
     def progress(self, **update):
         """Report percent, message or both; the server keeps the last report as a whole."""
         self._progress.MergeFrom(pb.Progress(**update))
-        self._worker.send(pb.WorkRequest(progress=[self._progress]))
+        self._send(self._progress)
 
     def log(self, line):
         """Add a line to the output of the attempt."""
         self.output += line + "\n"
-        self.progress(log=self.output)
+        self._send(self._progress, pb.Progress(log=line))
+
+    def _send(self, *parts):
+        report = pb.Progress()
+        for part in parts:
+            report.MergeFrom(part)
+        self._worker.send(pb.WorkRequest(progress=[report]))
 
 
 class Worker:

@@ -90,6 +90,24 @@ class WorkerServerClaims:
                 assert (told[-1]["percent"], told[-1]["message"]) == (40, "half of it")
                 assert server.output(job["id"]) == "a line\n"
 
+    async def test_each_line_of_a_log_is_in_the_progress_once(
+        self, worker_command: Command, tmp_path: Path
+    ) -> None:
+        with serving(tmp_path, *self.choose_options()) as server:
+            async with process_worker(worker_command, self.find_url(server)) as worker:
+                job = server.submit(task="work")
+                call = await worker.called()
+                worker.progress(call, log="one")
+                worker.progress(call, log="two")
+                path = f"/v1/jobs/{job['id']}/progress"
+
+                def read_log() -> str:
+                    items = server.ask("GET", path)[1]["items"]
+                    return "\n".join(each["log"] for each in items)
+
+                eventually(lambda: read_log().endswith("two"), "second line")
+                assert read_log() == "one\ntwo"
+
     async def test_an_invocation_runs_and_a_drained_worker_gives_its_job_back(
         self, worker_command: Command, tmp_path: Path
     ) -> None:
