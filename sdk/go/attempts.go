@@ -78,7 +78,12 @@ func (a *attempts) start(lease Lease) bool {
 		go a.finish(job, failed("unknown-task", detail, "", false))
 		return true
 	}
-	go func() { a.finish(job, run(context.WithValue(ctx, jobKey{}, job), handle, job)) }()
+	go func() {
+		// This stays the result if the handler never returns because it ends its goroutine.
+		ended := failed("goexit", "the handler called runtime.Goexit", "", true)
+		defer func() { a.finish(job, ended) }()
+		ended = run(context.WithValue(ctx, jobKey{}, job), handle, job)
+	}()
 	return true
 }
 

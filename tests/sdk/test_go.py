@@ -11,7 +11,7 @@ from tests.sdk.contract_log import LogClaims
 from tests.sdk.contract_server import Command, ServerClaims
 from tests.sdk.process_worker import ProcessWorker, process_worker
 from tests.worker.contract import WorkerContract
-from tests.worker.contract_worker import begin
+from tests.worker.contract_worker import answer_until_the_end, begin
 from tests.worker.remote.server import WorkServer
 
 BUILD = SDK / "go" / "build"
@@ -46,6 +46,22 @@ class TestGoWorker(WorkerContract, LogClaims):
 
         assert (result["outcome"], result["retryable"]) == ("failed", False)
         assert "this has no JSON" in result["error"]["message"]
+
+    async def test_a_handler_that_ends_its_goroutine_fails_its_attempt_and_frees_its_slot(
+        self, server: WorkServer, worker: ProcessWorker
+    ) -> None:
+        (call,) = await begin(server, worker)
+        await server.next_poll()
+
+        worker.end(call, "goexit")
+        report = await server.next_report()
+        (result,) = report.results
+        report.answer()
+        worker.stop()
+        await answer_until_the_end(server, worker)  # which comes when no slot is in use
+
+        assert (result["outcome"], result["retryable"]) == ("failed", True)
+        assert "runtime.Goexit" in result["error"]["message"]
 
 
 @pytest.mark.e2e

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -27,8 +28,9 @@ type command struct {
 }
 
 type end struct {
-	value any
-	err   error
+	value   any
+	err     error
+	isAbort bool
 }
 
 type call struct {
@@ -62,6 +64,9 @@ func work(ctx context.Context, payload any) (any, error) {
 	tell(map[string]any{"event": "called", "lease": lease, "payload": payload})
 	select {
 	case ended := <-this.end:
+		if ended.isAbort {
+			runtime.Goexit()
+		}
 		return ended.value, ended.err
 	case <-ctx.Done():
 		var reason schedo.StopReason
@@ -100,6 +105,8 @@ func obey(worker *schedo.Worker, given command) {
 		this.end <- end{err: errors.New(given.text())}
 	case "discard":
 		this.end <- end{err: &schedo.Discard{Reason: given.text()}}
+	case "goexit":
+		this.end <- end{isAbort: true}
 	case "panic_as_json":
 		this.end <- end{value: withoutJSON{}}
 	case "snooze":
