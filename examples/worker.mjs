@@ -22,7 +22,7 @@ async function send(fields) { // repeats the request until it gets a response
       if ([401, 403, 409].includes(answer.status)) process.exit(1); // wrong token, or replaced
       if ([400, 413, 422].includes(answer.status)) fields.results = fields.results?.map(refused);
     } catch (error) {
-      console.error(error.message);
+      console.error(error.message, error.cause?.code ?? error.cause ?? ""); // fetch has the reason there
     }
     await sleep(1000);
   }

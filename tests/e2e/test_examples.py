@@ -122,6 +122,17 @@ def test_an_example_worker_survives_a_restart_of_its_server(
         assert server.ended(job["id"])["result"] == {"Num": 8}
 
 
+def test_the_example_in_javascript_says_why_the_server_is_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path) as server:
+        server.kill()
+        with working("worker.mjs", server, capsys):
+            log = eventually((server.directory / "worker.log").read_text, "line of the log")
+
+    assert "ECONNREFUSED" in log
+
+
 def test_the_bash_example_reports_more_than_fits_on_a_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,20 +65,41 @@ class TestTypescriptWorker(WorkerContract, LogClaims):
 
 
 def test_the_name_of_a_worker_begins_with_that_of_its_host(worker_command: Command) -> None:
-    module = SDK / "typescript" / "dist" / "index.js"
-    program = f"import {{ Worker }} from '{module}'; console.log(new Worker().name)"
-    environment = {name: value for name, value in os.environ.items() if name != "HOSTNAME"}
+    printed = run_program("import { Worker } from 'INDEX'; console.log(new Worker().name)")
 
+    assert printed.startswith(f"{socket.gethostname()[:100]}-")
+
+
+def test_a_client_says_why_no_address_of_a_name_can_be_reached(worker_command: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    printed = run_program(
+        f"""
+        import dns from 'node:dns';
+        import {{ Client }} from 'INDEX';
+        const addresses = [{{ address: '127.0.0.1', family: 4 }}, {{ address: '::1', family: 6 }}];
+        dns.lookup = (host, options, done) => done(null, addresses);
+        const client = new Client({{ url: 'http://localhost:{port}', retries: 0 }});
+        await client.get('x').catch((error) => console.log(error.message));
+        """
+    )
+
+    assert f"connect ECONNREFUSED 127.0.0.1:{port}, connect " in printed
+
+
+def run_program(text: str) -> str:
+    """Return what a program prints; INDEX in its text is the module of the SDK."""
+    index = SDK / "typescript" / "dist" / "index.js"
     ran = subprocess.run(
-        ["node", "--input-type=module", "--eval", program],
-        env=environment,
+        ["node", "--input-type=module", "--eval", text.replace("INDEX", str(index))],
+        env={name: value for name, value in os.environ.items() if name != "HOSTNAME"},
         capture_output=True,
         text=True,
         timeout=50,
         check=True,
     )
-
-    assert ran.stdout.startswith(f"{socket.gethostname()[:100]}-")
+    return ran.stdout
 
 
 @pytest.mark.e2e

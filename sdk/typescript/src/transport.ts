@@ -84,8 +84,10 @@ function parse(text: string, url: string): unknown {
   }
 }
 
-/** fetch says "fetch failed"; the reason is in its cause. */
+/** fetch says "fetch failed"; the reason is in its cause, or one for each address of a name such as localhost. */
 function explain(error: unknown): string {
   const { message, cause } = error as Error;
-  return cause instanceof Error && cause.message ? cause.message : message;
+  const reasons: unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
+  const texts = reasons.map((reason) => (reason instanceof Error ? reason.message : ""));
+  return texts.filter(Boolean).join(", ") || message;
 }
