@@ -10,7 +10,7 @@ from schedo.core import limits
 from schedo.errors import Invalid
 from schedo.program import how_to_install
 from schedo.setting_values import unix_path
-from schedo.store import is_postgres
+from schedo.store import is_postgres, read_path
 
 FAILOVER_TIMEOUT_MIN_US = 200_000  # two heartbeats
 IN_MEMORY = (":memory:", "memory:")
@@ -38,6 +38,7 @@ def check_config(config: Config) -> None:
             " PostgreSQL, start another server: the two share the work, and each takes over the"
             " jobs of the other one when that dies"
         )
+    _check_store(config)
     _check_cluster(config)
     if config.otel:
         from schedo.telemetry.settings import read_settings
@@ -83,6 +84,16 @@ def _check_unix_socket(config: Config) -> None:
 def _strength(source: str) -> int:
     """Return the rank of a source: an option overrides a variable, which overrides a file."""
     return _STRENGTHS.get(source.partition(" ")[0], 0)
+
+
+def _check_store(config: Config) -> None:
+    """Raise Invalid if the store is neither a file nor in PostgreSQL, and name its setting."""
+    try:
+        if not is_postgres(config.store):
+            read_path(config.store)
+    except Invalid as error:
+        source = config.sources.get("store", "default")
+        raise Invalid(f"store ({source}): {error.problems[0].detail}") from error
 
 
 def _check_cluster(config: Config) -> None:

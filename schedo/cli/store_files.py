@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from schedo.cli.errors import BadConfiguration
 from schedo.config_checks import IN_MEMORY
-from schedo.store import is_postgres, without_password
+from schedo.errors import Invalid
+from schedo.store import is_postgres, read_path, without_password
 
 
 def path_of(store: str) -> str:
@@ -16,4 +17,7 @@ def path_of(store: str) -> str:
             f"{without_password(store)} is not a file, and this command works on files alone;"
             " docs/operations.md says what PostgreSQL has instead"
         )
-    return store.removeprefix("sqlite://")
+    try:
+        return read_path(store)
+    except Invalid as error:
+        raise BadConfiguration(error.problems[0].detail) from error

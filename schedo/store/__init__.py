@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from schedo.store.base import Store
     from schedo.store.postgres.store import PostgresStore
 
-_SQLITE = "sqlite://"
+_FILE_SCHEMES = ("sqlite", "file")
 _POSTGRES = ("postgresql", "postgres")
 
 
@@ -33,6 +33,31 @@ def without_password(url: str) -> str:
         return f"{url.partition('://')[0]}://…"
 
 
+def read_path(store: str) -> str:
+    """Return the path of a store in a file, or ":memory:"; raise Invalid if it is neither."""
+    scheme, separator, rest = store.partition("://")
+    rest = rest.lstrip("/")
+    if separator and scheme.startswith(_FILE_SCHEMES) and rest:
+        raise Invalid.field(
+            "/store",
+            f"{store!r} is a URL, and programs disagree on whether its path begins at the root;"
+            f" give the path alone: /{rest} or {rest}",
+        )
+    if separator and not scheme.startswith(_FILE_SCHEMES):
+        raise Invalid.field(
+            "/store",
+            f"{scheme}:// is not supported; give the path of a SQLite file, or postgresql://…",
+        )
+    # A mistyped URL is no path. The error does not show it, because it may have a password.
+    if not separator and store.partition(":")[0] in {*_POSTGRES, *_FILE_SCHEMES}:
+        raise Invalid.field(
+            "/store", "give the path of a SQLite file, or a URL with two slashes: postgresql://…"
+        )
+    if not store.strip("/") or store.endswith("/") or "\0" in store:
+        raise Invalid.field("/store", f"{store!r} does not name a file")
+    return ":memory:" if store == "memory:" else store
+
+
 def open_store(
     url: str,
     *,
@@ -42,28 +67,15 @@ def open_store(
 ) -> Store:
     """Return the store that the URL names, not yet opened.
 
-    url: a path, "sqlite:///path", ":memory:" or "postgresql://user@host/database". accept_loss: if
-    some of the files of a SQLite store are missing, open it with what is left.
+    url: a path, ":memory:" or "postgresql://user@host/database". accept_loss: if some of the files
+    of a SQLite store are missing, open it with what is left.
     failover_timeout_us: how long this server may be silent before other servers that share the
     store in PostgreSQL take its jobs over. read_url: a standby that answers lists and searches.
     """
     # Only the store that is used is imported.
     if is_postgres(url):
         return open_postgres(url, failover_timeout_us, read_url)
-    scheme, separator, _ = url.partition("://")
-    if separator and scheme != "sqlite":
-        raise Invalid.field(
-            "/store",
-            f"{scheme}:// is not supported; give the path of a SQLite file, or postgresql://…",
-        )
-    # A mistyped URL is no path. The error does not show it, because it may have a password.
-    if not separator and url.partition(":")[0] in {*_POSTGRES, "sqlite"}:
-        raise Invalid.field(
-            "/store", "a URL has two slashes after the colon: postgresql://…, sqlite:///…"
-        )
-    path = ":memory:" if url == "memory:" else url.removeprefix(_SQLITE)
-    if not path.strip("/") or path.endswith("/") or "\0" in path:
-        raise Invalid.field("/store", f"{url!r} does not name a file")
+    path = read_path(url)
     from schedo.store.sqlite.store import SqliteStore
 
     return SqliteStore(path, accept_loss=accept_loss)

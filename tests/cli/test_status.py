@@ -152,6 +152,13 @@ def test_a_server_of_a_store_in_postgresql_is_asked_by_its_url() -> None:
     assert "postgresql://ann@db/jobs is not a file; leave --store out" in result.stderr
 
 
+def test_a_url_of_a_file_is_not_taken_for_its_path() -> None:
+    result = CliRunner().invoke(cli, ["status", "--store", "sqlite:///jobs.db"])
+
+    assert result.exit_code == 2
+    assert "give the path alone: /jobs.db or jobs.db" in result.stderr
+
+
 def test_a_store_in_memory_has_no_status() -> None:
     result = CliRunner().invoke(cli, ["status", "--store", ":memory:"])
 
