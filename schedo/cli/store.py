@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from typing import Any, TypeVar
 
 import click
 
@@ -18,6 +19,8 @@ from schedo.cli.tables import print_json, print_table
 from schedo.store import is_postgres, open_postgres, without_password
 from schedo.store.copying import Copied, Source, Target, copy_store
 from schedo.store.sqlite.copying import sqlite_source, sqlite_target
+
+T = TypeVar("T")
 
 
 @click.group()
@@ -42,7 +45,7 @@ def migrate(store: str | None, path: str | None, is_json: bool) -> None:
             f"{url} is not in PostgreSQL; a server changes its own file when it starts"
         )
     with on_files():
-        done = asyncio.run(open_postgres(url).migrate())
+        done = _run(open_postgres(url).migrate())
     shown = without_password(url)
     if is_json:
         print_json({"store": shown, "before": done.before, "schema": done.after})
@@ -71,7 +74,7 @@ def copy(source: str, target: str, is_json: bool) -> None:
             " use `schedo backup` and `schedo restore`, for two databases pg_dump"
         )
     with on_files(), _progress() as note:
-        done = asyncio.run(copy_store(_open_source(source), _open_target(target), note))
+        done = _run(copy_store(_open_source(source), _open_target(target), note))
     if is_json:
         print_json([{**each._asdict(), "is_equal": each.is_equal} for each in done])
     else:
@@ -85,6 +88,20 @@ def copy(source: str, target: str, is_json: bool) -> None:
             f"the copy differs from its source in {', '.join(unequal)}; nothing was kept in"
             f" {without_password(target)}"
         )
+
+
+def _run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it as asyncio.run does, but at an interrupt do not wait for a name that is looked up.
+
+    A thread does that, for as long as the servers of the names are silent.
+    """
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        try:
+            return runner.run(main)
+        except KeyboardInterrupt:
+            stack.pop_all()  # the process ends now; the end of the runner would wait for the thread
+            raise
 
 
 def _compare(copied: Copied) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.e2e.remote import Gate, find_port, worker
 from tests.e2e.server import Server, eventually, serving
 from tests.e2e.test_postgres import schedo
 from tests.postgres import PostgresServer
+from tests.sources import ROOT
 
 pytestmark = pytest.mark.e2e
 
@@ -169,6 +171,36 @@ def test_a_copy_that_is_ended_leaves_an_empty_target(
     assert all(each["is_equal"] for each in copy(tmp_path, "first.db", url))
 
 
+@pytest.mark.parametrize("words", [["copy", "first.db"], ["migrate", "--store"]])
+def test_an_interrupt_does_not_wait_for_the_look_up_of_a_name(
+    tmp_path: Path, words: list[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SILENT_RESOLVER)
+    with serving(tmp_path, "--store", "first.db"):
+        pass
+    command = [sys.executable, "-m", "schedo", "store", *words, "postgresql://ann@db.example/jobs"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+    ) as waiting:
+        try:
+            assert waiting.stdout is not None
+            assert waiting.stdout.readline() == b"looks up\n"
+            waiting.send_signal(signal.SIGINT)
+            waiting.wait(20)
+        finally:
+            waiting.kill()
+
+    assert waiting.returncode == -signal.SIGINT
+
+
+SILENT_RESOLVER = """
+import socket, threading
+def look_up(*parts, **options):
+    print("looks up", flush=True)
+    threading.Event().wait()
+socket.getaddrinfo = look_up
+"""
 BLOCK = """
 import asyncio, sys, asyncpg
 async def block():
