@@ -33,7 +33,7 @@ def cluster(client: Client, is_json: bool) -> None:
     HEARTBEAT is how long ago the last one was. CLOCK is by how much the clock of a server's
     machine is ahead of that of the database, which all jobs follow; a ms is no difference.
     REACHABLE says whether the server that was asked, which has a star, can send requests to the
-    other one.
+    other one; for itself, whether nothing else responds at its URL.
     """
     found = client.get_cluster()
     if is_json:

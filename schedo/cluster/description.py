@@ -12,12 +12,17 @@ from schedo.protocol.times import render_instant
 from schedo.store.cluster import Cluster
 
 
-def describe(cluster: Cluster, seen: Reachability, clock: Clock) -> ClusterResponse:
-    """Return the members, as this server has seen them last. clock: the one that jobs follow.
+def describe(
+    cluster: Cluster, seen: Reachability, own_problem: str | None, clock: Clock
+) -> ClusterResponse:
+    """Return the members, as this server has seen them last.
 
+    own_problem: why the URL of this server is wrong, if it is. clock: the one that jobs follow.
     While the database does not respond, the last heartbeat of each was that long ago, and longer.
     """
-    unreachable = seen.unreachable
+    unreachable = dict(seen.unreachable)
+    if own_problem is not None:
+        unreachable[cluster.me.epoch] = own_problem
     owners = [cluster.owner(shard) for shard in range(SHARDS)]
     me, unseen_us = cluster.me.no, cluster.unseen_us()
     members = [
@@ -34,12 +39,8 @@ def describe(cluster: Cluster, seen: Reachability, clock: Clock) -> ClusterRespo
                 if owner is not None and owner.no == member.no
             ],
             silent_us=None if member.silent_us is None else member.silent_us + unseen_us,
-            reachable=member.no == me
-            or (
-                bool(member.url)
-                and member.silent_us is not None
-                and member.epoch not in unreachable
-            ),
+            reachable=member.epoch not in unreachable
+            and (member.no == me or (bool(member.url) and member.silent_us is not None)),
             clock_ahead_us=clock.ahead_us()
             if member.no == me
             else seen.clocks.get(member.epoch, UNSET),

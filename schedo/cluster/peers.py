@@ -32,6 +32,10 @@ class ChangeLost(StoreError):
     """A server has got a change, and has ended before its response came."""
 
 
+class Stranger(PeerUnreachable):
+    """What responds at the URL of a server is no server of this cluster."""
+
+
 class Peers:
     """The connections to the other servers."""
 
@@ -142,7 +146,7 @@ def _refuse(
     )
     # A proxy before the server says with these that it has no response of it.
     if response.status < 500 or operation.is_repeatable:
-        return PeerUnreachable(why)
+        return Stranger(why)
     return ChangeLost(f"{why}; the change may or may not have been carried out")
 
 

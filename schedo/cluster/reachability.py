@@ -33,10 +33,17 @@ class _Member(msgspec.Struct):
     clock_ahead_us: int = 0
 
 
-class _Response(msgspec.Struct):
+class Described(msgspec.Struct):
+    """What a server says of its cluster, as far as the others need it."""
+
     me: int
     members: list[_Member]
     now: str | None = None  # a server of an earlier version does not tell it
+
+
+def make_question(now: int) -> Hop:
+    """Return the request that asks a server who it is, and what it sees."""
+    return Hop("forward", now, "GET", _PATH, "", "cluster", "", None)
 
 
 class Reachability:
@@ -97,7 +104,7 @@ class Reachability:
         """Ask all other servers once."""
         self._check_clock()
         others = self.others()
-        await self._peers.keep_only([member.url for member in others])
+        await self._peers.keep_only([member.url for member in (self._cluster.me, *others)])
         asked = zip(others, await asyncio.gather(*map(self._ping, others)), strict=True)
         found = {member.epoch: each for member, each in asked}
         before = self._unreachable
@@ -132,10 +139,9 @@ class Reachability:
         None: that is not known. A server of an earlier version follows the clock of its machine.
         """
         began_at = self._clock.now()
-        hop = Hop("forward", began_at, "GET", _PATH, "", "cluster", "", None)
         try:
             async with asyncio.timeout(PING_S):
-                response = await self._peers.send(member, hop)
+                response = await self._peers.send(member, make_question(began_at))
         except TimeoutError:
             return f"the server {member.name} does not respond"
         except SchedoError as error:
@@ -143,7 +149,7 @@ class Reachability:
         if response.status != 200:
             why = parse_problem(response.status, response.headers, response.body)
             return f"the server {member.name} responds with the status {response.status}: {why}"
-        found = msgspec.json.decode(response.body, type=_Response)
+        found = msgspec.json.decode(response.body, type=Described)
         if found.now is None:
             return None
         apart_us = parse_instant(found.now) - (began_at + self._clock.now()) // 2

@@ -28,6 +28,7 @@ from schedo.cluster.gathering import gather, see_worker
 from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home
 from schedo.cluster.hops import RemoteClient
 from schedo.cluster.member_log import MemberLog
+from schedo.cluster.own_url import OwnUrl
 from schedo.cluster.servers import MOVING_S, Servers
 from schedo.cluster.streams import merge_streams
 from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
@@ -55,6 +56,7 @@ class Router:
         engine = context.engine
         self._context = context
         self.servers = servers = Servers(engine, cluster, key)
+        self._own_url = OwnUrl(cluster, servers.peers, engine.clock)
         self._member_log = MemberLog(cluster)
         cluster.on_change.append(self._note_change)
         self._gateway = Gateway(servers, engine.sessions)
@@ -81,8 +83,8 @@ class Router:
 
     async def look(self) -> None:
         """Ask the other servers what they are asked once a second."""
-        reachability = self.servers.reachability
-        await asyncio.gather(reachability.look(), self._unserved.look(), self._unheard.look())
+        parts = (self.servers.reachability, self._own_url, self._unserved, self._unheard)
+        await asyncio.gather(*(part.look() for part in parts))
 
     def _note_change(self) -> None:
         """Tell all parts that a shard has another owner, or that a server has come or gone."""
@@ -113,11 +115,15 @@ class Router:
         return self.servers.owns(name)
 
     def notes(self) -> Sequence[str]:
-        return self.servers.reachability.notes()
+        own = self._own_url.problem
+        return [
+            *([f"the other servers do not reach this one: {own}"] if own else ()),
+            *self.servers.reachability.notes(),
+        ]
 
     def describe(self) -> ClusterResponse:
-        servers = self.servers
-        return describe(servers.cluster, servers.reachability, self._context.engine.clock)
+        servers, clock = self.servers, self._context.engine.clock
+        return describe(servers.cluster, servers.reachability, self._own_url.problem, clock)
 
     # What a request does, by its home.
 
