@@ -320,6 +320,14 @@ def test_a_session_that_the_server_ends_is_reported_as_that() -> None:
     assert ends_session(error)
 
 
+def test_the_hint_of_postgresql_is_in_the_line_of_its_error() -> None:
+    fields = {"S": "ERROR", "C": "53100", "M": "could not extend a file", "H": "Check the disk."}
+    error = asyncpg.PostgresError.new(fields)
+
+    said = "there is no room left for db: could not extend a file; HINT: Check the disk."
+    assert str(store_error(error, "db")) == said
+
+
 async def test_an_empty_commit_needs_no_server(store: PostgresStore) -> None:
     await store.commit(Changes())
     await store.commit(Changes(queues={"a": Queue("a")}))

@@ -67,9 +67,9 @@ def store_error(error: BaseException, shown: str) -> StoreError:
     if isinstance(error, StoreError):
         return error
     if is_refusal(error):
-        return StoreRefused(f"the store refuses a value: {error}")
+        return StoreRefused(f"the store refuses a value: {_text(error)}")
     if getattr(error, "sqlstate", None) == _DISK_FULL:
-        return StoreFull(f"there is no room left for {shown}: {error}")
+        return StoreFull(f"there is no room left for {shown}: {_text(error)}")
     return StoreError(f"the store {shown} failed: {_text(error)}")
 
 
@@ -92,7 +92,7 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
         return StoreUnsuitable(f"{shown} {READ_ONLY}")
     hint, text = _HINTS.get(code, ""), _text(error)
     if hint == _POOLER:  # the driver adds how a program can use a pooler nevertheless
-        text = text.partition("\n")[0]
+        text = str(error).partition("\n")[0]
     return StoreUnsuitable(f"cannot use {shown}: {text}{'; ' if hint else ''}{hint}")
 
 
@@ -100,4 +100,6 @@ def _text(error: BaseException) -> str:
     if isinstance(error, asyncpg.InternalClientError):
         # The driver has read why the server ends the session, and has not seen the end yet.
         return "PostgreSQL ends the session"
-    return str(error) or type(error).__name__
+    # PostgreSQL adds lines with details and hints.
+    lines = (" ".join(line.split()) for line in str(error).splitlines())
+    return "; ".join(line for line in lines if line) or type(error).__name__
