@@ -52,7 +52,7 @@ def show_served(client: Client, url: str, *, is_json: bool) -> bool:
     print_facts(
         [
             ("active", f"schedo {summary['version']}, since {since}"),
-            ("epoch", str(summary["epoch"])),
+            ("epoch", str(summary["epoch"] or "none, until the store responds")),
             ("store", render_size(store["bytes"])),
             ("address", url),
             ("ready", "yes" if is_ready else f"NO: {'; '.join(reasons)}"),

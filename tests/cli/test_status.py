@@ -189,12 +189,12 @@ STORE = {
 }
 
 
-def arrange(server: FakeServer, *, ready: bool = True) -> None:
+def arrange(server: FakeServer, *, ready: bool = True, epoch: int = 7) -> None:
     reasons = [] if ready else ["it is away"]
     readiness = {"ready": ready, "code": "ready", "reasons": reasons, "notes": ["it is paused"]}
     server.on("GET", "/readyz", 200 if ready else 503, readiness)
     started_at = "2026-11-20T11:00:00.000000Z"
-    summary = {"verdict": {}, "version": "1.0", "epoch": 7, "started_at": started_at}
+    summary = {"verdict": {}, "version": "1.0", "epoch": epoch, "started_at": started_at}
     server.on("GET", "/v1/summary", 200, summary)
     server.on("GET", "/v1/store", 200, STORE)
 
@@ -232,6 +232,17 @@ def test_a_server_is_asked_over_its_api_where_no_store_is(
     found = json.loads(schedo("status", "--json").stdout)
     assert (found["is_ready"], found["reasons"], found["store"]) == (False, ["it is away"], STORE)
     assert found["notes"] == ["it is paused"]
+
+
+def test_a_server_whose_store_fails_has_no_epoch(
+    server: FakeServer, schedo: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arrange(server, ready=False, epoch=0)
+
+    lines = [" ".join(line.split()) for line in schedo("status").stdout.splitlines()]
+
+    assert "epoch none, until the store responds" in lines
 
 
 def test_a_server_at_a_url_that_does_not_answer_is_stuck(
