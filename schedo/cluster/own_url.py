@@ -13,15 +13,17 @@ import msgspec
 
 from schedo.clock import Clock
 from schedo.cluster.peers import Peers, Stranger
-from schedo.cluster.reachability import PING_S, Described, make_question
+from schedo.cluster.reachability import (
+    PING_S,
+    Described,
+    UrlCheck,
+    find_impostor,
+    make_question,
+)
 from schedo.errors import SchedoError
 from schedo.store.cluster import Cluster, Member, MemberState
 
 log = logging.getLogger("schedo.cluster")
-
-# Through a load balancer, some of the requests come to this server itself. This is how many must do
-# so one after the other before the URL counts as right again.
-FINE_LOOKS = 60
 
 
 class OwnUrl:
@@ -29,9 +31,13 @@ class OwnUrl:
 
     def __init__(self, cluster: Cluster, peers: Peers, clock: Clock) -> None:
         self._cluster, self._peers, self._clock = cluster, peers, clock
-        self.problem: str | None = None  # why the URL is wrong
-        self._fine_looks = 0  # since the last response of another one
+        self._check = UrlCheck()
         self._is_unreachable = False
+
+    @property
+    def problem(self) -> str | None:
+        """Why the URL is wrong."""
+        return self._check.problem
 
     async def look(self) -> None:
         """Ask once, if the others know the URL. A server that leaves accepts no requests soon."""
@@ -55,13 +61,10 @@ class OwnUrl:
         self._is_unreachable = is_needed
 
     def _note(self, problem: str | None) -> None:
-        before = self.problem
-        self._fine_looks = 0 if problem else self._fine_looks + 1
-        if problem or self._fine_looks >= FINE_LOOKS:
-            self.problem = problem
-        if self.problem and not before:
-            log.warning("the other servers do not reach this one: %s", self.problem)
-        elif before and not self.problem:
+        before, now = self.problem, self._check.note(problem)
+        if now and not before:
+            log.warning("the other servers do not reach this one: %s", now)
+        elif before and not now:
             log.info("the URL of this server is right again")
 
     async def _find_problem(self, me: Member) -> str | None:
@@ -75,10 +78,4 @@ class OwnUrl:
         except (Stranger, msgspec.MsgspecError) as error:
             why = f"what responds at {me.url} is not the server {me.name}; correct `advertise`"
             return str(error) if isinstance(error, Stranger) else why
-        if number == self._cluster.me.no:
-            return None
-        names = [each.name for each in self._cluster.members() if each.no == number]
-        return (
-            f"what responds at {me.url} is the server {names[0] if names else number}, and not"
-            f" {me.name}; `advertise` is to be the URL of this server alone"
-        )
+        return find_impostor(self._cluster, self._cluster.me, number)

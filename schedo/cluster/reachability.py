@@ -25,6 +25,9 @@ log = logging.getLogger("schedo.cluster")
 PERIOD_S = 1.0
 PING_S = 1.0
 _PATH = "/v1/cluster"
+# Through a load balancer, some of the requests come to the right server. This is how many must do
+# so one after the other before its URL counts as right again.
+FINE_LOOKS = 60
 CLOCK_OFF_US = SECOND  # from then on the log says so
 
 
@@ -46,12 +49,39 @@ def make_question(now: int) -> Hop:
     return Hop("forward", now, "GET", _PATH, "", "cluster", "", None)
 
 
+class UrlCheck:
+    """Why the URL of a server is wrong, by who responds there."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+        self._fine_looks = 0  # since the last response of another one
+
+    def note(self, problem: str | None) -> str | None:
+        """Note a response; return why the URL is wrong by this one and those before it."""
+        self._fine_looks = 0 if problem else self._fine_looks + 1
+        if problem or self._fine_looks >= FINE_LOOKS:
+            self.problem = problem
+        return self.problem
+
+
+def find_impostor(cluster: Cluster, member: Member, number: int) -> str | None:
+    """Return what is wrong if the server with this number responds at the URL of the member."""
+    if number == member.no:
+        return None
+    names = [each.name for each in cluster.members() if each.no == number]
+    return (
+        f"what responds at {member.url} is the server {names[0] if names else number}, and not"
+        f" {member.name}; `advertise` is to be the URL of that server alone"
+    )
+
+
 class Reachability:
     """Asks the other servers, and remembers since when one has not responded."""
 
     def __init__(self, cluster: Cluster, peers: Peers, clock: Clock) -> None:
         self._cluster, self._peers, self._clock = cluster, peers, clock
         self._unreachable: dict[int, str] = {}  # why, by the epoch of the server
+        self._checks: dict[int, UrlCheck] = {}  # by the epoch of the server
         self._clocks: dict[int, int] = {}  # by the epoch, how far a machine's clock is ahead
         self._ahead_us = 0  # the clock of this machine, at the last look
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,6 +134,7 @@ class Reachability:
         """Ask all other servers once."""
         self._check_clock()
         others = self.others()
+        self._checks = {each.epoch: self._checks.get(each.epoch, UrlCheck()) for each in others}
         await self._peers.keep_only([member.url for member in (self._cluster.me, *others)])
         asked = zip(others, await asyncio.gather(*map(self._ping, others)), strict=True)
         found = {member.epoch: each for member, each in asked}
@@ -150,6 +181,9 @@ class Reachability:
             why = parse_problem(response.status, response.headers, response.body)
             return f"the server {member.name} responds with the status {response.status}: {why}"
         found = msgspec.json.decode(response.body, type=Described)
+        problem = self._checks[member.epoch].note(find_impostor(self._cluster, member, found.me))
+        if problem is not None:
+            return problem
         if found.now is None:
             return None
         apart_us = parse_instant(found.now) - (began_at + self._clock.now()) // 2

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from schedo.cluster import own_url
+from schedo.cluster import reachability
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_strangers import responding
@@ -62,9 +62,11 @@ async def test_a_server_with_the_url_of_another_one_names_that_one(cluster: Clus
     await first.router.look()
     await second.router.look()
 
-    (note,) = first.router.notes()
-    assert "is the server host 2, and not host 1" in note
-    assert second.router.notes() == []
+    for world in (first, second):
+        (note,) = world.router.notes()
+        assert "is the server host 2, and not host 1" in note
+    members = (await second.get("/v1/cluster")).json()["members"]
+    assert [each["reachable"] for each in members] == [False, True]
 
 
 async def test_a_server_that_cannot_reach_itself_may_be_reached_by_others(
@@ -87,18 +89,19 @@ async def test_a_server_that_cannot_reach_itself_may_be_reached_by_others(
     assert caplog.text.count(f"this server does not reach itself at {with_none}") == 1
 
 
-async def test_a_server_behind_a_load_balancer_says_it_although_it_gets_some_requests_itself(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("asked", [0, 1], ids=["itself", "another one"])
+async def test_a_server_behind_a_load_balancer_is_wrong_although_it_gets_some_requests_itself(
+    cluster: Cluster, asked: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(own_url, "FINE_LOOKS", 2)
-    everything, first, _ = cluster
+    monkeypatch.setattr(reachability, "FINE_LOOKS", 2)
+    everything, *worlds = cluster
     own, other = (each.url for each in everything.members)
 
     found = []
     for url in (other, own, other, own, own):
         move(everything, 1, url)
-        await first.router.look()
-        found.append(bool(first.router.notes()))
+        await worlds[asked].router.look()
+        found.append(bool(worlds[asked].router.notes()))
 
     assert found == [True, True, True, True, False]
     assert caplog.text.count("and not host 1") == 1
