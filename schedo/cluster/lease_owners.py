@@ -7,10 +7,11 @@ lists the lease.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from schedo.cluster.worker_call import WorkerCall
 from schedo.core.shards import SHARDS
+from schedo.engine.sharing import SharedCall
 from schedo.engine.workers import Workers
 from schedo.protocol.leases import parse_lease, render_lease
 from schedo.store.cluster import Cluster, Member
@@ -23,6 +24,9 @@ class LeaseOwners:
 
     def __init__(self, cluster: Cluster, sessions: Workers) -> None:
         self._cluster, self._sessions = cluster, sessions
+        # At a change of owners, all workers of the gateway look in the same moment.
+        self._reads = SharedCall(self._read_shards)
+        self._job_ids: set[int] = set()  # whose shards the next read finds
 
     def are_new(self, leases: Collection[str]) -> bool:
         """Whether all leases were given by this server since its last recovery."""
@@ -83,5 +87,16 @@ class LeaseOwners:
             if job_id not in shards or is_own(shards[job_id])
         }
 
-    async def _find_shards(self, job_ids: Sequence[int]) -> dict[int, int]:
-        return dict(await self._cluster.shards_of_jobs(job_ids)) if job_ids else {}
+    async def _find_shards(self, job_ids: Collection[int]) -> Mapping[int, int]:
+        """Return the shards of these jobs, and perhaps of others; without those that are deleted.
+
+        Questions that come while a read runs share the next one.
+        """
+        if not job_ids:
+            return {}
+        self._job_ids.update(job_ids)
+        return await self._reads.result()
+
+    async def _read_shards(self) -> Mapping[int, int]:
+        job_ids, self._job_ids = self._job_ids, set()
+        return await self._cluster.shards_of_jobs([*job_ids])
