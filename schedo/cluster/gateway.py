@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Container, Set
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -24,6 +23,7 @@ from schedo.cluster.asking import ask_each
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.owner_requests import LATE_S, OwnerRequests
 from schedo.cluster.part_sender import MOVING_TEXT, PartSender
 from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.polling_workers import PollingWorkers
@@ -41,11 +41,11 @@ from schedo.cluster.work_parts import (
 from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
-from schedo.errors import SchedoError, Unavailable
+from schedo.errors import Unavailable
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
-LATE_S = 0.05  # owners that have not responded then keep no results from this server
+HELD_BACK_S = 1.0  # between two looks whether this server has still promised a worker's slots
 EARLY_S = 0.05  # before its end, a wait has been ended by something
 
 
@@ -56,6 +56,7 @@ class Gateway:
         self._servers = servers
         self._owners = LeaseOwners(servers.cluster, sessions)
         self._sender = PartSender(servers, self._owners)
+        self._requests = OwnerRequests(servers, self._owners, self._sender)
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
         self._questions = Questions(sessions, self._workers)
         self._surplus_of_others = SurplusOfOthers(servers, self._workers, self._wake)
@@ -91,46 +92,45 @@ class Gateway:
             self._surplus_of_others.want()
             worker.poll = call  # before any wait, so that the newest poll is the one that came last
             call.revoked_before, worker.revoked = worker.revoked, frozenset()
+            call.answers, worker.late = worker.late, {}
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 call.wait_s = (await read_poll(asked.request)).wait_s  # a wrong one changes nothing
                 await self._owners.place(call, {*request.leases, *worker.elsewhere})
                 self._sender.list_again(call)
-            while True:
+            response = None
+            while response is None:
                 response = await self._take_turn(call)
-                if response is not None:
-                    break
-                await self._find_moved(call)
             if call.has_ended and response.status == HTTPStatus.OK:
                 self._servers.begin(self._sender.end_elsewhere(call))
             return response
         finally:
-            if worker.poll is call:
-                worker.poll = None
+            call.finish()
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
         call.begin_turn()
-        found = await self._ask_others_first(call)
+        await self._ask_owners(call)
         call.drop_old_list()
         # The first request of a worker says what it serves, and others may have that already.
         is_new = call.spec is None and self._surplus_of_others.is_any
         self._note_targets(call)
-        wait_s = 0.0 if is_new or call.targets or call.must_hear(found) else None
+        wait_s = 0.0 if is_new or call.targets or call.must_hear(call.said) else None
         owned_before = self._owners.list_own()
         response, is_over = await self._ask_here(call, wait_s)
         if response.status != HTTPStatus.OK:
             return response
-        asks_others = found or call.targets or call.foreign or is_new or call.is_held_back
-        if not asks_others and denies_nothing(response.body):
+        asks_others = call.answers or call.targets or call.foreign or is_new or call.is_held_back
+        if is_over and not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = read_response(response.body)
         if own.denied:
-            own = await self._believe(call, own, found, owned_before)
-        if not own.leases and not call.must_hear(found):
+            own = await self._believe(call, own, owned_before)
+        found: list[PartResponse] = []
+        if not own.leases and not call.must_hear(call.said):
             call.request = call.request.make_next()
-            found += await self._ask_for_jobs(call)
-        merged = call.add_revoked(merge_responses(own, found))
+            found = await self._ask_for_jobs(call)
+        merged = call.add_revoked(merge_responses(own, (*call.said, *found)))
         if is_over or call.must_hear([merged]) or not call.may_ask:
             call.note_sent(merged)
             return response._replace(body=msgspec.json.encode(merged))
@@ -156,16 +156,17 @@ class Gateway:
         if wait_s is None and call.wait_s is None and not call.has_waited:
             call.has_waited = True  # it has just arrived, and is about jobs of this server only
             response = await call.carry_out_here(call.asked.here())
-            return response, not (call.targets or call.is_held_back)
+            return response, not (call.targets or call.is_held_back or call.is_woken)
         if call.wait_s is None:
             call.wait_s = (await read_poll(call.asked.request)).wait_s
         loop = asyncio.get_running_loop()
         left_s = max(call.began + call.wait_s - loop.time(), 0.0)
         if wait_s is None:
-            looks_again = call.worker.elsewhere or call.is_held_back
-            wait_s = min(left_s, call.look_s) if looks_again else left_s
+            wait_s = min(left_s, HELD_BACK_S) if call.is_held_back else left_s
             if call.is_woken or call.is_doubted:
                 wait_s = 0.0
+            if wait_s > 0:
+                self._requests.follow(call)
         fields: dict[str, Any] = {"elsewhere": [*call.worker.elsewhere], "wait": wait_s}
         fields["age_us"] = call.age_us
         if call.request.fields.max_leases is not None:
@@ -177,7 +178,8 @@ class Gateway:
         response = await call.carry_out_here(call.asked.handle(call.asked.context, request))
         # One that came early without a reason ends the poll: a newer one has replaced it.
         was_ended = not call.is_woken and loop.time() < until - EARLY_S
-        return response, was_ended or call.is_doubted or (left_s <= wait_s and not call.targets)
+        goes_on = call.targets or call.is_woken
+        return response, was_ended or call.is_doubted or (left_s <= wait_s and not goes_on)
 
     async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
         """Ask the servers with a surplus for leases, as many as the worker has room for."""
@@ -240,34 +242,20 @@ class Gateway:
             call.is_held_back = True
             call.wake()
 
-    def note_change(self) -> None:
-        """Let the owners that jobs have now hear at once which workers run them.
-
-        A server that takes over the jobs of a dead one starts them again, unless it hears within
-        HOLD_BACK_US (core/adoption.py) that their attempts still run.
-        """
-        for call in self._workers.list_polls():
-            if call.worker.elsewhere:
-                call.wake()
-
-    async def _find_moved(self, call: WorkerCall) -> None:
-        """Look again where the jobs are that the worker runs for others; some may be here now."""
-        with suppress(SchedoError):  # the database does not respond
-            await self._owners.place(call, {*call.worker.elsewhere})
-
-    async def _ask_others_first(self, call: WorkerCall) -> list[PartResponse]:
-        """Ask the owners; those that respond late do not keep results from this server."""
+    async def _ask_owners(self, call: WorkerCall) -> None:
+        """Ask the owners; those that take results late do not keep others from this server."""
         own = call.request.changed - call.worker.elsewhere.keys()
-        if call.has_waited or not (own and call.worker.elsewhere):
-            return await self._sender.ask_owners(call)
-        asking = asyncio.ensure_future(self._sender.ask_owners(call))
+        if call.has_waited or not (own and call.undelivered):
+            await self._requests.ask(call)
+            return
+        asking = asyncio.ensure_future(self._requests.ask(call))
         # If the report below fails, nothing awaits this, and asyncio would log its error.
         asking.add_done_callback(lambda _: asking.cancelled() or asking.exception())
         try:
             await asyncio.wait((asking,), timeout=LATE_S)
             if not asking.done():
                 await self._report_here(call, own)
-            return await asking
+            await asking
         finally:
             asking.cancel()
 
@@ -287,20 +275,19 @@ class Gateway:
         self,
         call: WorkerCall,
         answer: PartResponse,
-        found: list[PartResponse],
         owned_before: Container[int],
     ) -> PartResponse:
         """Return a response of this server without what it says of jobs that it did not own.
 
-        Their results and decisions have had no effect here, so they go to the owners, whose
-        responses are added to `found`. Raise Unavailable if there are none in time, or if they have
-        come here meanwhile. owned_before: the shards of this server when it was asked.
+        Their results and decisions have had no effect here, so they go to the owners. Raise
+        Unavailable if these do not take them in time, or if they have come here meanwhile.
+        owned_before: the shards of this server when it was asked.
         """
         owned = await self._owners.find_owned(answer.denied, owned_before)
         lost = [each for each in answer.denied if each in call.request.changed - owned]
         if lost:
             call.worker.elsewhere.update(dict.fromkeys(lost))
-            found += await self._sender.ask_owners(call)
+            await self._requests.ask(call)
             if not call.delivered.issuperset(lost):
                 raise Unavailable(MOVING_TEXT)
         return answer.without_denials(owned)

@@ -67,6 +67,21 @@ class LeaseOwners:
                 groups.setdefault(owner.no, (owner, []))[1].append(lease)
         return [*groups.values()]
 
+    def find_strays(self, call: WorkerCall) -> set[str]:
+        """Return the leases that the worker runs elsewhere, and whose owners are not known."""
+        elsewhere = call.worker.elsewhere
+        placed = (lease for _, leases in self.group(call, elsewhere) for lease in leases)
+        return {*elsewhere}.difference(placed)
+
+    def forget(self, call: WorkerCall, member: Member, leases: Collection[str]) -> None:
+        """Look again where the jobs are that a server does not own although it should.
+
+        Another request may have found meanwhile that some of them are here, or at a third server.
+        """
+        for each, believed in self.group(call, call.worker.elsewhere.keys() & leases):
+            if each.no == member.no:
+                call.worker.elsewhere.update(dict.fromkeys(believed))
+
     def list_own(self) -> frozenset[int]:
         """Return the shards that this server owns."""
         return frozenset(filter(self._cluster.is_mine, ALL_SHARDS))

@@ -11,14 +11,12 @@ from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.servers import Servers
 from schedo.cluster.work_parts import PartResponse, read_response
 from schedo.cluster.worker_call import Refusal, Unanswered, WorkerCall
-from schedo.errors import SchedoError, Unavailable, WorkerReplaced
+from schedo.errors import SchedoError, WorkerReplaced
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
-# How long results wait for an owner while their shard moves, or while it is silent; and between two
-# looks for it.
-MOVING_S = 1.0
-PAUSE_S = 0.02
+RESULT_S = 1.0  # how long results wait for a silent owner; they can be sent again
+LIST_S = 3.0  # the same for a part for which no request of the worker waits, or that asks for jobs
 ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
 MOVING_TEXT = "the jobs of some results move to another server; send the request again"
 
@@ -29,36 +27,6 @@ class PartSender:
     def __init__(self, servers: Servers, owners: LeaseOwners) -> None:
         self._servers, self._owners = servers, owners
 
-    async def ask_owners(self, call: WorkerCall) -> list[PartResponse]:
-        """Let the other servers carry out what is about their jobs; return what they respond.
-
-        Raise Unavailable if a result or a decision about an offer finds no owner in time.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + MOVING_S
-        responses: list[PartResponse] = []
-        left = {*call.worker.elsewhere}
-        while left:
-            places = self._owners.group(call, left)
-            found = await asyncio.gather(
-                *(self.ask(call, member, leases) for member, leases in places)
-            )
-            for (member, leases), answer in zip(places, found, strict=True):
-                if answer is not None:
-                    responses.append(answer)
-                    left.difference_update(leases)
-                    call.note_response(member.no, leases, answer)
-            missing = left & call.request.changed
-            if not missing:
-                break
-            if loop.time() > until:
-                raise Unavailable(MOVING_TEXT)
-            await self._servers.wait_for_change(PAUSE_S)
-            await self._owners.place(call, left)
-            left &= call.worker.elsewhere.keys()
-        call.note_unheard(left & call.worker.elsewhere.keys())
-        return responses
-
     async def ask(
         self, call: WorkerCall, member: Member, leases: Collection[str], room: int = 0
     ) -> PartResponse | None:
@@ -68,7 +36,8 @@ class PartSender:
         """
         response = await self._send(call, member, leases, room)
         if response is None or (NOT_OWNER, b"1") in response.headers:
-            call.worker.forget_shards(leases)
+            if response is not None:
+                self._owners.forget(call, member, leases)
             return None
         if response.status == 200:
             return read_response(response.body)
@@ -90,7 +59,8 @@ class PartSender:
         # given too late start again. But an owner answers an accepted offer only when all workers
         # of its gang have decided.
         is_accept = not {*(call.request.fields.accept or ())}.isdisjoint(leases)
-        limit_s = None if is_accept else MOVING_S + (ASK_S if room else 0)
+        is_awaited = not call.request.changed.isdisjoint(leases)
+        limit_s = None if is_accept else RESULT_S if is_awaited else LIST_S
         response = None
         try:
             async with asyncio.timeout(limit_s):

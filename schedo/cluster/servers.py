@@ -39,7 +39,8 @@ class Servers:
         self.signer = Signer(key)
         self.peers = Peers(self.signer, cluster)
         self.reachability = Reachability(cluster, self.peers, engine.clock)
-        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Done when a shard has got another owner; then there is another one.
+        self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.background: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -51,11 +52,12 @@ class Servers:
         await self.reachability.stop()
         await self.peers.close()
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that no request waits for."""
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something that goes on when a request ends; return the task of it."""
         task = asyncio.create_task(work, name="schedo cluster work")
         self.background.add(task)
         task.add_done_callback(self.background.discard)
+        return task
 
     # What this server knows.
 
@@ -74,12 +76,12 @@ class Servers:
     def note_change(self) -> None:
         """Wake the requests that wait for the owner of a shard, or for its response."""
         self.peers.end_waits()
-        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
+        changed, self.changed = self.changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
 
     async def wait_for_change(self, timeout_s: float) -> None:
         """Wait until a shard has another owner, for this long at most."""
-        await asyncio.wait((self._changed,), timeout=timeout_s)
+        await asyncio.wait((self.changed,), timeout=timeout_s)
 
     # Requests to the others.
 

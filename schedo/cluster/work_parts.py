@@ -147,6 +147,14 @@ class PartResponse(Struct):
         """The names of the leases that it gives to the worker."""
         return [_ENTRY.decode(lease).lease for lease in self.leases]
 
+    def followed_by(self, later: PartResponse) -> PartResponse:
+        """Return a later response of the same server with what it does not say again."""
+        return msgspec.structs.replace(
+            later,
+            revoked=[*dict.fromkeys((*self.revoked, *later.revoked))],
+            refused=[*self.refused, *later.refused],
+        )
+
     def without_denials(self, owned: Collection[str]) -> PartResponse:
         """Return the response without what it denies, except these leases."""
         return msgspec.structs.replace(

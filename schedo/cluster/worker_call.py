@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence, Set
 
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.owner_pace import Paces
 from schedo.cluster.work_parts import PartResponse, WorkerRequest
 from schedo.core.limits import SECOND
 from schedo.core.worker_pool import WorkerSpec
@@ -17,14 +18,6 @@ from schedo.web.http import Response
 # An owner may hold a request for leases for 2 s, and believes a list only about leases that left it
 # 2 s before (ADR 70). So after this time it has released those that a list does not have.
 DOUBTED_S = 4.0
-# Between two looks whether the owners of the attempts that a worker runs want them to stop.
-LOOK_S = 1.0
-# The first look, and the further ones, while an owner has not heard of an attempt. An owner that is
-# ready within OFTEN_FOR_S holds the job back for longer than OFTEN_S (core/adoption.py). Later each
-# look comes after twice as long as the one before.
-SOON_S = 0.02
-OFTEN_S = 0.04
-OFTEN_FOR_S = 0.3
 AGAIN_S = 0.02  # after which a wait is ended once more that had not begun at first
 
 
@@ -39,6 +32,15 @@ class Unanswered:
         self.is_told_now = False  # what the worker runs
 
 
+class OwnerRequest:
+    """A part of a request that is on its way to the owner of these leases."""
+
+    def __init__(
+        self, call: WorkerCall, no: int, leases: Collection[str], task: asyncio.Task[None]
+    ) -> None:
+        self.call, self.no, self.leases, self.task = call, no, leases, task
+
+
 class PollingWorker:
     """What the gateway knows of one worker."""
 
@@ -50,15 +52,18 @@ class PollingWorker:
         self.poll: WorkerCall | None = None  # the one that waits
         self.asked_at = 0.0  # when its last request came
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
+        self.asking: list[OwnerRequest] = []  # requests to owners that are on their way
+        self.late: dict[int, PartResponse] = {}  # answers that its next poll brings
 
     @property
     def is_done(self) -> bool:
         """Whether its gateway need not know it any more."""
         return not (self.elsewhere or self.revoked or self.unanswered or self.poll)
 
-    def forget_shards(self, leases: Collection[str]) -> None:
-        """Look again where jobs are, except those that another request has found to be here."""
-        self.elsewhere.update(dict.fromkeys(self.elsewhere.keys() & leases))
+    def note_asking(self, request: OwnerRequest) -> None:
+        """Note a request to an owner until it has ended."""
+        self.asking.append(request)
+        request.task.add_done_callback(lambda _: self.asking.remove(request))
 
     def note_unanswered(self, no: int) -> None:
         """Note that leases of this server may have been lost on their way."""
@@ -101,9 +106,11 @@ class WorkerCall:
         self.is_here = False  # this server carries a part of it out
         self.is_woken = False  # there is something to ask other servers
         self.is_doubted = False  # a server asks for a newer list of what the worker runs
-        self.look_s = LOOK_S  # after which it asks the owners of its attempts again
-        self._soon_s = SOON_S  # the same if one of them has not heard of its attempt
-        self._unheard_s = 0.0  # for how long none has
+        self.is_over = False  # it is answered, or given up
+        self.refusal: Refusal | None = None  # by an owner
+        self.answers: dict[int, PartResponse] = {}  # of owners, by the number of the server
+        self.paces = Paces()
+        self.following: asyncio.Task[None] | None = None  # asks the owners again
 
     @property
     def age_us(self) -> int:
@@ -161,9 +168,7 @@ class WorkerCall:
             self.is_here = False
 
     def begin_turn(self) -> None:
-        """Ask all servers; after a change of owners, which wakes the call, soon once more."""
-        if self.is_woken:
-            self._soon_s, self._unheard_s = SOON_S, 0.0
+        """Begin to ask all servers that may have something for the worker."""
         self.is_woken = False
         self.drop_old_list()
 
@@ -172,19 +177,40 @@ class WorkerCall:
         if self.is_replaced:
             self.request = self.request.make_report()
 
-    def note_unheard(self, leases: Collection[str]) -> None:
-        """Note of which attempts no owner of their jobs has heard in this turn.
+    # What the owners of its other attempts say.
 
-        A server that takes over the job of such an attempt starts the job again, unless it hears
-        within HOLD_BACK_US (core/adoption.py) that the attempt still runs.
-        """
-        if not leases:
-            self.look_s, self._soon_s, self._unheard_s = LOOK_S, SOON_S, 0.0
+    @property
+    def undelivered(self) -> Set[str]:
+        """The leases of other servers whose results or decisions have not arrived there."""
+        return (self.request.changed & self.worker.elsewhere.keys()) - self.delivered
+
+    def list_asking(self) -> list[OwnerRequest]:
+        """Return the requests to owners that this one has begun."""
+        return [each for each in self.worker.asking if each.call is self]
+
+    def note_answer(self, no: int, answer: PartResponse) -> None:
+        """Keep what an owner says for the response; late, for that of the worker's present poll."""
+        call = self.worker.poll if self.is_over else self
+        if call is None:
+            self.worker.late[no] = answer
             return
-        self.look_s = self._soon_s
-        self._unheard_s += self.look_s
-        longest_s = OFTEN_S if self._unheard_s < OFTEN_FOR_S else LOOK_S
-        self._soon_s = min(2 * self.look_s, longest_s)
+        before = call.answers.get(no)
+        call.answers[no] = answer if before is None else before.followed_by(answer)
+        if call.is_poll and call.must_hear([answer]):
+            call.wake()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Refuse the request because an owner does; its next turn does so."""
+        self.refusal = refusal
+        self.wake()
+
+    def finish(self) -> None:
+        """Ask no more owners: the request is answered, or the worker has given it up."""
+        self.is_over = True
+        if self.following is not None:
+            self.following.cancel()
+        if self.worker.poll is self:
+            self.worker.poll = None
 
     def count_wanted(self) -> int:
         """Return how many more leases the worker can have, as far as it knows itself."""
@@ -251,6 +277,11 @@ class WorkerCall:
         """Return the response with what earlier turns have revoked, which ask no owner again."""
         self.revoked |= dict.fromkeys(answer.revoked)
         return msgspec.structs.replace(answer, revoked=[*self.revoked])
+
+    @property
+    def said(self) -> Sequence[PartResponse]:
+        """What the owners have said since the last response."""
+        return [*self.answers.values()]
 
     def note_sent(self, answer: PartResponse) -> None:
         """Note what the worker hears: stop requests, what was revoked, and that it should leave."""

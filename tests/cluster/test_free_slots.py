@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from schedo.cluster import worker_call
-from schedo.core.model import Job
+from schedo.cluster import gateway
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.workers import HandWorker, lease_of
-from tests.engine.test_ownership import read_running_apart
 
 Message = dict[str, Any]
 # So long nothing must come; what is wrong comes within some milliseconds.
@@ -65,7 +63,7 @@ async def test_a_slot_beside_a_reserved_one_gets_a_job_of_another_server(cluster
 async def test_a_slot_that_is_reserved_no_longer_gets_the_job_that_waits_at_another_server(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_call, "LOOK_S", 0.0)
+    monkeypatch.setattr(gateway, "HELD_BACK_S", 0.0)
     _, first, second = cluster
     worker = HandWorker(slots=1)
     await worker.poll(second)
@@ -107,30 +105,6 @@ async def test_a_start_that_is_not_durable_yet_takes_a_slot(
 
     assert not polling.done()
     polling.cancel()
-
-
-async def test_a_server_that_recovers_has_no_slot_for_a_job_of_another_server(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = cluster[1]
-    await world.submit(task="demo")
-    assert lease_of(await HandWorker().begin_poll(world))
-    sessions: Workers = world.engine.sessions
-    store, found = world.engine.store, [sessions.count_taken("w")]
-    load_running = store.load_running
-
-    async def look(after: int, limit: int) -> list[Job]:
-        found.append(sessions.count_taken("w"))  # the attempt is not restored yet
-        return await load_running(after, limit)
-
-    async def change_nothing() -> None:
-        pass
-
-    read_running_apart(store, monkeypatch)
-    monkeypatch.setattr(store, "load_running", look)
-    await world.engine._loop.restart(change_nothing)
-
-    assert [*found, sessions.count_taken("w")] == [1, None, 1]
 
 
 async def test_a_cordoned_worker_gets_no_job_of_another_server(cluster: Cluster) -> None:

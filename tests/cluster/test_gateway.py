@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from schedo.cluster import part_sender
+from schedo.cluster import owner_requests
 from schedo.core import held_leases
 from schedo.core.ids import parse_id
 from schedo.core.limits import MINUTE
@@ -180,7 +180,7 @@ async def test_an_idle_worker_of_a_server_that_drains_polls_another_one(cluster:
 async def test_the_last_server_revokes_nothing_before_it_has_the_shards_of_the_dead_one(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_sender, "MOVING_S", 0.0)
+    monkeypatch.setattr(owner_requests, "MOVING_S", 0.0)
     everything, first, second = cluster
     worker = HandWorker()
     running, ended = await worker.take(first, task="demo"), await worker.take(first, task="demo")

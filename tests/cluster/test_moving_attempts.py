@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedo.cluster import part_sender
-from schedo.cluster.work_parts import PartResponse
+from schedo.cluster import owner_requests
 from schedo.cluster.worker_call import WorkerCall
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
@@ -25,12 +24,11 @@ async def test_a_result_is_not_lost_when_another_request_finds_that_its_job_has_
     worker = HandWorker()
     lease = await worker.take(first, task="demo")
 
-    async def find_here(call: WorkerCall) -> list[PartResponse]:
+    async def find_here(call: WorkerCall) -> None:
         everything.give(range(SHARDS), 2)
         call.worker.elsewhere.clear()
-        return []
 
-    monkeypatch.setattr(second.router._gateway._sender, "ask_owners", find_here)
+    monkeypatch.setattr(second.router._gateway._requests, "ask", find_here)
     answer = await worker.poll(second, results=[result(lease)])
 
     assert [each["lease"] for each in answer["refused"]] == [
@@ -45,14 +43,13 @@ async def test_a_result_is_not_lost_when_another_request_believes_that_its_job_i
     worker = HandWorker()
     own = await worker.take(second, task="demo")
     theirs = await worker.take(first, task="demo")
-    ask = second.router._gateway._sender.ask_owners
+    ask = second.router._gateway._requests.ask
 
-    async def ask_and_believe(call: WorkerCall) -> list[PartResponse]:
-        found = await ask(call)
+    async def ask_and_believe(call: WorkerCall) -> None:
+        await ask(call)
         call.worker.elsewhere[own] = None
-        return found
 
-    monkeypatch.setattr(second.router._gateway._sender, "ask_owners", ask_and_believe)
+    monkeypatch.setattr(second.router._gateway._requests, "ask", ask_and_believe)
     answer = await worker.poll(second, results=[result(own), result(theirs)])
 
     assert answer["refused"] == []
@@ -113,7 +110,7 @@ async def test_a_result_whose_shard_comes_to_the_gateway_is_applied_there(
 async def test_a_result_that_finds_no_owner_in_time_is_not_confirmed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_sender, "MOVING_S", 0.05)
+    monkeypatch.setattr(owner_requests, "MOVING_S", 0.05)
     everything, first, second = cluster
     worker = HandWorker()
     lease = await worker.take(first, task="demo")
@@ -159,12 +156,11 @@ async def test_a_result_for_a_job_that_has_left_and_come_back_is_not_confirmed(
     everything, first, second = cluster
     worker, lease = misplaced
 
-    async def come_back(call: WorkerCall) -> list[PartResponse]:
+    async def come_back(call: WorkerCall) -> None:
         if call.has_waited:
             everything.give(range(SHARDS), 2)
-        return []
 
-    monkeypatch.setattr(second.router._gateway._sender, "ask_owners", come_back)
+    monkeypatch.setattr(second.router._gateway._requests, "ask", come_back)
     reply = await worker.send(second, running=[], results=[result(lease)])
 
     assert (reply.status, reply.code) == (503, "unavailable")

@@ -7,31 +7,31 @@ once which of them run. In these tests it has never heard of the job, and so den
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
-from schedo.cluster import worker_call
-from schedo.cluster.worker_call import WorkerCall
+from schedo.cluster import owner_pace
+from schedo.cluster.owner_pace import Pace
 from schedo.core.adoption import HOLD_BACK_US
 from schedo.core.limits import SECOND
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.errors import StoreError
-from schedo.web.http import Response
 from tests.cluster.members import Map, MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker, Message, lease_of
 from tests.passes import one_pass
 
 SHARD_OF_FIRST = 0
 COMES_WITHIN_S = 5.0
+WATCHED_S = 0.2  # so long nothing must come; what is wrong comes within some milliseconds
 Three = tuple[Map, MemberWorld, MemberWorld, MemberWorld]
 
 
 @pytest.fixture
 async def three(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Three]:
     # The clock of an engine stands, so a wait in it has no end: nothing is heard by chance.
-    monkeypatch.setattr(worker_call, "SOON_S", 0.0)
+    monkeypatch.setattr(owner_pace, "SOON_S", 0.0)
     async with running_cluster(3) as (everything, (first, second, third)):
         yield everything, first, second, third
 
@@ -88,7 +88,7 @@ async def test_the_next_owner_hears_soon_of_an_attempt_if_it_is_not_ready_at_fir
     third.cluster.believed[SHARD_OF_FIRST] = 2
     everything.give([SHARD_OF_FIRST], None)  # so the second one refuses the part
     (call,) = third.router._gateway._workers.list_polls()
-    while call.look_s == worker_call.LOOK_S:
+    while not call.paces[2]._is_unheard:
         await one_pass()
 
     everything.owners[SHARD_OF_FIRST] = 2  # without a notification
@@ -131,20 +131,21 @@ async def test_each_change_of_owners_begins_the_looks_for_an_owner_anew(
     worker = HandWorker(slots=1)
     lease = await begin_to_run(worker, first, third)
     polling = await wait_at(third, worker, lease)
-    monkeypatch.setattr(worker_call, "SOON_S", 0.001)
-    waits: list[float] = []
-    ask = third.router._gateway._ask_here
+    monkeypatch.setattr(owner_pace, "SOON_S", 60.0)  # so each look is because of a change
+    monkeypatch.setattr(owner_pace, "OFTEN_S", 60.0)
+    reads: list[Sequence[int]] = []
+    read = third.cluster.shards_of_jobs
 
-    async def note_wait(call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
-        waits.append(call.look_s)
-        return await ask(call, wait_s)
+    async def note_read(job_ids: Sequence[int]) -> dict[int, int]:
+        reads.append(job_ids)
+        return await read(job_ids)
 
-    monkeypatch.setattr(third.router._gateway, "_ask_here", note_wait)
-    for _ in range(3):
-        waits.clear()
+    monkeypatch.setattr(third.cluster, "shards_of_jobs", note_read)
+    third.cluster.believed[SHARD_OF_FIRST] = 2  # which refuses
+    for looks in (1, 2, 3):
         everything.give([SHARD_OF_FIRST], None)
         async with asyncio.timeout(COMES_WITHIN_S):
-            while waits[-1:] != [0.001]:
+            while len(reads) < looks:
                 await one_pass()
 
     polling.cancel()
@@ -172,20 +173,30 @@ async def test_the_next_owner_hears_at_once_also_if_the_poll_is_still_being_read
         assert (await worker.begin_poll(third, lease))["revoked"] == [lease]
 
 
-async def test_an_owner_that_is_ready_within_300_ms_hears_before_it_gives_the_job_away(
-    three: Three, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_call, "SOON_S", 0.02)
+async def test_an_owner_that_is_ready_within_300_ms_hears_before_it_gives_the_job_away() -> None:
+    pace = Pace()
+    looks: list[float] = []
+
+    while sum(looks) < 0.3:
+        pace.note(["a"], is_heard=False)
+        looks.append(round(pace.due_s - asyncio.get_running_loop().time(), 2))
+
+    assert max(looks) < HOLD_BACK_US / SECOND
+
+
+async def test_a_poll_waits_on_when_its_gateway_has_found_that_a_job_is_here(three: Three) -> None:
     _, first, _, third = three
     worker = HandWorker(slots=1)
     lease = await begin_to_run(worker, first, third)
     polling = await wait_at(third, worker, lease)
     (call,) = third.router._gateway._workers.list_polls()
-    looks: list[float] = []
+    call.foreign.clear()
+    call.answers.clear()
 
-    while sum(looks) < 0.3:
-        call.note_unheard([lease])
-        looks.append(call.look_s)
+    call.wake()
+    while call.is_woken and not polling.done():  # until the next turn begins
+        await one_pass()
+    await asyncio.wait([polling], timeout=WATCHED_S)
 
-    assert max(looks) < HOLD_BACK_US / SECOND
+    assert not polling.done()
     polling.cancel()

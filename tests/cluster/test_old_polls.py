@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedo.cluster import worker_call
+from schedo.cluster import owner_pace
 from schedo.core import held_leases
 from schedo.virtual_clock import VirtualClock
 from tests.cluster.conftest import Cluster
@@ -99,7 +99,7 @@ async def test_a_list_that_waited_for_the_database_is_as_old_as_it_is(
 async def test_a_poll_that_waited_for_the_database_frees_no_slot_of_the_worker(
     cluster: Cluster, looking: FirstCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_call, "LOOK_S", 0.0)
+    monkeypatch.setattr(owner_pace, "LOOK_S", 0.0)
     _, first, second = cluster
     worker = HandWorker(slots=1)
     old = worker.begin_poll(second, UNKNOWN)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from schedo.cluster import worker_call
+from schedo.cluster import owner_pace
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker, result
 
@@ -40,7 +40,7 @@ async def test_a_poll_with_what_another_server_has_revoked_before_waits(
 async def test_a_response_lists_what_was_revoked_before_the_wait(
     cluster: Cluster, stale: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_call, "LOOK_S", 0.0)  # so it takes many turns
+    monkeypatch.setattr(owner_pace, "LOOK_S", 0.0)  # so it takes many turns
     second = cluster[2]
     worker = HandWorker()
     await worker.poll(second, stale)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from schedo.cluster import worker_call
+from schedo.cluster import owner_pace
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker
 
@@ -18,7 +18,7 @@ WATCHED_S = 0.2
 async def test_a_poll_waits_after_the_worker_has_got_the_stop_of_either_server(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, stopped: int
 ) -> None:
-    monkeypatch.setattr(worker_call, "LOOK_S", 0.0)  # so it takes many turns
+    monkeypatch.setattr(owner_pace, "LOOK_S", 0.0)  # so it takes many turns
     _, first, second = cluster
     worker = HandWorker()
     leases = [await worker.take(each, task="demo") for each in (second, first)]

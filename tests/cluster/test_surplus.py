@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from schedo.client.messages import HttpResponse
-from schedo.cluster import surplus, worker_call
+from schedo.cluster import owner_pace, surplus
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.surplus import KEYS_MAX, OwnSurplus, Question
 from schedo.core.model import ReadyKey
@@ -361,7 +361,7 @@ async def test_a_stop_reaches_a_worker_whose_poll_waits_at_another_server(
     polling = worker.begin_poll(second)
     await first.submit(task="demo")
     lease = lease_of(await polling)
-    monkeypatch.setattr(worker_call, "LOOK_S", 0.0)
+    monkeypatch.setattr(owner_pace, "LOOK_S", 0.0)
 
     await second.post(f"/v1/jobs/{lease[:13]}:cancel")
     answer = await worker.begin_poll(second, lease)

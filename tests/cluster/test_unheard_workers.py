@@ -104,9 +104,9 @@ async def test_a_poll_is_ended_for_its_list_also_while_its_gateway_asks_another_
         worker = HandWorker(slots=2)
         await worker.take(first, task="demo")  # say it never came
         running = await worker.take(second, task="demo")
-        sender = gateway.router._gateway._sender
-        sending = FirstCall(sender.ask_owners)
-        monkeypatch.setattr(sender, "ask_owners", sending)
+        requests = gateway.router._gateway._requests
+        sending = FirstCall(requests.ask)
+        monkeypatch.setattr(requests, "ask", sending)
         polling = worker.begin_poll(gateway, running)
         await sending.began.wait()
         await pass_time((everything, first, gateway), IN_FLIGHT_S + 1)
