@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +15,7 @@ from bench.server.process import NOOP_APP, Server
 SCHEMA = "schedo"
 SETTLE_S = 20.0
 # On a busy machine servers may be silent for longer than by default; a death is noticed at once.
-_PATIENT = ("--failover-timeout", "2s")
+PATIENT = ("--failover-timeout", "2s")
 
 
 class Cluster:
@@ -25,7 +26,7 @@ class Cluster:
         for number in range(count):
             place = directory / str(number)
             place.mkdir()
-            words = "--store", address, *_PATIENT, *options
+            words = "--store", address, *PATIENT, *options
             self.servers.append(Server(place, *words, app=NOOP_APP))
 
     def __enter__(self) -> Self:
@@ -43,13 +44,18 @@ class Cluster:
 
     async def until_shared(self) -> None:
         """Wait until each server owns its share; raise NotDone."""
-        deadline = time.monotonic() + SETTLE_S
-        least = 32 // len(self.servers)
-        while time.monotonic() < deadline:
-            if all([least <= await _owned_shards(each) <= least + 1 for each in self.servers]):
-                return
-            await asyncio.sleep(0.1)
-        raise NotDone(f"the servers did not share the shards within {SETTLE_S:.0f} s")
+        await until_shared(self.servers)
+
+
+async def until_shared(servers: Sequence[Server]) -> None:
+    """Wait until each server owns its share of the shards; raise NotDone."""
+    deadline = time.monotonic() + SETTLE_S
+    least = 32 // len(servers)
+    while time.monotonic() < deadline:
+        if all([least <= await _owned_shards(each) <= least + 1 for each in servers]):
+            return
+        await asyncio.sleep(0.1)
+    raise NotDone(f"the servers did not share the shards within {SETTLE_S:.0f} s")
 
 
 async def _owned_shards(server: Server) -> int:
