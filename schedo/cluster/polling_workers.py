@@ -56,8 +56,9 @@ class PollingWorkers:
             del self._by_name[name]
 
     def list_polls(self) -> list[WorkerCall]:
-        """Return the polls that wait."""
-        return [each.poll for each in self._by_name.values() if each.poll is not None]
+        """Return the polls: first those that wait, then those whose results are on their way."""
+        polls = [each.poll for each in self._by_name.values() if each.poll is not None]
+        return [*(each for each in polls if each.is_here), *(p for p in polls if not p.is_here)]
 
     def _forget_old(self) -> float:
         """Forget, now and then, those that have sent nothing for long; return the time."""
