@@ -13,8 +13,6 @@ from schedo.client.messages import HttpResponse
 from schedo.cluster import owner_pace, surplus
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.surplus import KEYS_MAX, OwnSurplus, Question
-from schedo.cluster.work_parts import PartResponse
-from schedo.cluster.worker_call import WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.core.requirements import Condition, Preference, Requirements
 from schedo.core.states import State
@@ -66,43 +64,6 @@ async def test_a_job_whose_start_must_be_durable_runs_on_a_worker_of_another_ser
     await first.submit(task="demo", delivery="at_most_once")
 
     assert lease_of(await polling)
-
-
-def waits(world: MemberWorld, name: str) -> bool:
-    """Whether the poll of the worker waits here, and no other server is known to have a job."""
-    gateway = world.router._gateway
-    is_here = any(each.name == name and each.is_here for each in gateway._workers.list_polls())
-    return is_here and not gateway._surplus_of_others.is_any
-
-
-async def test_a_job_goes_to_a_worker_that_waits_and_not_to_one_whose_results_are_on_their_way(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, first, second = cluster
-    busy, idle = HandWorker("busy"), HandWorker("idle")
-    polling = busy.begin_poll(second)
-    await first.submit(task="demo")
-    lease = lease_of(await polling)
-    sender, are_delivered = second.router._gateway._sender, asyncio.Event()
-    ask = sender.ask
-
-    async def ask_later(call: WorkerCall, *part: Any) -> PartResponse | None:
-        if call.name == "busy":
-            await are_delivered.wait()
-        return await ask(call, *part)
-
-    monkeypatch.setattr(sender, "ask", ask_later)
-    reporting = asyncio.create_task(busy.poll(second, results=[result(lease)], wait=20))
-    waiting = idle.begin_poll(second)
-    async with asyncio.timeout(ENDS_WITHIN_S):
-        while not waits(second, "idle"):
-            await one_pass()
-
-        await first.submit(task="demo")
-
-        assert lease_of(await waiting)
-    are_delivered.set()
-    reporting.cancel()
 
 
 async def learns(world: MemberWorld, task: str) -> None:
