@@ -78,7 +78,7 @@ async def test_a_server_that_cannot_reach_itself_may_be_reached_by_others(
     (other,) = everything.members[1:]
     everything.members.remove(other)
     await first.router.look()
-    assert "does not reach itself" not in caplog.text  # nobody needs the URL yet
+    assert "does not reach itself" not in caplog.text  # no other server uses the URL yet
     everything.members.append(other)
 
     for _ in range(3):

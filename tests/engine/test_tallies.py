@@ -195,21 +195,14 @@ async def test_ends_that_cannot_be_saved_stay_for_the_next_time(
         assert counts((await read(world))["work"]) == {"completed": 2}
 
 
-async def test_an_end_counts_once_although_its_commit_failed(path: Path) -> None:
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_an_end_counts_once_although_its_commit_failed_or_only_seemed_to_fail(
+    path: Path, is_durable: bool
+) -> None:
     async with running(path) as world:
         await world.submit()
-        world.store.fail_next(StoreError("it flickered"))
-        world.worker.end()
-        await recovered(world)
-        await world.engine.flush()
-
-        assert counts((await read(world))["work"]) == {"completed": 1}
-
-
-async def test_an_end_counts_once_although_its_commit_only_seemed_to_fail(path: Path) -> None:
-    async with running(path) as world:
-        await world.submit()
-        world.store.fail_after(StoreError("the session is lost behind the commit"))
+        fail = world.store.fail_after if is_durable else world.store.fail_next
+        fail(StoreError("the session is lost"))
         world.worker.end()
         await recovered(world)
         await world.engine.flush()

@@ -149,7 +149,7 @@ async def count_mail(book: TallyBook, store: PostgresStore) -> int:
 async def save_and_lose(
     book: TallyBook, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Save the tallies in a session that ends behind its commit, before the server hears of it."""
+    """Save the tallies; PostgreSQL commits them, and the session ends before the response."""
     execute, lost = asyncpg.Connection.execute, list[str]()
 
     async def execute_and_lose(

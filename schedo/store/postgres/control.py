@@ -191,7 +191,8 @@ class Control:
             self._wake.set()
 
     def _on_notified(self, connection: object, pid: int, channel: str, what: object) -> None:
-        if pid != self.pid or what != TAKEN:  # this server knows what it has taken
+        # The notification of its own take-over tells this server nothing new.
+        if pid != self.pid or what != TAKEN:
             self._wake.set()
 
     async def _run(self) -> None:
