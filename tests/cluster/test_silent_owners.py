@@ -94,14 +94,20 @@ async def test_the_next_owner_of_a_job_hears_that_it_runs_although_another_owner
             assert (await polling)["revoked"] == [leases[1]]
 
 
+async def take_stopped(worker: HandWorker, owner: MemberWorld) -> str:
+    """Return a lease of the owner, which is to stop; the worker has not heard that yet."""
+    lease = await worker.take(owner, task="demo")
+    await owner.post(f"/v1/jobs/{lease[:13]}:cancel")
+    return lease
+
+
 @pytest.mark.usefixtures("patient")
 async def test_what_a_silent_owner_says_at_last_ends_the_poll_that_waits(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
     worker = HandWorker()
-    theirs = await worker.take(first, task="demo")
-    await first.post(f"/v1/jobs/{theirs[:13]}:cancel")
+    theirs = await take_stopped(worker, first)
     silent = SilentOwner(second, first, monkeypatch)
     async with asyncio.timeout(IN_TIME_S):
         assert (await worker.poll(second, theirs))["stop"] == []
@@ -120,8 +126,7 @@ async def test_what_a_silent_owner_says_between_two_polls_comes_with_the_second_
 ) -> None:
     _, first, second = cluster
     worker = HandWorker()
-    theirs = await worker.take(first, task="demo")
-    await first.post(f"/v1/jobs/{theirs[:13]}:cancel")
+    theirs = await take_stopped(worker, first)
     silent = SilentOwner(second, first, monkeypatch)
     await worker.poll(second, theirs)
     silent.may_respond.set()
