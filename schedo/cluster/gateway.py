@@ -38,7 +38,7 @@ from schedo.cluster.work_parts import (
     read_poll,
     read_response,
 )
-from schedo.cluster.worker_call import PollingWorker, Refusal, WorkerCall
+from schedo.cluster.worker_call import Place, PollingWorker, Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
 from schedo.errors import Unavailable
@@ -199,7 +199,8 @@ class Gateway:
             is_any = response is not None and bool(response.leases)
             self._surplus_of_others.note_outcome(member.no, call.spec, is_any=is_any)
         if response is not None:
-            call.worker.elsewhere.update(dict.fromkeys(response.new_leases))
+            given = Place(giver=member.epoch)
+            call.worker.elsewhere.update(dict.fromkeys(response.new_leases, given))
             call.foreign.update(response.new_leases)
         return response
 
@@ -286,7 +287,7 @@ class Gateway:
         owned = await self._owners.find_owned(answer.denied, owned_before)
         lost = [each for each in answer.denied if each in call.request.changed - owned]
         if lost:
-            call.worker.elsewhere.update(dict.fromkeys(lost))
+            call.worker.elsewhere.update(dict.fromkeys(lost, Place()))
             await self._requests.ask(call)
             if not call.delivered.issuperset(lost):
                 raise Unavailable(MOVING_TEXT)

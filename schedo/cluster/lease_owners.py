@@ -1,15 +1,16 @@
 """Which server a lease belongs to: the one that owns the shard of its job.
 
 A lease that this server has given since its last recovery is its own, and so is one that its engine
-holds. The shard of any other one is read in the database once, and remembered while the worker
-lists the lease.
+holds. Any other one is believed to be of the server that has given it. Its shard is read in the
+database once, while the worker waits, and remembered while the worker lists the lease: so the next
+owner is known as soon as the shard moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
-from schedo.cluster.worker_call import WorkerCall
+from schedo.cluster.worker_call import Place, WorkerCall
 from schedo.core.shards import SHARDS
 from schedo.engine.sharing import SharedCall
 from schedo.engine.workers import Workers
@@ -35,43 +36,66 @@ class LeaseOwners:
         ending = f".{self._sessions.epoch}"
         return all(lease.endswith(ending) for lease in leases)
 
-    async def place(self, call: WorkerCall, leases: Collection[str]) -> None:
-        """Note which of the leases are of other servers, and the shards of their jobs."""
+    async def place(
+        self, call: WorkerCall, leases: Collection[str], *, believes_givers: bool = True
+    ) -> None:
+        """Note which of the leases are of other servers, and the shards of their jobs.
+
+        believes_givers: reads nothing about leases whose givers live.
+        """
         elsewhere = call.worker.elsewhere
+        given = {lease for lease in leases if believes_givers and self._is_given(call, lease)}
+        call.foreign |= given
+        leases = [lease for lease in leases if lease not in given]
         unknown = {
             lease: parse_lease(lease).job_id
             for lease in leases
-            if elsewhere.get(lease) is None and not self.are_new((lease,))
+            if elsewhere.get(lease, Place()).shard is None and not self.are_new((lease,))
         }
         held = self._sessions.held_by(call.name) if unknown else ()
         here = {render_lease(lease.key) for lease in held}
         shards = await self._find_shards([unknown[each] for each in unknown if each not in here])
         for lease in leases:
-            shard = elsewhere.get(lease)
+            shard = elsewhere.get(lease, Place()).shard
             if lease in unknown and lease not in here:
                 shard = shards.get(unknown[lease])
             if shard is None or lease in here or self._cluster.is_mine(shard):
                 elsewhere.pop(lease, None)  # of this server, or of a job that is deleted
                 call.foreign.discard(lease)
             else:
-                elsewhere[lease] = shard
+                elsewhere[lease] = Place(shard)
                 call.foreign.add(lease)
 
     def group(self, call: WorkerCall, leases: Collection[str]) -> list[tuple[Member, list[str]]]:
         """Return the owners of the jobs of the leases, each with the leases of its jobs."""
         groups: dict[int, tuple[Member, list[str]]] = {}
         for lease in leases:
-            shard = call.worker.elsewhere[lease]
-            owner = None if shard is None else self._cluster.owner(shard)
+            owner = self._find_owner(call.worker.elsewhere[lease])
             if owner is not None and owner.url and owner.no != self._cluster.me.no:
                 groups.setdefault(owner.no, (owner, []))[1].append(lease)
         return [*groups.values()]
 
-    def find_strays(self, call: WorkerCall) -> set[str]:
-        """Return the leases that the worker runs elsewhere, and whose owners are not known."""
+    def _find_owner(self, place: Place) -> Member | None:
+        if place.shard is not None:
+            return self._cluster.owner(place.shard)
+        members = self._cluster.members() if place.giver is not None else ()
+        living = (each for each in members if each.silent_us is not None)
+        return next((each for each in living if each.epoch == place.giver), None)
+
+    def _is_given(self, call: WorkerCall, lease: str) -> bool:
+        """Whether the lease is of a server that lives, as far as is known without a read."""
+        place = call.worker.elsewhere.get(lease)
+        return place is not None and place.shard is None and self._find_owner(place) is not None
+
+    def find_unsure(self, call: WorkerCall) -> set[str]:
+        """Return the leases that the worker runs elsewhere without a known shard or owner."""
         elsewhere = call.worker.elsewhere
-        placed = (lease for _, leases in self.group(call, elsewhere) for lease in leases)
-        return {*elsewhere}.difference(placed)
+        placed = {lease for _, leases in self.group(call, elsewhere) for lease in leases}
+        return {
+            lease
+            for lease, place in elsewhere.items()
+            if place.shard is None or lease not in placed
+        }
 
     def forget(self, call: WorkerCall, member: Member, leases: Collection[str]) -> None:
         """Look again where the jobs are that a server does not own although it should.
@@ -80,7 +104,7 @@ class LeaseOwners:
         """
         for each, believed in self.group(call, call.worker.elsewhere.keys() & leases):
             if each.no == member.no:
-                call.worker.elsewhere.update(dict.fromkeys(believed))
+                call.worker.elsewhere.update(dict.fromkeys(believed, Place()))
 
     def list_own(self) -> frozenset[int]:
         """Return the shards that this server owns."""

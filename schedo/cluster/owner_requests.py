@@ -68,7 +68,7 @@ class OwnerRequests:
         loop = asyncio.get_running_loop()
         while not call.is_replaced:
             changed = self._servers.changed
-            await self._find_strays(call)
+            await self._read_shards(call)
             self._begin_due(call, frozenset())
             due_s = self._find_due(call)
             waited = [changed, *(each.task for each in call.worker.asking)]
@@ -77,16 +77,16 @@ class OwnerRequests:
             if changed.done():
                 call.paces.begin_anew()
 
-    async def _find_strays(self, call: WorkerCall) -> None:
-        """Look where the jobs are whose owners are not known; some may be here now."""
-        strays = self._owners.find_strays(call)
+    async def _read_shards(self, call: WorkerCall) -> None:
+        """Look where the jobs are whose shards or owners are not known; some may be here now."""
+        unsure = self._owners.find_unsure(call)
         pace = call.paces[UNKNOWN]
-        if not strays or pace.find_due(strays) > asyncio.get_running_loop().time():
+        if not unsure or pace.find_due(unsure) > asyncio.get_running_loop().time():
             return
         with suppress(SchedoError):  # the database does not respond
-            await self._owners.place(call, strays)
-        pace.note(strays, is_heard=False)
-        if not call.worker.elsewhere.keys() >= strays:
+            await self._owners.place(call, unsure, believes_givers=False)
+        pace.note(unsure, is_heard=False)
+        if not call.worker.elsewhere.keys() >= unsure:
             call.wake()
 
     def _find_due(self, call: WorkerCall) -> float | None:
@@ -97,9 +97,9 @@ class OwnerRequests:
             for member, leases in self._owners.group(call, call.worker.elsewhere)
             if member.no not in asked
         ]
-        strays = self._owners.find_strays(call)
-        if strays:
-            due.append(call.paces[UNKNOWN].find_due(strays))
+        unsure = self._owners.find_unsure(call)
+        if unsure:
+            due.append(call.paces[UNKNOWN].find_due(unsure))
         return min(due, default=None)
 
     def _begin_due(self, call: WorkerCall, results: Set[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Sequence, Set
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,15 @@ from schedo.web.http import Response
 # 2 s before (ADR 70). So after this time it has released those that a list does not have.
 DOUBTED_S = 4.0
 AGAIN_S = 0.02  # after which a wait is ended once more that had not begun at first
+
+
+class Place(NamedTuple):
+    """Where the job of a lease of another server is, as far as its gateway knows."""
+
+    shard: int | None = None  # None: it has not been read
+    # The epoch of the server that has given the lease. It is believed to own the job while it
+    # lives and does not deny that, so a job that ends soon needs no read.
+    giver: int | None = None
 
 
 class Unanswered:
@@ -45,7 +55,7 @@ class PollingWorker:
     """What the gateway knows of one worker."""
 
     def __init__(self) -> None:
-        self.elsewhere: dict[str, int | None] = {}  # leases of other servers, with their shards
+        self.elsewhere: dict[str, Place] = {}  # leases of other servers
         self.stopped: set[str] = set()  # leases of all servers whose stop request it has got
         self.revoked: frozenset[str] = frozenset()  # by the last response to a poll
         self.is_drained = False  # the last one said that an operator wants it to leave

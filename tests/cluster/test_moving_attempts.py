@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedo.cluster import owner_requests
-from schedo.cluster.worker_call import WorkerCall
+from schedo.cluster.worker_call import Place, WorkerCall
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from tests.cluster.conftest import Cluster
@@ -47,7 +47,7 @@ async def test_a_result_is_not_lost_when_another_request_believes_that_its_job_i
 
     async def ask_and_believe(call: WorkerCall) -> None:
         await ask(call)
-        call.worker.elsewhere[own] = None
+        call.worker.elsewhere[own] = Place()
 
     monkeypatch.setattr(second.router._gateway._requests, "ask", ask_and_believe)
     answer = await worker.poll(second, results=[result(own), result(theirs)])

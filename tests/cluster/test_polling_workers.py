@@ -6,6 +6,7 @@ import pytest
 
 from schedo.cluster import polling_workers
 from schedo.cluster.polling_workers import KEPT_S, PollingWorkers
+from schedo.cluster.worker_call import Place
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker, result
 
@@ -20,7 +21,7 @@ class Known:
     def ask(self, name: str, *elsewhere: str) -> None:
         """Carry a request out after which the worker runs these leases of other servers."""
         worker = self.workers.note_request(name)
-        worker.elsewhere.update(dict.fromkeys(elsewhere))
+        worker.elsewhere.update(dict.fromkeys(elsewhere, Place()))
         self.workers.forget_if_done(name, worker)
 
 

@@ -1,0 +1,113 @@
+"""A gateway believes that a lease is of the server that has given it, and needs no read for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from schedo.core.shards import SHARDS
+from schedo.core.states import State
+from schedo.protocol.leases import parse_lease
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.cluster.workers import HandWorker, lease_of, result
+from tests.passes import one_pass
+
+KNOWN_WITHIN_S = 1.0
+
+
+class CountedReads:
+    """The reads of shards by a server."""
+
+    def __init__(self, world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self._read = 0, world.cluster.shards_of_jobs
+        monkeypatch.setattr(world.cluster, "shards_of_jobs", self._count)
+
+    async def _count(self, job_ids: Sequence[int]) -> dict[int, int]:
+        self.count += 1
+        return await self._read(job_ids)
+
+
+async def take_elsewhere(owner: MemberWorld, gateway: MemberWorld, worker: HandWorker) -> str:
+    """Return the lease of a job of one server that the worker gets from another one."""
+    polling = worker.begin_poll(gateway)
+    await owner.submit(task="demo")
+    return lease_of(await polling)
+
+
+async def state_of(world: MemberWorld, lease: str) -> State:
+    return (await world.engine.get(parse_lease(lease).job_id)).state
+
+
+async def test_a_result_goes_to_the_server_that_has_given_the_lease_without_a_read(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    reads = CountedReads(second, monkeypatch)
+
+    lease = await take_elsewhere(first, second, worker)
+    await worker.poll(second, results=[result(lease)])
+
+    assert await state_of(first, lease) is State.COMPLETED
+    assert reads.count == 0
+
+
+async def test_the_shard_is_read_while_the_worker_waits_with_the_attempt(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await take_elsewhere(first, second, worker)
+    reads = CountedReads(second, monkeypatch)
+
+    polling = worker.begin_poll(second, lease)
+    places = second.router._gateway._workers.note_request(worker.name).elsewhere
+    async with asyncio.timeout(KNOWN_WITHIN_S):
+        while places[lease].shard is None:
+            await one_pass()
+
+    assert places[lease].shard == first.number - 1
+    assert reads.count == 1
+    polling.cancel()
+
+
+async def test_the_result_waits_for_the_next_owner_if_the_giver_denies_that_it_owns_the_job(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    worker = HandWorker()
+    lease = await take_elsewhere(first, second, worker)
+    own = [shard for shard in range(SHARDS) if first.cluster.is_mine(shard)]
+    everything.give(own, None)
+    with monkeypatch.context() as without_leases:
+        without_leases.setattr(first.engine.sessions, "held_by", lambda _: [])
+        polling = asyncio.create_task(worker.poll(second, results=[result(lease)]))
+        places = second.router._gateway._workers.note_request(worker.name).elsewhere
+        async with asyncio.timeout(KNOWN_WITHIN_S):
+            while places[lease].shard is None:
+                await one_pass()
+    assert not polling.done()
+
+    everything.give(own, first.number)
+
+    assert (await polling)["refused"] == []
+    assert await state_of(first, lease) is State.COMPLETED
+
+
+@pytest.mark.parametrize("change", [{"silent_us": None}, {"epoch": 99}])
+async def test_the_shard_is_read_once_the_giver_has_died_or_recovered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    everything, first, second = cluster
+    worker = HandWorker()
+    lease = await take_elsewhere(first, second, worker)
+    reads = CountedReads(second, monkeypatch)
+
+    everything.members[0] = everything.members[0]._replace(**change)
+    await worker.poll(second, lease)
+
+    assert reads.count >= 1
