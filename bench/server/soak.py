@@ -15,6 +15,7 @@ import asyncio
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +40,9 @@ _LATENESS = f"""
 SELECT coalesce(array_agg(convert_from(result, 'UTF8')::bigint - due_at), '{{}}') FROM {SCHEMA}.job
 WHERE due_at >= $1 AND due_at < $2 AND result IS NOT NULL"""
 _SIZE = """
-SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c
+SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'"""
+GROWN_MAX = 3  # tables that are named, because they have grown the most
 
 
 class Sample(NamedTuple):
@@ -49,7 +51,7 @@ class Sample(NamedTuple):
     at: float  # s since the start
     server_bytes: float  # of one server, on average
     child_bytes: float  # of the child processes of one server
-    table_bytes: float  # of all tables, with their indexes
+    table_bytes: Counter[str]  # of each table, with its indexes
     lateness_p50_us: float  # of the last seconds
     lateness_p99_us: float
 
@@ -96,7 +98,7 @@ class Soak:
             time.monotonic() - self._began,
             statistics.mean(own for own, *_ in memory),
             statistics.mean(sum(children) for _, *children in memory),
-            float(await self._session.fetchval(_SIZE, SCHEMA)),
+            Counter(dict(await self._session.fetch(_SIZE, SCHEMA))),
             shares["p50"],
             shares["p99"],
         )
@@ -172,9 +174,21 @@ def _show(samples: Sequence[Sample], results: Results) -> None:
 
     add_bytes("memory of a server", lambda each: each.server_bytes)
     add_bytes("memory of its child processes", lambda each: each.child_bytes)
-    add_bytes("tables with their indexes", lambda each: each.table_bytes)
+    add_bytes("tables with their indexes", lambda each: each.table_bytes.total())
+    for table, grown in _find_growth(before, last).most_common(GROWN_MAX):
+        results.note(f"{table}: {grown / 1e6:+.2f} MB from the third before to the last one")
     add("lateness p50", "us", lambda each: each.lateness_p50_us)
     add("lateness p99", "us", lambda each: each.lateness_p99_us)
+
+
+def _find_growth(before: Sequence[Sample], last: Sequence[Sample]) -> Counter[str]:
+    """Return by how many bytes the median of each table has grown."""
+    grown = Counter[str]()
+    for table in last[-1].table_bytes:
+        medians = (statistics.median(s.table_bytes[table] for s in each) for each in (before, last))
+        floor, found = medians
+        grown[table] = round(found - floor)
+    return grown
 
 
 OPTIONS = (
