@@ -73,7 +73,11 @@ class Gateway:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return await asked.here()  # the handler says what is wrong
         if asked.hop is not None:
-            return await respond_to_gateway(asked, request, self._owners)
+            try:
+                return await respond_to_gateway(asked, request, self._owners)
+            finally:
+                if request.is_poll:
+                    self._questions.note_asked()
         name = request.fields.worker
         worker = self._workers.note_request(name)
         try:

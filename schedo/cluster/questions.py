@@ -22,6 +22,10 @@ class Questions:
         self._own_surplus = OwnSurplus(sessions)
         self._workers = workers
 
+    def note_asked(self) -> None:
+        """Note that a worker of another server has asked this one for jobs."""
+        self._own_surplus.note_asked()
+
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a question."""
         assert asked.hop is not None

@@ -5,6 +5,9 @@ until it has some, so a job waits for two requests between servers and for no in
 asked for then, in the name of a worker with room, decides the owner alone: no job is offered twice,
 and the worker's own poll has ended before, so no slot is.
 
+The next question comes at once. So the owner does not say again what it has just said, before a
+worker has asked it for jobs or some time has passed.
+
 Jobs that no worker here runs would fill each response and hide the others. So a request names the
 ready keys that are known and that no waiting worker serves, and the response leaves them out.
 
@@ -41,8 +44,9 @@ TASKS_KEPT = 20_000  # beyond that, the workers here count as offering every tas
 WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
 HELD_S = 10.0  # how long a request for the surplus is held
 EARLY_S = 1.0  # an empty response that comes sooner than this was not held
-TAKING_S = 0.002  # before the next request, while workers here take what the last one has said
-PAUSE_S_MAX = 1.0  # the same after requests for jobs that have brought none; it doubles
+TOLD_S = 0.02  # for so long, a ready key is not said again while no worker asks for jobs
+TAKING_S = 0.002  # the first pause after requests for jobs that have brought none; it doubles
+PAUSE_S_MAX = 1.0
 _PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
 
 
@@ -62,6 +66,9 @@ class Found(msgspec.Struct):
     """The surplus of a server: ready keys, and how many of their jobs could start at least."""
 
     ready: list[tuple[ReadyKey, int]] = []
+    # Whether the server waits until a worker asks before it says the same again. One of the version
+    # before does not, so there is a pause before the next question.
+    waits: bool = False
 
 
 class OwnSurplus:
@@ -71,6 +78,8 @@ class OwnSurplus:
         self._workers = workers
         self._questions: dict[asyncio.Future[Found], frozenset[ReadyKey]] = {}
         self._rest: asyncio.TimerHandle | None = None  # after a long look that has found nothing
+        self._told: set[ReadyKey] = set()  # what workers of other servers are about to ask for
+        self._forgetting: asyncio.TimerHandle | None = None
         workers.watch_surplus(self._look)
 
     async def respond(self, asked: ClientRequest) -> Response:
@@ -95,14 +104,32 @@ class OwnSurplus:
         finally:
             self._questions.pop(asking, None)
 
+    def note_asked(self) -> None:
+        """Note that a worker of another server has asked for jobs and has got its response."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forget_told()
+
+    def _forget_told(self) -> None:
+        self._forgetting = None
+        self._told.clear()
+        self._look()
+
     def _look(self) -> None:
         if self._rest is not None:
             return
+        told: set[ReadyKey] = set()
         for asking, skip in [*self._questions.items()]:
-            found = self._workers.find_surplus(KEYS_MAX, skip)
+            found = self._workers.find_surplus(KEYS_MAX, skip | self._told if self._told else skip)
             if found:
-                asking.set_result(Found([*found.items()]))
+                asking.set_result(Found([*found.items()], waits=True))
                 del self._questions[asking]
+                told |= found.keys()
+        if told:
+            self._told |= told
+            if self._forgetting is None:
+                loop = asyncio.get_running_loop()
+                self._forgetting = loop.call_later(TOLD_S, self._forget_told)
         skipped = sum(map(len, self._questions.values()))
         if skipped >= KEYS_MAX:
             loop = asyncio.get_running_loop()
@@ -120,7 +147,7 @@ class _Known:
         # Its ready keys; whether a worker that waited here has taken their jobs. The others are
         # skipped by the next requests: they would hide the rest.
         self.is_taken: dict[ReadyKey, bool] = {}
-        self.pause_s = TAKING_S
+        self.pause_s = 0.0
         self.asking: asyncio.Task[Found] | None = None
         self.told = 0  # how many of the tasks that workers here offer
 
@@ -139,7 +166,7 @@ class _Known:
             self.wait_longer()
 
     def wait_longer(self) -> None:
-        self.pause_s = min(2 * self.pause_s, PAUSE_S_MAX)
+        self.pause_s = min(max(2 * self.pause_s, TAKING_S), PAUSE_S_MAX)
 
     def forget(self, spec: WorkerSpec) -> None:
         """Forget what such a worker serves: the server has given it nothing."""
@@ -214,7 +241,7 @@ class SurplusOfOthers:
         if known is None:
             return
         if is_any:
-            known.pause_s = TAKING_S
+            known.pause_s = 0.0
         else:
             known.forget(spec)
             self._serving.clear()
@@ -232,9 +259,11 @@ class SurplusOfOthers:
                 if found.ready:
                     known.note(found, self._wake(member.no, found))
                     self._serving.clear()
-                    await self._servers.wait_for_change(known.pause_s)
+                    pause_s = known.pause_s if found.waits else max(known.pause_s, TAKING_S)
+                    if pause_s:
+                        await self._servers.wait_for_change(pause_s)
                 else:
-                    known.pause_s = TAKING_S
+                    known.pause_s = 0.0
         finally:
             if known.asking is not None:
                 known.asking.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -215,36 +214,6 @@ async def test_jobs_that_no_worker_runs_hide_none_that_a_worker_of_another_serve
     polling = worker.begin_poll(second, lease)
     await first.submit(task="demo")
 
-    assert lease_of(await polling)
-
-
-async def test_a_server_that_repeats_what_no_worker_takes_is_asked_less_and_less(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, first, second = cluster
-    count = 0
-    was_asked_again = asyncio.Event()
-    respond = OwnSurplus.respond
-
-    async def respond_as_before(own: OwnSurplus, asked: ClientRequest) -> Response:
-        nonlocal count
-        count += 1
-        if count == 2:
-            was_asked_again.set()
-        request = asked.request._replace(body=b"{}")  # without what it shall skip
-        return await respond(own, replace(asked, request=request))
-
-    monkeypatch.setattr(OwnSurplus, "respond", respond_as_before)
-    await first.submit(task="rare")
-    worker = HandWorker()
-    worker.description["tasks"] = ["demo"]
-    polling = worker.begin_poll(second)
-
-    await was_asked_again.wait()
-    await asyncio.wait([polling], timeout=0.3)
-
-    assert count <= 10  # after 2, 2, 4, 8 ms and so on
-    await first.submit(task="demo")
     assert lease_of(await polling)
 
 
