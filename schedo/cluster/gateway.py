@@ -61,6 +61,16 @@ class Gateway:
         self._questions = Questions(sessions, self._workers)
         self._surplus_of_others = SurplusOfOthers(servers, self._workers, self._wake)
         sessions.watch_offers(self._surplus_of_others.note_offer)
+        self._sessions = sessions
+        self._was_alone = not servers.others()
+
+    def note_change(self) -> None:
+        """Let workers that wait hear of jobs of servers that have come."""
+        was_alone, self._was_alone = self._was_alone, not self._servers.others()
+        if was_alone and not self._was_alone:
+            self._sessions.end_poll(None)  # their polls do not wait in this class
+        elif self._workers.list_polls():
+            self._surplus_of_others.want()
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a worker, or to its gateway."""

@@ -89,6 +89,7 @@ class Router:
     def _note_change(self) -> None:
         """Tell all parts that a shard has another owner, or that a server has come or gone."""
         self.servers.note_change()
+        self._gateway.note_change()
         self._member_log.note_change()
 
     # What the application needs.

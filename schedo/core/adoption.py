@@ -52,6 +52,14 @@ class Adoption:
         self._held_back: list[int] = []
         self._until: int | None = None  # jobs are held back; None: no worker has polled yet
 
+    def note_poll(self, now: int) -> None:
+        """Hold jobs back from now on, if this is the first poll after the previous server."""
+        previous = self._find_previous(now)
+        if previous is None or self._until is not None:
+            return
+        if previous.was_killed and now - previous.ended_at < RECONNECT_US:
+            self._until = now + HOLD_BACK_US
+
     # Attempts.
 
     def needs(self, request: PollRequest, now: int, loaded: Loaded) -> Needs | None:
@@ -60,8 +68,7 @@ class Adoption:
         previous = self._find_previous(now)
         if previous is None:
             return None
-        if self._until is None and previous.was_killed and now - previous.ended_at < RECONNECT_US:
-            self._until = now + HOLD_BACK_US
+        self.note_poll(now)
         if loaded is not NOTHING_LOADED:
             for load, found in loaded.items():
                 if isinstance(load, LoadJobs):

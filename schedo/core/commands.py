@@ -237,10 +237,7 @@ class Cordon(Command[WorkerStatus], frozen=True):
 
 
 class Drain(Command[WorkerStatus], frozen=True):
-    """Cordon the worker, and request that it finishes its attempts and shuts down.
-
-    Raises NotFound.
-    """
+    """Cordon the worker, and request that it finishes its attempts; raises NotFound."""
 
     is_durable: ClassVar[bool] = False
     worker: str
@@ -285,6 +282,7 @@ class CompletePolls(Command[None], frozen=True):
     """Complete the open polls of a worker, or of all: None."""
 
     worker: str | None = None
+    keeps_idle: bool = False  # not those of workers that run nothing: a recovery keeps them
 
 
 # Placement.

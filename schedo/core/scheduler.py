@@ -10,7 +10,7 @@ must load (`take_loads`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -92,8 +92,7 @@ class Scheduler:
         self.find_job, self.find_schedule, self.is_live = jobs.find, table.find, attempts.is_live
         self.stop_reason, self.unserved = attempts.stop_reason, workers.groups.unserved
         self.runs, self.has_suspects_for = attempts.runs, jobs.ready_queues.has_suspects_for
-        # The leases of running attempts that wait for a commit or for their gang.
-        self.unsent: Set[LeaseKey] = self._attempts.unsent
+        self.unsent: Set[LeaseKey] = attempts.unsent  # they wait for a commit or their gang
         # The attempts that the workers must start and stop.
         self.take_leases, self.take_stops = self._attempts.take_leases, self._attempts.take_stops
         of_jobs = JobCommands(self._jobs, self._transitions, self._attempts)
@@ -127,10 +126,10 @@ class Scheduler:
         results = Results(*parts, self._pauses, self.find_schedule, random, self._follow_up)
         self._adoption = Adoption(table, self._jobs, attempts, self._pauses)
         self._cordons = cordons = Cordons(table, self._workers, self._jobs)
-        self._sessions = WorkerSessions(
+        sessions = self._sessions = WorkerSessions(
             table, self._workers, attempts, placement, self._adoption, cordons, results.apply
         )
-        workers = WorkerCommands(self._workers, attempts, table, self._sessions, cordons, results)
+        workers = WorkerCommands(self._workers, attempts, table, sessions, cordons, results)
         self.apply_result, self.recover_lost = results.apply, results.recover_lost
         self.worker_status, self.worker_statuses = workers.status, workers.statuses
         explainer = Explainer(self._jobs, self._workers, table.by_name, self.pauses)
@@ -142,8 +141,9 @@ class Scheduler:
         self.dry_run = DryRuns(self._pauses, self._placement, self._workers, explainer).find
         self.find_surplus = partial(figures.find_surplus, self._jobs, self._pauses)
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
-        self.take_replies = self._sessions.take_replies  # to complete polls, after `take_leases`
-        return {AttemptResult: results.apply, **workers.appliers, **self._sessions.appliers}
+        self.idle_polls = sessions.polls.list_idle  # those that `recovered` can keep
+        self.take_replies = sessions.take_replies  # to complete polls, after `take_leases`
+        return {AttemptResult: results.apply, **workers.appliers, **sessions.appliers}
 
     @property
     def last_id(self) -> int:
@@ -228,16 +228,16 @@ class Scheduler:
     def follow_server(self, now: int, *, was_killed: bool, last_id: int | None = None) -> None:
         """Note that this server succeeds another one, whose workers may still reconnect."""
         previous = PreviousServer(now, self.epoch - 1, last_id or self.last_id, was_killed)
-        self._session_table.previous = previous
+        self._sessions.follow_server(previous, now)
 
     def expect_worker(self, lease: Lease, now: int) -> None:
         """Expect the remote worker that may still run the attempt of the previous server."""
         self._sessions.expect(lease, now)
 
-    def recovered(self, now: int) -> None:
-        """Continue with offers and sessions, now that the running attempts are restored."""
+    def recovered(self, now: int, kept_polls: Container[int] = ()) -> None:
+        """Continue with offers, sessions and polls, now that the running attempts are restored."""
         self._placement.restore(now)
-        self._sessions.restore(now)
+        self._sessions.restore(now, kept_polls)
 
     # Time.
 

@@ -294,6 +294,11 @@ class WorkerPool:
             worker.reserved.clear()
             worker.refresh()
 
+    def has_elsewhere(self, worker_id: str) -> bool:
+        """Whether the worker runs anything for other servers."""
+        worker = self._workers.get(worker_id)
+        return worker is not None and worker.elsewhere > 0
+
     def note_elsewhere(self, worker_id: str, count: int) -> None:
         """Note how many of the worker's slots are in use for other servers."""
         worker = self._workers[worker_id]

@@ -5,12 +5,13 @@ lists the running attempts, and may poll. A worker receives leases only while it
 after the session timeout, or RECONNECT_US after its poll broke off, if it sends no other request.
 
 The sessions outlive the scheduler (see SessionTable): in a recovery the workers stay attached, and
-each has its whole timeout again. The open polls end: the engine completes them.
+each has its whole timeout again. The open polls end: the engine completes them, apart from those
+that it keeps open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from schedo.core.adoption import Adoption
@@ -24,6 +25,7 @@ from schedo.core.leases import AttemptResult, Lease
 from schedo.core.limits import SECOND
 from schedo.core.loads import Appliers, Loaded, Needs
 from schedo.core.model import Job
+from schedo.core.open_polls import OpenPolls, is_complete
 from schedo.core.placement import Placement
 from schedo.core.running import RunningAttempts
 from schedo.core.timers import earliest
@@ -32,6 +34,7 @@ from schedo.core.worker_pool import WorkerPool, WorkerSpec, as_polling
 from schedo.core.worker_session import (
     HeldLease,
     OpenPoll,
+    PreviousServer,
     Session,
     SessionState,
     SessionTable,
@@ -70,6 +73,7 @@ class WorkerSessions:
         self._placement = placement
         self._adoption = adoption
         self._cordons = cordons
+        self.polls = OpenPolls(table, workers, placement, adoption)
         self._leases = HeldLeases(attempts, placement, adoption, report)
         self._heartbeats = Heartbeats(table)
         self._touched: dict[Session, None] = {}  # their polls may be complete
@@ -113,13 +117,13 @@ class WorkerSessions:
         if request.accept or request.reject:
             self._apply_offer_replies(session, poll, request, now)
         if request.is_draining:
-            self._stop_polling(session, now)
+            self.polls.stop(session, now)
             self._leases.release_unsent(session, now)
         poll.revoked = self._leases.reconcile(
             session, request, now, is_sure=poll.wants_leases or request.is_draining
         )
         if poll.is_durable:
-            self._open(session, poll, now)
+            self.polls.open(session, poll, now)
         if request.is_draining and not session.held:
             self._disconnect(session, "it has shut down", now)
             self._end_drain(session)
@@ -149,7 +153,7 @@ class WorkerSessions:
         unsent = [key for key in command.unsent if key in session.held]
         is_waiting = poll is not None and poll is session.waiting
         if is_waiting:
-            self._close(session, now)
+            self.polls.close(session, now)
             unsent += session.unsent()
         self._leases.release(session, unsent, now, command.outcome)
         if (is_waiting or unsent) and session.waiting is None and session.is_connected:
@@ -176,6 +180,8 @@ class WorkerSessions:
     def complete_all(self, command: CompletePolls, now: int, loaded: Loaded) -> None:
         """Complete the open polls of a worker, or of all."""
         for session in self._table.select(command.worker):
+            if command.keeps_idle and self.polls.is_idle(session):
+                continue
             for poll in session.polls.values():
                 poll.until = 0
             self._touched[session] = None
@@ -204,7 +210,7 @@ class WorkerSessions:
     def _take_over(self, session: Session, request: PollRequest, now: int) -> None:
         """Give the name to a new process; attempts that it does not list as running are lost."""
         waiting = session.waiting
-        self._stop_polling(session, now)
+        self.polls.stop(session, now)
         if waiting is not None:
             del session.polls[waiting.id]
             self._replies.append(PollReply(waiting.id, session.name, _replaced(session)))
@@ -243,7 +249,7 @@ class WorkerSessions:
             touched |= dict.fromkeys(self._accepting.values())
         for session in touched:
             for poll in list(session.polls.values()):
-                if _is_complete(session, poll, now):
+                if is_complete(session, poll, now):
                     self._respond(session, poll, now)
         replies, self._replies = self._replies, []
         return replies
@@ -254,7 +260,7 @@ class WorkerSessions:
         leases: list[Lease] = []
         if session.waiting is poll:
             leases = session.take_new(poll, now)
-            self._close(session, now)
+            self.polls.close(session, now)
         offers = self._placement.send(leases, now, supports_offers=poll.supports_offers)
         late = [key for key in poll.accept if key not in session.held]
         response = PollResponse(
@@ -279,35 +285,6 @@ class WorkerSessions:
         self._warnings, self._leases.warnings = [], []
         return warnings
 
-    # Open polls.
-
-    def _open(self, session: Session, poll: OpenPoll, now: int) -> None:
-        """Let the worker have leases, if its poll requests any.
-
-        That waits until the results of the request are durable: a lease must not wait for a disk.
-        """
-        if poll.wants_leases:
-            session.waiting = poll  # an earlier poll gets a response without leases
-            session.polled_at = now
-            if poll.max_leases is None:
-                free = session.spec.slots - len(session.held)
-            else:
-                free = max(poll.max_leases - len(session.unsent()), 0)
-            self._workers.poll(session.name, free)
-            self._placement.try_start_gangs()
-
-    def _close(self, session: Session, now: int) -> None:
-        if session.waiting is not None:
-            session.waiting = None
-            session.polled_at = now
-            self._workers.poll(session.name, 0)
-
-    def _stop_polling(self, session: Session, now: int) -> None:
-        """Give no more leases to the polls of a process that drains or is replaced."""
-        self._close(session, now)
-        for poll in session.polls.values():
-            poll.wants_leases = False
-
     def _touch(self, session: Session, now: int) -> None:
         self._touched[session] = None
         self._heartbeats.expect(session, now)
@@ -320,7 +297,7 @@ class WorkerSessions:
         for session, poll in self.uncommitted.take():
             poll.is_durable = True
             if poll.id in session.polls:  # its connection is not broken
-                self._open(session, poll, now)
+                self.polls.open(session, poll, now)
                 self._touch(session, now)
         for session in self._heartbeats.take_due(now):
             if session.polls:
@@ -368,6 +345,11 @@ class WorkerSessions:
             if session.state is not _DISCONNECTED:
                 self._workers.attach(session.spec)
 
+    def follow_server(self, previous: PreviousServer, now: int) -> None:
+        """Continue what workers run for another server."""
+        self._table.previous = previous
+        self.polls.follow_server(now)
+
     def expect(self, lease: Lease, now: int) -> None:
         """Expect the worker that may still run the attempt of the previous server."""
         session = self._sessions.get(lease.worker)
@@ -379,21 +361,18 @@ class WorkerSessions:
             self._workers.attach(session.spec)
         session.expect(lease, now)
 
-    def restore(self, now: int) -> None:
-        """Continue with the sessions, once the running attempts are restored."""
+    def restore(self, now: int, kept_polls: Container[int]) -> None:
+        """Continue with the sessions, once the running attempts are restored.
+
+        kept_polls: polls that are still open; only those of `polls.list_idle` can be.
+        """
         for session in self._sessions.values():
             for key in [key for key in session.held if not self._attempts.is_live(key)]:
                 session.revoke(key)
-            session.polls, session.waiting = {}, None
+            self.polls.restore(session, kept_polls, now)
             self._heartbeats.resume(session, now)
-
-
-def _is_complete(session: Session, poll: OpenPoll, now: int) -> bool:
-    if not poll.is_durable or not all(gang.is_decided for gang in poll.gangs):
-        return False
-    # A poll that requests no leases is completed at once, and so is one that a newer poll of its
-    # worker has replaced: the leases go into the response to the newer one.
-    return session.waiting is not poll or poll.until <= now or session.has_response(poll)
+            if session.polls:
+                self._touched[session] = None
 
 
 def _replaced(session: Session) -> WorkerReplaced:

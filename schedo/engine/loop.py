@@ -36,7 +36,7 @@ from schedo.engine.turn_end import FEW_STARTS, TurnEnd
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
-from schedo.engine.worker_polls import RemoteTransport, WorkerPolls
+from schedo.engine.worker_polls import KeepsPoll, RemoteTransport, WorkerPolls, keep_none
 from schedo.engine.workers_elsewhere import WorkersElsewhere
 from schedo.errors import SchedoError, StaleLease, StoreError, StoreRefused, Unavailable
 from schedo.store.base import Snapshot, Store
@@ -358,14 +358,14 @@ class EngineLoop(TurnEnd):
             self._refuse_queued(error)  # no turn follows that could run them
             self._on_fatal(error)
 
-    def _fail_waiting(self, error: SchedoError, last_poll: int | None = None) -> None:
+    def _fail_waiting(self, error: SchedoError, keeps: KeepsPoll = keep_none) -> None:
         """Fail the replies to commands whose changes are not durable: the scheduler is dropped.
 
-        last_poll: later polls wait for the next scheduler. Those that end are not applied any
-        more: a lease in their response would reach no worker.
+        keeps: whether a poll waits for the next scheduler, by its id. The others are not applied
+        any more: a lease in their response would reach no worker.
         """
         self._unanswered.fail(error)
-        self.polls.fail(error, last_poll)
+        self.polls.fail(error, keeps)
         self.keep_queued(lambda queued: self.polls.has_caller(queued.command))
 
     async def _recover(self, snapshot: Snapshot) -> None:
@@ -387,7 +387,7 @@ class EngineLoop(TurnEnd):
         await self.waiters.recovered(self._store.get_job)
         self.dispatcher.recovered()
         self.notes.progress.keep_only(scheduler.runs)
-        scheduler.recovered(self.clock.now())
+        scheduler.recovered(self.clock.now(), self.polls.list_open())
         self._is_open, self.failure = True, None
         self._put_back(self.dispatcher.take_late())
         for call in self.on_recovered:

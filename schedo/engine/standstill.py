@@ -21,7 +21,7 @@ from schedo.engine.failures import MUST_END, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
-from schedo.engine.worker_polls import WorkerPolls
+from schedo.engine.worker_polls import KeepsPoll, WorkerPolls, keep_none
 from schedo.errors import SchedoError, Unavailable
 from schedo.store.base import Snapshot, Store
 
@@ -101,12 +101,13 @@ class Standstill(CommandQueue):
         change: runs at the standstill. If it fails, or the recovery, the engine recovers as after a
         failed commit.
         """
-        await self._hold_rounds()
+        await self._hold_rounds(keeps_idle_polls=True)
         timer = self.loop.call_later(RESTART_S, self._refuse_waiting)
         try:
             last_poll = await self._settle(Flush())
             moving = Unavailable("the server takes over jobs of another one")
-            self._fail_waiting(moving, last_poll)
+            idle = {*self.scheduler.idle_polls()}
+            self._fail_waiting(moving, lambda id_: id_ > last_poll or id_ in idle)
             self.dispatcher.waiting |= self.scheduler.unsent
             await change()
             await self._recover(await self._store.snapshot())
@@ -162,12 +163,12 @@ class Standstill(CommandQueue):
 
     # The standstill.
 
-    async def _hold_rounds(self) -> None:
-        """End the polls, and let the committer begin no round until its pause is released.
+    async def _hold_rounds(self, *, keeps_idle_polls: bool = False) -> None:
+        """End polls, and let the committer begin no round until its pause is released.
 
         If a round fails meanwhile, the engine recovers: this raises the error and holds nothing.
         """
-        self.enqueue(CompletePolls())
+        self.enqueue(CompletePolls(keeps_idle=keeps_idle_polls))
         await self.flush()  # turns go on meanwhile, so that little is left to the last commit
         await self._committer.pause.acquire()
         if not self._is_open:
@@ -214,7 +215,7 @@ class Standstill(CommandQueue):
     def _fail(self, cause: Exception) -> None:
         raise NotImplementedError
 
-    def _fail_waiting(self, error: SchedoError, last_poll: int | None = None) -> None:
+    def _fail_waiting(self, error: SchedoError, keeps: KeepsPoll = keep_none) -> None:
         raise NotImplementedError
 
     async def _recover(self, snapshot: Snapshot) -> None:

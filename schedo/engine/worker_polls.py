@@ -23,7 +23,13 @@ log = logging.getLogger("schedo.engine")
 Send = Callable[[Command[Any]], None]
 Claim = Callable[[int], Awaitable[None]]
 Load = Callable[[int], Awaitable[bytes]]
+KeepsPoll = Callable[[int], bool]  # whether a poll waits for the next scheduler, by its id
 SMALL_RESPONSE_BYTES = 65_536  # leases of this size are sent without a claim
+
+
+def keep_none(poll_id: int) -> bool:
+    """Let no poll wait for the next scheduler."""
+    return False
 
 
 class _OpenPoll(NamedTuple):
@@ -116,13 +122,17 @@ class WorkerPolls:
         poll = self._polls.get(command.id)
         return poll is not None and not poll.reply.done()
 
-    def fail(self, error: SchedoError, last_id: int | None = None) -> None:
+    def list_open(self) -> set[int]:
+        """Return the polls whose workers still wait."""
+        return {id_ for id_, poll in self._polls.items() if not poll.reply.done()}
+
+    def fail(self, error: SchedoError, keeps: KeepsPoll) -> None:
         """End the polls, because the scheduler is dropped. An idle worker polls again at once.
 
-        last_id: only polls up to this id end; later ones wait for the next scheduler. None: all.
+        keeps: whether a poll waits for the next scheduler, by its id.
         """
         for id_, poll in self._polls.items():
-            if not poll.reply.done() and (last_id is None or id_ <= last_id):
+            if not (poll.reply.done() or keeps(id_)):
                 if poll.is_idle:
                     poll.reply.set_result(PollResponse())
                 else:

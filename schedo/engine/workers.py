@@ -117,8 +117,8 @@ class Workers:
         """
         return {} if self._loop.failure else self._loop.scheduler.find_surplus(most, skip)
 
-    def end_poll(self, name: str) -> None:
-        """Let the open poll of a worker have its response now."""
+    def end_poll(self, name: str | None) -> None:
+        """Let the open poll of a worker have its response now; None: those of all."""
         self._loop.enqueue(CompletePolls(name))
 
     async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:

@@ -1,0 +1,71 @@
+"""A server of a cluster whose shards change leaves the polls of its idle workers open."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from schedo.core.worker_messages import PollResponse
+from schedo.core.worker_pool import WorkerSpec
+from tests.core.remote_site import make_poll
+from tests.engine.test_ownership import Shards, sharing
+from tests.engine.world import World
+
+REMOTE = WorkerSpec("a", 1, frozenset({"remote"}))
+
+
+async def begin_poll(world: World) -> asyncio.Task[PollResponse]:
+    """Return the open poll of a worker that runs nothing."""
+    request = make_poll(spec=REMOTE, running=frozenset(), max_leases=None, wait_s=30.0)
+    poll = asyncio.create_task(world.engine.sessions.work(request))
+    while world.engine.sessions.list()[-1].name != "a":
+        await world.engine.flush()
+    return poll
+
+
+async def restart(world: World, shards: Shards) -> None:
+    await world.engine._loop.restart(shards.change_shards)
+    await world.engine.flush()
+
+
+async def test_an_idle_worker_waits_on_while_the_shards_change(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        poll = await begin_poll(world)
+
+        await restart(world, shards)
+        assert not poll.done()
+        job = await world.submit(task="remote")
+
+        assert [lease.key.job_id for lease in (await poll).leases] == [job.id]
+
+
+async def test_a_worker_that_disconnects_while_the_shards_change_gets_no_job(path: Path) -> None:
+    async with sharing(path) as (world, shards):
+        poll = await begin_poll(world)
+        change = shards.change_shards
+
+        async def change_and_disconnect() -> None:
+            poll.cancel()
+            await asyncio.wait([poll])
+            await change()
+
+        await world.engine._loop.restart(change_and_disconnect)
+        job = await world.submit(task="remote")
+        await world.engine.flush()
+
+        response = await world.engine.sessions.work(
+            make_poll(spec=REMOTE, running=frozenset(), max_leases=None)
+        )
+        assert [lease.key.job_id for lease in response.leases] == [job.id]
+
+
+async def test_all_polls_end_when_the_change_of_the_shards_fails(path: Path) -> None:
+    async with sharing(path) as (world, _):
+        poll = await begin_poll(world)
+
+        async def fail() -> None:
+            raise RuntimeError("a bug")
+
+        await world.engine._loop.restart(fail)
+
+        assert not (await poll).leases
