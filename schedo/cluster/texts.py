@@ -85,12 +85,3 @@ def names_link(body: bytes) -> bool:
 
 class _Login(Struct):
     link: Any = None
-
-
-def read_items(body: bytes) -> list[Any]:
-    """Return the items of a response to a batch, as JSON that is not decoded."""
-    return msgspec.json.decode(body, type=_Batch).items
-
-
-class _Batch(Struct):
-    items: list[msgspec.Raw]

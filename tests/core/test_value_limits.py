@@ -22,7 +22,6 @@ from schedo.core.value_limits import fit_report, fit_text
 
 KEY = LeaseKey(1, 1, 1)
 CENTURY_US = 100 * 366 * 86_400 * 1_000_000
-NOT_JSON = "the task ran, but its result cannot be written as JSON: "
 
 
 def refused(kind: str, message: str) -> Failed:

@@ -9,7 +9,6 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, url
 
 from schedo.errors import Invalid
 
-SCHEMES = ("postgresql", "postgres")
 DEFAULT_SCHEMA = "schedo"
 # PostgreSQL cuts longer names, and a name in this form needs no quotes.
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
