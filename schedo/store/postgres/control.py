@@ -55,11 +55,11 @@ _CLOCK = """
     (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS asked_at,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS answered_at"""
 _VIEW = f"""
-SELECT server.no, name, url, epoch, version, server.state, timeout_us, settings,
+SELECT server.no, name, url, epoch, version, server.state, timeout_us,
     (extract(epoch FROM clock_timestamp() - session.query_start) * 1000000)::bigint AS silent_us,
     session.pid IS NOT DISTINCT FROM pg_backend_pid() AS has_these_beats,
     (SELECT array_agg(coalesce(owner, 0) ORDER BY no) FROM shard) AS owners,
-    coalesce((SELECT value FROM meta WHERE meta.name = 'settings'), 0) AS newest,
+    coalesce((SELECT value FROM meta WHERE meta.name = 'settings'), 0) AS settings,
     {_CLOCK}
 FROM server LEFT JOIN pg_stat_activity AS session
     ON session.pid = control_pid AND session.backend_start = control_began
@@ -338,6 +338,5 @@ def _read_view(sent_s: float, found: list[asyncpg.Record]) -> View:
         members,
         {row["no"]: row["timeout_us"] for row in found},
         {shard: no for shard, no in owners if no},
-        found[0]["newest"] if found else 0,
-        {row["no"]: row["settings"] for row in found},
+        found[0]["settings"] if found else 0,
     )

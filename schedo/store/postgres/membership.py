@@ -56,7 +56,7 @@ class Membership:
         self.timeout_us = timeout_us
         self._readers = readers
         self._me = Member(0, name, "", 0, __version__, MemberState.OPEN, 0)
-        self._view = View(0.0, {}, {}, {}, 0, {})
+        self._view = View(0.0, {}, {}, {}, 0)
         self._owned = Owned(0)
         self._adopted_s = 0.0
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
@@ -70,7 +70,7 @@ class Membership:
         self._sure_until_s = 0.0
         self._moved_s = 0.0
         self._stuck_until_s: dict[int, float] = {}  # shards whose running jobs cannot move
-        self._seen = asyncio.Event()
+        self._seen = asyncio.Event()  # set by each heartbeat: tests wait for the next one
         self.is_writing: Callable[[], bool] = lambda: False  # whether the session that writes lives
         self.limits: QueueLimits  # set by the store, which has the session
         self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_no_shard
@@ -170,7 +170,6 @@ class Membership:
         """Give the shards away from now on, apart from one for what still runs here."""
         self._me = self._me._replace(state=MemberState.LEAVING)
         await self.tell("state")
-        self._seen.clear()
         if self.is_change_due():
             self.on_due()
 
@@ -182,26 +181,6 @@ class Membership:
     def has_given(self) -> bool:
         """Whether nothing is left to give away."""
         return not self._moves()
-
-    async def wait_settled(self, timeout_s: float) -> bool:
-        """Wait until all servers follow the queues, pauses and cordons that this one has stored.
-
-        Return whether they do in time. A server that is silent starts nothing.
-        """
-        version = self._settings
-        async with asyncio.timeout(timeout_s):
-            while not self._is_settled(version):
-                self._seen.clear()
-                await self._seen.wait()
-        return True
-
-    def _is_settled(self, version: int) -> bool:
-        view = self._view
-        return view.sent_s > self._adopted_s and all(
-            view.confirmed[no] >= version or view.is_gone(no)
-            for no in view.members
-            if no != self._me.no
-        )
 
     # For the store.
 

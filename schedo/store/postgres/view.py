@@ -15,7 +15,6 @@ class View(NamedTuple):
     timeouts_us: dict[int, int]
     owners: dict[int, int]  # by shard; without the free ones
     settings: int  # the version of the queues, pauses and cordons
-    confirmed: dict[int, int]  # the version that each server follows
     late_us: int = 0  # how late the heartbeats of this server itself were lately, at most
 
     def is_gone(self, no: int) -> bool:
