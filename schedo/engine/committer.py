@@ -90,7 +90,8 @@ class Committer:
     async def prune(self, retention: Retention) -> int:
         """Delete all jobs and idempotency records past their retention, a few after some commits.
 
-        Return how many, and how many pages went back to the file system.
+        Return the number of deleted records and of pages that went back to the file system, in one
+        sum.
         """
         loop = self._loop
         pruning = Pruning(retention, loop.create_future())

@@ -100,5 +100,5 @@ class Maintenance:
                 log.exception("pruning is postponed after an internal error")
 
     async def prune(self) -> int:
-        """Delete jobs past their retention, and give their pages back to the file system."""
+        """Delete jobs past their retention, and give free pages back; see Committer.prune."""
         return await self._loop.prune(self.retention)

@@ -45,11 +45,11 @@ class StepSize:
 
 @dataclass(slots=True, eq=False)
 class Pruning:
-    """A request to prune until nothing is left; `done` gets the number of deleted records."""
+    """A request to prune until nothing is left; `done` gets the final `count`."""
 
     retention: Retention
     done: asyncio.Future[int]
-    count: int = 0
+    count: int = 0  # of deleted records and of pages that went back to the file system
 
 
 @dataclass(slots=True)
