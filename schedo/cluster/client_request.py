@@ -58,7 +58,7 @@ class ClientRequest:
 
     @property
     def is_confirmation(self) -> bool:
-        """Whether another server has carried it out, and this one follows."""
+        """Whether another server carries it out for all, and this one does its part."""
         return self.hop is not None and self.hop.purpose == "confirm"
 
     @property

@@ -24,7 +24,9 @@ from schedo.web.elsewhere import CLIENT, HOP
 from schedo.web.permissions import ANYONE, TokenPermission
 
 # forward: the receiver answers in place of the first server, and refuses what it does not own.
-# confirm: another server has carried out a change that concerns all, and the receiver follows.
+# confirm: a part of a request that another server carries out for the whole cluster. The receiver
+#     follows a change, makes the jobs of a broadcast for its own workers, changes its jobs of an
+#     operation, or lists its remote workers.
 # work: a part of the request of a worker, which polls the first server (see gateway.py).
 # surplus: a question for jobs that no worker of the receiver has room for (see surplus.py).
 # why: a question for what keeps a job from the workers that poll the receiver (worker_reasons.py).

@@ -149,7 +149,7 @@ class Router:
     async def at_text(self, asked: ClientRequest) -> Response:
         """Carry the request out at the owner of its key or its name."""
         if asked.is_confirmation:
-            return await asked.here()  # a part of a broadcast
+            return await asked.here()  # the part of a broadcast for the workers of this server
         shard = shard_of_request(asked.request, self.servers.has_limit)
         if is_broadcast(asked.request):
             return await self.servers.at_owner(asked, shard, partial(broadcast, self.servers))
