@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from schedo.clock import Clock
+from schedo.cluster.homes import list_owners
 from schedo.cluster.reachability import Reachability
-from schedo.core.shards import SHARDS
 from schedo.protocol.cluster import ClusterResponse, MemberResponse
 from schedo.protocol.times import render_instant
 from schedo.store.cluster import Cluster
@@ -18,12 +18,12 @@ def describe(
     """Return the members, as this server has seen them last.
 
     own_problem: why the URL of this server is wrong, if it is. clock: the one that jobs follow.
-    While the database does not respond, the last heartbeat of each was that long ago, and longer.
+    While the database does not respond, the time since the last heartbeat grows for all of them.
     """
     unreachable = dict(seen.unreachable)
     if own_problem is not None:
         unreachable[cluster.me.epoch] = own_problem
-    owners = [cluster.owner(shard) for shard in range(SHARDS)]
+    owners = list_owners(cluster)
     me, unseen_us = cluster.me.no, cluster.unseen_us()
     members = [
         MemberResponse(
@@ -33,11 +33,7 @@ def describe(
             epoch=member.epoch,
             version=member.version,
             state=member.state.value,
-            shards=[
-                shard
-                for shard, owner in enumerate(owners)
-                if owner is not None and owner.no == member.no
-            ],
+            shards=[shard for shard, owner in enumerate(owners) if owner == member.no],
             silent_us=None if member.silent_us is None else member.silent_us + unseen_us,
             reachable=member.epoch not in unreachable
             and (member.no == me or (bool(member.url) and member.silent_us is not None)),
