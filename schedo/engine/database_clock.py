@@ -74,8 +74,9 @@ class DatabaseClock(SystemClock):
         """Take a reading of the clock of the database.
 
         base_us: this clock minus the time since the machine's boot. delay_us: how long the reading
-        was on its way; the error is at most half of it. One that took long could look like a step,
-        and so could one during which the clock of the database was set: its delay seems negative.
+        was on its way; the error is at most half of it. A reading that took long does not count,
+        because it could look like a step; nor does one with a negative delay, during which the
+        clock of the database was set.
         """
         if not 0 <= delay_us < STEP_MIN_US:
             return

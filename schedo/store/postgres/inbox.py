@@ -57,7 +57,7 @@ _Session = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
 
 def _ignore() -> None:
-    """No reader has started."""
+    """Do nothing: no reader has started."""
 
 
 class PostgresInbox:

@@ -53,8 +53,9 @@ _SETTINGS = {
 # For a session with few statements, each of which has one good plan. Otherwise PostgreSQL makes its
 # plan again at each of the first five uses, and a take-over waits for 2 ms of that.
 PLAN_ONCE = "SET plan_cache_mode = force_generic_plan"
-# The same from this side. The timeout is also for data that the other side has not confirmed.
-_SILENCE = {
+# The keep-alives of _SETTINGS, for this side. The timeout is also for data that the other side has
+# not confirmed.
+_KEEP_ALIVES = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
     (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18)): 11_000,
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 4)): 5,
@@ -103,7 +104,7 @@ def _notice_silence(connection: asyncpg.Connection) -> None:
     """
     found = connection._transport.get_extra_info("socket")
     if found.family != socket.AF_UNIX:
-        for option, value in _SILENCE.items():
+        for option, value in _KEEP_ALIVES.items():
             found.setsockopt(*option, value)
 
 
