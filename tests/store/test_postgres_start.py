@@ -226,6 +226,13 @@ async def test_a_postgresql_that_is_too_old_is_refused() -> None:
         await check_server(Session(version=13, shown_version="13.23"), "db")
 
 
+async def test_of_several_obstacles_the_version_is_named_first() -> None:
+    session = Session(version=13, shown_version="13.23", encoding="LATIN1", shows_sessions=False)
+
+    with pytest.raises(StoreUnsuitable, match=r"db is PostgreSQL 13\.23; schedo needs version 14"):
+        await check_server(session, "db")
+
+
 @pytest.mark.parametrize(
     ("settings", "warning"),
     [

@@ -54,27 +54,32 @@ async def check_server(connection: asyncpg.Connection, shown: str) -> None:
     """Raise StoreUnsuitable, with what helps, if the store cannot work on this session."""
     await _check_session(connection, shown)
     found = await connection.fetchrow(_SETTINGS)
-    troubles = {
-        found["version"] < _VERSION_MIN: (
-            f"is PostgreSQL {found['shown_version']}; schedo needs version {_VERSION_MIN} or newer"
-        ),
-        found["encoding"] != "UTF8": (
-            f"has the encoding {found['encoding']}; create the database with"
-            " createdb --encoding=UTF8 --template=template0"
-        ),
-        found["is_read_only"]: READ_ONLY,
-        not found["shows_sessions"]: (
-            "does not say which sessions live, so servers could not tell a dead one; set"
-            " track_activities = on"
-        ),
-    }
-    for is_trouble, text in troubles.items():
-        if is_trouble:
-            raise StoreUnsuitable(f"{shown} {text}")
+    for obstacle in _list_obstacles(found):
+        raise StoreUnsuitable(f"{shown} {obstacle}")
     if found["synchronous_commit"] == "off":  # each acknowledged job must be on the disk
         await connection.execute("SET synchronous_commit = on")
     for warning in _list_risks(found):
         log.warning("%s %s", shown, warning)
+
+
+def _list_obstacles(found: asyncpg.Record) -> Iterator[str]:
+    """Return what keeps the store from working, in the order in which it is to be mended."""
+    if found["version"] < _VERSION_MIN:
+        yield (
+            f"is PostgreSQL {found['shown_version']}; schedo needs version {_VERSION_MIN} or newer"
+        )
+    if found["encoding"] != "UTF8":
+        yield (
+            f"has the encoding {found['encoding']}; create the database with"
+            " createdb --encoding=UTF8 --template=template0"
+        )
+    if found["is_read_only"]:
+        yield READ_ONLY
+    if not found["shows_sessions"]:
+        yield (
+            "does not say which sessions live, so servers could not tell a dead one; set"
+            " track_activities = on"
+        )
 
 
 def _list_risks(found: asyncpg.Record) -> Iterator[str]:
