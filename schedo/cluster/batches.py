@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest, read_whole, refuse
+from schedo.cluster.request_shards import shard_of_key, shard_of_spec
 from schedo.cluster.servers import Servers
-from schedo.cluster.texts import shard_of_key, shard_of_spec
 from schedo.core.shards import SHARDS
 from schedo.engine.sharing import jobs_in_steps
 from schedo.errors import SchedoError, Unavailable

@@ -29,9 +29,9 @@ from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home
 from schedo.cluster.hops import RemoteClient
 from schedo.cluster.member_log import MemberLog
 from schedo.cluster.own_url import OwnUrl
+from schedo.cluster.request_shards import is_broadcast, names_link, shard_of_request
 from schedo.cluster.servers import MOVING_S, Servers
 from schedo.cluster.streams import merge_streams
-from schedo.cluster.texts import is_broadcast, names_link, shard_of_request
 from schedo.cluster.unheard_workers import UnheardWorkers
 from schedo.cluster.unserved import UnservedJobs
 from schedo.cluster.worker_reasons import explain_workers
