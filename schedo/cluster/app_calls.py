@@ -19,7 +19,7 @@ from schedo.cluster.client_request import NOT_OWNER
 from schedo.cluster.homes import MOVES, explain_owner, find_maker
 from schedo.cluster.hops import OwnRequest
 from schedo.cluster.peers import ChangeLost, ReadLost
-from schedo.cluster.servers import Servers
+from schedo.cluster.servers import MOVING_S, PAUSE_S, Servers
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import JobSpec
 from schedo.core.shards import shard_of
@@ -30,9 +30,6 @@ from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
 from schedo.web.permissions import TokenPermission
 
-# How long a call waits while its shard moves, as the request of a client does.
-MOVING_S = 1.0
-_PAUSE_S = 0.02
 _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
 _T = TypeVar("_T")
 _Result = Accepted[int] | SchedoError
@@ -70,7 +67,7 @@ class AppCalls(OtherOwners):
                 if is_last:
                     moves = Unavailable(str(error))
                     return [results.get(place, moves) for place in range(len(specs))]
-                await self._servers.wait_for_change(_PAUSE_S)
+                await self._servers.wait_for_change(PAUSE_S)
         return [results[place] for place in range(len(specs))]
 
     async def wait(
@@ -112,7 +109,10 @@ class AppCalls(OtherOwners):
         return [*parts.values()]
 
     def _find_home(self, spec: JobSpec) -> str | None:
-        """Return the text whose shard must have the job, as texts.py does; None: any may."""
+        """Return the text whose shard must have the job; None: any may.
+
+        The order is that of request_shards.py, without an Idempotency-Key.
+        """
         unique = spec.options.unique
         if unique is not None:
             return unique.key
@@ -162,7 +162,7 @@ class AppCalls(OtherOwners):
                 lost, until, is_last = found, _now() + MOVING_S, False  # it was perhaps held
             if is_last:
                 raise lost or found
-            await self._servers.wait_for_change(_PAUSE_S)
+            await self._servers.wait_for_change(PAUSE_S)
 
     async def _carry_out_if_mine(
         self, shard: int, here: Callable[[], Awaitable[Record]]

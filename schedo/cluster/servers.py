@@ -25,7 +25,7 @@ from schedo.web.http import Response
 # How long a request waits while its shard moves, or its owner is believed to be a server that is
 # not the owner any more, or that has just died. A move and a take-over take some 20 ms.
 MOVING_S = 1.0
-_PAUSE_S = 0.02
+PAUSE_S = 0.02  # between two tries
 Act = Callable[[ClientRequest], Awaitable[Response]]
 
 
@@ -123,7 +123,7 @@ class Servers:
                 lost, until, is_last = found, loop.time() + MOVING_S, False  # it was perhaps held
             if is_last or not may_wait():
                 raise lost or found
-            await self.wait_for_change(_PAUSE_S)
+            await self.wait_for_change(PAUSE_S)
 
     async def _at_maker(self, asked: ClientRequest, act: Act) -> Response:
         shard = None if asked.hop else find_maker(self.cluster)
