@@ -21,7 +21,7 @@ log = logging.getLogger("schedo.engine")
 
 LOOK_S = 0.05  # between two looks at what this server needs
 IDLE_LOOKS = 2  # of which one divides, although this server itself needs no more
-TURNS = 5  # looks after which other servers get what cannot be divided equally
+LOOKS_PER_TURN = 5  # then what cannot be divided equally passes to other servers
 
 
 class LimitSharing:
@@ -80,10 +80,11 @@ class LimitSharing:
         is_due = self._is_new or self._looks % IDLE_LOOKS == 0
         if home and (is_due or any(map(_needs_more, home.values()))):
             self._is_new = False
-            lower, turn = partial(self._lower, limits), self._looks // TURNS
+            lower, turn = partial(self._lower, limits), self._looks // LOOKS_PER_TURN
             self._give(limits, await self._cluster.limits.divide(home, turn, lower))
 
     def _lower(self, limits: LimitShares, shares: Mapping[str, int]) -> Mapping[str, LimitUse]:
+        """Use at most these shares from now on; return how far this server uses them then."""
         if not self._is_current(limits):
             raise Unavailable("the scheduler is a new one")
         before = limits.uses()
@@ -97,17 +98,19 @@ class LimitSharing:
         return self._loop.is_open and self._loop.scheduler.limits is limits
 
     def _give(self, limits: LimitShares, shares: Mapping[str, int]) -> None:
+        """Let the scheduler use these shares, unless it has been replaced meanwhile."""
         if self._is_current(limits):
-            raised = {
+            changed = {
                 queue: share
                 for queue, share in shares.items()
                 if (use := limits.uses().get(queue)) is not None and use.share != share
             }
-            limits.give(raised)
-            if raised:
+            limits.give(changed)
+            if changed:
                 self._loop.wake()
 
     async def _claim(self, limits: LimitShares, home: Collection[str]) -> None:
+        """Ask the homes of the other queues for what this server needs of their limits."""
         uses = {queue: use for queue, use in limits.uses().items() if queue not in home}
         needed = {
             queue: use
