@@ -193,7 +193,7 @@ class Inbox:
             # After a recovery the rows may be taken already, or belong to another server.
             is_current = lambda: self._loop.scheduler is scheduler  # noqa: E731
             command: Command[None] = TakeIn(found, is_current, self._blame)
-            await self._heed_refusal(self._loop.try_enqueue(command), {row.id for row in rows})
+            await self._wait_for_commit(self._loop.try_enqueue(command), {row.id for row in rows})
         except BaseException:
             self._source.restart()
             raise
@@ -203,7 +203,7 @@ class Inbox:
         self._loop.monitor.metrics.note_submit([each.spec for each in found], waited_us)
         return len(found)
 
-    async def _heed_refusal(self, reply: Awaitable[None], ids: Collection[int]) -> None:
+    async def _wait_for_commit(self, reply: Awaitable[None], ids: Collection[int]) -> None:
         """Wait for the commit; blame those of the rows for which the store has refused it."""
         try:
             await reply

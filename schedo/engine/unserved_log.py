@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 log = logging.getLogger("schedo.jobs")
 
-PATIENCE_S = 10.0  # workers that connect again after a restart of the server take some seconds
+WARN_AFTER_S = 10.0  # workers that connect again after a restart of the server take some seconds
 
 
 class UnservedLog:
@@ -24,7 +24,7 @@ class UnservedLog:
             self._warned.discard(task)
         for task, count in waiting.items():
             since = self._since.setdefault(task, now_s)
-            if now_s - since >= PATIENCE_S and task not in self._warned:
+            if now_s - since >= WARN_AFTER_S and task not in self._warned:
                 self._warned.add(task)
                 log.warning(
                     "no connected worker can run task %s; its due jobs: at least %d;"

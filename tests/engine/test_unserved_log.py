@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.engine.unserved_log import PATIENCE_S, UnservedLog
+from schedo.engine.unserved_log import WARN_AFTER_S, UnservedLog
 
 
 def test_a_task_is_named_once_when_its_jobs_have_waited_for_some_seconds(
@@ -13,11 +13,11 @@ def test_a_task_is_named_once_when_its_jobs_have_waited_for_some_seconds(
     unserved = UnservedLog()
 
     unserved.note({"mial": 2}, 100.0)
-    unserved.note({"mial": 3}, 100.0 + PATIENCE_S - 0.1)
+    unserved.note({"mial": 3}, 100.0 + WARN_AFTER_S - 0.1)
     assert caplog.messages == []
 
-    unserved.note({"mial": 4}, 100.0 + PATIENCE_S)
-    unserved.note({"mial": 5}, 100.0 + PATIENCE_S + 1)
+    unserved.note({"mial": 4}, 100.0 + WARN_AFTER_S)
+    unserved.note({"mial": 5}, 100.0 + WARN_AFTER_S + 1)
     assert caplog.messages == [
         "no connected worker can run task mial; its due jobs: at least 4;"
         " schedo jobs why ID says what is missing"
@@ -31,7 +31,7 @@ def test_a_task_that_a_worker_served_meanwhile_is_named_again(
 
     for start in (0.0, 100.0):
         unserved.note({"mail": 1}, start)
-        unserved.note({"mail": 1}, start + PATIENCE_S)
-        unserved.note({}, start + PATIENCE_S + 1)
+        unserved.note({"mail": 1}, start + WARN_AFTER_S)
+        unserved.note({}, start + WARN_AFTER_S + 1)
 
     assert len(caplog.messages) == 2
