@@ -140,7 +140,7 @@ async def test_a_silent_server_can_commit_nothing_once_its_shards_are_taken(
         await put(silent, make_job(id=1))
         silence(silent)
         await end_patience(other, silent)
-        await until(other, lambda: other.cluster._mine() == {*ALL})
+        await until(other, lambda: other.cluster._seen_as_mine() == {*ALL})
         await follow(other)
 
         assert shards(other) == ALL
@@ -286,7 +286,7 @@ async def test_the_number_of_a_dead_server_without_others_is_used_again(
     async with sharing(postgres_store_url, 1) as (dead,):
         kill(dead)
         async with sharing(postgres_store_url, 1) as (store,):
-            await until(store, lambda: store.cluster._mine() == {*ALL})
+            await until(store, lambda: store.cluster._seen_as_mine() == {*ALL})
             await store.snapshot()
 
             assert shards(store) == ALL

@@ -159,7 +159,7 @@ async def test_the_shards_of_a_server_that_fails_before_it_has_signed_are_taken(
     with pytest.raises(StoreError, match="too many clients"):
         await opening
 
-    await until(other, lambda: other.cluster._mine() == {*ALL})
+    await until(other, lambda: other.cluster._seen_as_mine() == {*ALL})
     await follow(other)
 
     assert shards(other) == ALL

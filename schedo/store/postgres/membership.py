@@ -133,7 +133,7 @@ class Membership:
         its return before it has the change.
         """
         is_heard = since_boot_s() < self._sure_until_s and self.is_writing()
-        is_owner = self._has_number() and not self._lost()
+        is_owner = self._has_number() and not self._has_lost_shards()
         return is_heard and is_owner and self._view.settings <= self._settings
 
     def unseen_us(self) -> int:
@@ -148,7 +148,7 @@ class Membership:
         """Return whether the engine must continue with other shards or settings."""
         return (
             not self.is_writing()
-            or self._mine() != {*self._owned.shards}
+            or self._seen_as_mine() != {*self._owned.shards}
             or self._view.settings > self._settings
             or bool(self._moves())
         )
@@ -292,7 +292,8 @@ class Membership:
         targets = assign(self._view.staying(), self._view.owners)
         return [shard for shard in shards if targets.get(shard) == self._me.no]
 
-    def _mine(self) -> set[int]:
+    def _seen_as_mine(self) -> set[int]:
+        """Return the shards of this server in the database, as its last heartbeat has seen them."""
         return {shard for shard, no in self._view.owners.items() if no == self._me.no}
 
     def _has_number(self) -> bool:
@@ -303,8 +304,9 @@ class Membership:
         found = self._view.members.get(self._me.no)
         return found is None or self.signed_epoch is None or found.epoch <= self.signed_epoch
 
-    def _lost(self) -> bool:
-        return not self._mine().issuperset(self._owned.shards)
+    def _has_lost_shards(self) -> bool:
+        """Return whether others have taken shards that the engine still has."""
+        return not self._seen_as_mine().issuperset(self._owned.shards)
 
     def _moves(self) -> dict[int, int]:
         """Return the shards that this server should give away now, each with its new owner."""
