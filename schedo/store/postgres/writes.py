@@ -14,7 +14,6 @@ import asyncpg
 import msgspec
 
 from schedo.core.action_log import LogEntry
-from schedo.core.bulk import BulkOperation
 from schedo.core.changes import Changes
 from schedo.core.ids import newest_at
 from schedo.core.model import DecisionRecord
@@ -75,8 +74,6 @@ _INSERT_LOG = (
     " $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],"
     " $9::bigint[])"
 )
-
-
 # A row that is gone has become a job before: then the whole commit must not happen.
 _DELETE_TAKEN_IN = """
 WITH deleted AS (DELETE FROM inbox WHERE id = ANY($1::bigint[]) RETURNING 1)
@@ -199,7 +196,9 @@ def _encode_operations(changes: Changes, owned: Owned) -> Iterator[Statement]:
     put = [each for each in changes.bulk_operations.values() if each is not None]
     if put:
         shard = owned.shards[0] if owned.shards else 0
-        yield Statement(_UPSERT_OPERATIONS, (*columns_of([*map(_operation_row, put)], 2), shard))
+        yield Statement(
+            _UPSERT_OPERATIONS, (*columns_of([*map(rows.bulk_operation_row, put)], 2), shard)
+        )
     steps = [(step.operation, step.number, _encode(step.jobs).decode()) for step in changes.steps]
     yield from _rows_of(tables.STEP, tables.STEP.insert, steps)
     if changes.steps_deleted:
@@ -208,10 +207,6 @@ def _encode_operations(changes: Changes, owned: Owned) -> Iterator[Statement]:
     if deleted:
         for sql in _DELETE_OPERATIONS:
             yield Statement(sql, (deleted,))
-
-
-def _operation_row(operation: BulkOperation) -> Row:
-    return rows.bulk_operation_row(operation)
 
 
 def _rows_of(table: tables.Table, sql: str, found: Sequence[Row]) -> Iterator[Statement]:
