@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse
@@ -19,14 +21,18 @@ from schedo.cluster.reachability import Reachability
 from schedo.core.shards import shard_of
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
+from schedo.protocol.roles import Role
 from schedo.store.cluster import Cluster, Member
 from schedo.web.http import Response
+from schedo.web.permissions import TokenPermission
 
 # How long a request waits while its shard moves, or its owner is believed to be a server that is
 # not the owner any more, or that has just died. A move and a take-over take some 20 ms.
 MOVING_S = 1.0
 PAUSE_S = 0.02  # between two tries
+T = TypeVar("T")
 Act = Callable[[ClientRequest], Awaitable[Response]]
+_PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # of questions: no client asks them
 
 
 class Servers:
@@ -96,6 +102,21 @@ class Servers:
         hop = Hop(purpose, now, own.method, own.target, "cluster", own.id, "", own.permission)
         headers = {"content-type": "application/json"} if own.body else {}
         return await self.peers.send(member, hop, own.body, headers, held_s)
+
+    async def ask(
+        self, member: Member, purpose: Purpose, body: bytes, kind: type[T], limit_s: float
+    ) -> T | None:
+        """Return what a server says to a question of this server, for which no client asks.
+
+        kind: of the response. None: it does not respond in time, or is too old for the question.
+        """
+        own = OwnRequest("POST", "/v1/work", purpose, _PERMISSION, body)
+        try:
+            async with asyncio.timeout(limit_s):
+                response = await self.send(member, purpose, own)
+            return msgspec.json.decode(response.body, type=kind) if response.status == 200 else None
+        except (SchedoError, TimeoutError, msgspec.MsgspecError):
+            return None
 
     async def at_owner(
         self,

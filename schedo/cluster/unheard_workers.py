@@ -15,7 +15,6 @@ import msgspec
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.servers import Servers
-from schedo.cluster.worker_reasons import ask
 from schedo.engine.workers import Workers
 from schedo.web.http import Response
 
@@ -48,7 +47,7 @@ class UnheardWorkers:
             named = (names[first:] + names[:first])[:WORKERS_MAX]
             question = _Question(self._servers.cluster.me.no, named)
             body = msgspec.json.encode(question)
-            asking = (ask(self._servers, each, "lists", body, dict, ASK_S) for each in members)
+            asking = (self._servers.ask(each, "lists", body, dict, ASK_S) for each in members)
             await asyncio.gather(*asking)
 
 

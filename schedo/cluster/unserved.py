@@ -14,7 +14,6 @@ import msgspec
 
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.servers import Servers
-from schedo.cluster.worker_reasons import ask
 from schedo.core.model import ReadyKey
 from schedo.core.remote_reasons import Others, RemoteReasons
 from schedo.engine.sharing import jobs_in_steps
@@ -57,9 +56,7 @@ class UnservedJobs:
         found: Sequence[_Response | None] = []
         if waiting or asked:
             body = msgspec.json.encode(_Question([*waiting], [*asked]))
-            asking = (
-                ask(self._servers, each, "served", body, _Response, ASK_S) for each in members
-            )
+            asking = (self._servers.ask(each, "served", body, _Response, ASK_S) for each in members)
             found = await asyncio.gather(*asking)
         said = {m.name: each for m, each in zip(members, found, strict=False) if each is not None}
         served = {
