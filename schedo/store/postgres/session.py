@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -82,19 +82,26 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
                 f"none of the hosts of {address.shown} takes writes; is a fail-over under way?"
             ) from error
         raise opening_error(error, address.shown) from error
-    try:
+    with ending_on_error(connection, address):
         _notice_silence(connection)
         # By statements, because a pooler refuses settings of which it does not know.
         settings = _SETTINGS | {"search_path": address.schema, "application_name": name}
         await connection.execute(
             "".join(f"SET {name} = '{_quoted(value)}';" for name, value in settings.items())
         )
+    return connection
+
+
+@contextmanager
+def ending_on_error(connection: asyncpg.Connection, address: Address) -> Iterator[None]:
+    """End a session whose preparation fails; raise the errors of the driver with a hint."""
+    try:
+        yield
     except BaseException as error:
         connection.terminate()
         if isinstance(error, DRIVER_ERRORS):
             raise opening_error(error, address.shown) from error
         raise
-    return connection
 
 
 def _notice_silence(connection: asyncpg.Connection) -> None:

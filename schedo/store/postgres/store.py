@@ -41,7 +41,14 @@ from schedo.store.postgres.queue_shares import QueueShares
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
 from schedo.store.postgres.self_test import check_rights, check_server
-from schedo.store.postgres.session import PLAN_ONCE, Readers, Writer, close, connect
+from schedo.store.postgres.session import (
+    PLAN_ONCE,
+    Readers,
+    Writer,
+    close,
+    connect,
+    ending_on_error,
+)
 from schedo.store.postgres.snapshots import OFFSET, clock_names, read_snapshot
 from schedo.store.postgres.tallies import add
 from schedo.store.postgres.waiting_count import WaitingCount
@@ -154,16 +161,11 @@ class PostgresStore(ConcurrentReads):
     async def _connect_writer(self) -> asyncpg.Connection:
         """Return a session of the migrated store."""
         connection = await connect(self._address, self._name)
-        try:
+        with ending_on_error(connection, self._address):
             await check_server(connection, self._address.shown)
             await migrate(connection, self._address)
             await check_rights(connection, self._address.shown)
             await connection.execute(PLAN_ONCE)
-        except BaseException as error:
-            connection.terminate()
-            if isinstance(error, DRIVER_ERRORS):
-                raise opening_error(error, self._address.shown) from error
-            raise
         return connection
 
     async def _adopt(self, no: int) -> Snapshot:
@@ -314,17 +316,12 @@ class PostgresStore(ConcurrentReads):
     async def _reclaim(self, lost: Writer) -> int:
         """Continue with a new session; return the number of this server from now on."""
         connection = await self._connect_writer()
-        try:
+        with ending_on_error(connection, self._address):
             no = self._owned.no
             if not await holder.lock_again(connection, no, lost.pid):
                 no = await holder.take_number(connection, self._address)
                 await holder.enter(connection, no)
                 self._owned = Owned(no)  # no shards yet: the snapshot that follows may fail
-        except BaseException as error:
-            connection.terminate()
-            if isinstance(error, DRIVER_ERRORS):
-                raise opening_error(error, self._address.shown) from error
-            raise
         if self._writer is not lost:  # it was closed meanwhile
             await close(connection)
             return no
