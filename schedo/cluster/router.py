@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Router:
-    """The Elsewhere of one server."""
+    """The other servers, as the application of one server needs them: its Elsewhere."""
 
     def __init__(self, context: AppContext, cluster: Cluster, key: bytes) -> None:
         """key: the random key that all servers of the cluster read in the database."""

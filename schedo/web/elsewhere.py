@@ -35,7 +35,7 @@ class Elsewhere(Protocol):
         """Whether this server owns the shard of the name."""
 
     def notes(self) -> Sequence[str]:
-        """Return a sentence for each server that cannot be reached."""
+        """Return a sentence for each server that cannot be reached, also for this one itself."""
 
     async def list_remote_workers(self) -> Sequence[WorkerStatus]:
         """Return the remote workers that the other servers know."""
