@@ -373,7 +373,11 @@ async def test_a_long_name_leaves_the_server_without_the_socket(
 async def test_a_store_in_memory_has_no_control_socket() -> None:
     with FakeActive() as active:
         control = ControlSocket(lambda: Control(active), None)
+        before = open_descriptors()
+
         control.open()
+
+        assert open_descriptors() == before
         await control.close()
 
 

@@ -80,6 +80,7 @@ async def test_those_of_a_process_that_is_gone_already_are_lost(
 
     async with asyncio.timeout(5):
         await engine.has_ended.wait()
+    assert engine.events[-1] == "worker handover-7 is lost: its process has died"
 
 
 async def test_a_process_is_known_to_the_next_server_until_its_attempts_have_ended(
