@@ -295,7 +295,7 @@ async def test_the_number_of_a_dead_server_without_others_is_used_again(
 async def test_more_servers_than_shards_are_refused(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedo.store.postgres.holder.SHARDS", 1)
+    monkeypatch.setattr("schedo.store.postgres.server_numbers.SHARDS", 1)
     async with sharing(postgres_store_url, 1):
         store = PostgresStore(postgres_store_url)
         with pytest.raises(StoreLocked, match=r"1 servers share .* no more"):

@@ -11,7 +11,7 @@ import pytest
 from schedo.core.shards import SHARDS
 from schedo.errors import StoreError
 from schedo.store.base import Snapshot
-from schedo.store.postgres import control, holder, snapshots
+from schedo.store.postgres import control, server_numbers, snapshots
 from schedo.store.postgres import store as stores
 from schedo.store.postgres.session import connect
 from schedo.store.postgres.store import PostgresStore
@@ -19,8 +19,8 @@ from schedo.store.postgres.watch import NeighbourWatch
 from tests.store.servers import LONG_US, due, follow, shards, sharing, silence, until
 
 ALL = list(range(SHARDS))
-_LOCK_SHARED = f"SELECT pg_advisory_lock_shared({holder.CLASS}, $1::int)"
-_TRY_LOCK = f"SELECT pg_try_advisory_lock({holder.CLASS}, $1::int)"
+_LOCK_SHARED = f"SELECT pg_advisory_lock_shared({server_numbers.CLASS}, $1::int)"
+_TRY_LOCK = f"SELECT pg_try_advisory_lock({server_numbers.CLASS}, $1::int)"
 FORMER = 7  # a number that the server had before
 _COPY = """
 INSERT INTO server (no, name, boot, epoch, version, state, opened_at, control_pid, control_began)
@@ -78,7 +78,7 @@ async def test_a_watch_keeps_no_lock_of_the_server_that_it_has_seen_end(
 async def test_a_number_that_a_server_has_given_up_counts_as_dead(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holder, "WAIT_S", 0.0)
+    monkeypatch.setattr(server_numbers, "WAIT_S", 0.0)
     async with sharing(postgres_store_url, 2) as (store, other):
         await end_session(store, other, lock=True)
         await store.snapshot()
@@ -112,7 +112,7 @@ async def test_a_new_session_is_signed_although_the_first_snapshot_in_it_fails(
 async def test_a_server_that_needs_a_new_number_never_goes_on_with_its_old_one(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holder, "WAIT_S", 0.0)
+    monkeypatch.setattr(server_numbers, "WAIT_S", 0.0)
     async with sharing(postgres_store_url, 2) as (store, other):
         await end_session(store, other, lock=True)  # as by a server that has started meanwhile
 
@@ -132,13 +132,13 @@ async def test_a_server_that_needs_a_new_number_never_goes_on_with_its_old_one(
 async def test_a_server_that_takes_its_lock_again_ends_no_session_but_its_own(
     postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holder, "WAIT_S", 0.0)
+    monkeypatch.setattr(server_numbers, "WAIT_S", 0.0)
     async with sharing(postgres_store_url, 2) as (store, other):
         stranger = await connect(other._address, "a session with the pid of a lost one")
         pid = int(stranger.get_server_pid())
 
         async with store._require_readers().session() as session:
-            assert not await holder.lock_again(session, other.cluster.me.no, pid)
+            assert not await server_numbers.lock_again(session, other.cluster.me.no, pid)
 
         assert await stranger.fetchval("SELECT 1") == 1
         await stranger.close()
@@ -150,13 +150,13 @@ async def test_a_server_that_signs_with_a_control_session_that_was_replaced_mean
     async with sharing(postgres_store_url, 2, LONG_US) as (store, other):
         await stop_beating(store)
         store._control._drop()
-        sign = holder.sign
+        sign = server_numbers.sign
 
         async def sign_late(*values: Any) -> None:
             await store._control._connect_again()
             await sign(*values)
 
-        monkeypatch.setattr(holder, "sign", sign_late)
+        monkeypatch.setattr(server_numbers, "sign", sign_late)
         assert store._writer is not None
         store._writer.connection.terminate()
         await store.snapshot()

@@ -19,7 +19,7 @@ import asyncpg
 
 from schedo.errors import StoreError
 from schedo.store.cluster import Member, MemberState
-from schedo.store.postgres import holder
+from schedo.store.postgres import server_numbers
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS, store_error
 from schedo.store.postgres.loads import UNSYNCED
@@ -67,7 +67,7 @@ WHERE server.state <> 'closed' OR EXISTS (SELECT 1 FROM shard WHERE owner = serv
 # It need not wait for the disk: each later commit of the new owner brings it there, too.
 _TAKE_OVER = f"""
 WITH {UNSYNCED}
-SELECT take_over({holder.CLASS}, $1::bigint, $2::bigint, $3::smallint[]) FROM unsynced"""
+SELECT take_over({server_numbers.CLASS}, $1::bigint, $2::bigint, $3::smallint[]) FROM unsynced"""
 _TAKE_FREE = "UPDATE shard SET owner = $1 WHERE owner IS NULL AND no = ANY($2::smallint[])"
 _TAKE_FREE += " RETURNING no"
 # Ends the session in which a server writes, unless the server has been heard of meanwhile. One of
@@ -261,7 +261,7 @@ class Control:
     async def _replace(self) -> None:
         """Let the others judge this server by this session, and no other number by it."""
         no, epoch = self._membership.me.no, self._membership.signed_epoch
-        await self._fetch(holder.REPLACE_CONTROL, no, self.pid, epoch)
+        await self._fetch(server_numbers.REPLACE_CONTROL, no, self.pid, epoch)
 
     async def _act(self) -> None:
         """Take what this server should have of dead servers, and of what is free."""

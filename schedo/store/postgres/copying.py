@@ -15,7 +15,7 @@ from schedo.core.shards import SHARDS
 from schedo.errors import StoreLocked, StoreUnsuitable
 from schedo.store.base import ClockMark
 from schedo.store.copying import MARKS, TABLES, Row
-from schedo.store.postgres import holder
+from schedo.store.postgres import server_numbers
 from schedo.store.postgres.address import Address, parse_address
 from schedo.store.postgres.errors import DRIVER_ERRORS, opening_error, store_error
 from schedo.store.postgres.schema import check_exists, migrate
@@ -60,7 +60,7 @@ _SET_NUMBERS = (
 )
 # The lock of each number that a server may have.
 _LOCK = (
-    f"SELECT bool_and(pg_try_advisory_lock({holder.CLASS}, no))"
+    f"SELECT bool_and(pg_try_advisory_lock({server_numbers.CLASS}, no))"
     f" FROM generate_series(1, {SHARDS}) AS no"
 )
 _UNLOCK = "SELECT pg_advisory_unlock_all()"
@@ -205,7 +205,7 @@ async def _held(
 ) -> AsyncIterator[tuple[asyncpg.Connection, Address]]:
     """Yield a session with the lock of the migrated store, in a transaction."""
     address = parse_address(url)
-    name = f"schedo {socket.gethostname()} {os.getpid()}{holder.COPIES}"
+    name = f"schedo {socket.gethostname()} {os.getpid()}{server_numbers.COPIES}"
     connection = await connect(address, name)
     try:
         try:
@@ -234,7 +234,7 @@ async def _lock(connection: asyncpg.Connection, address: Address) -> None:
     until = loop.time() + LOCK_S
     while not await connection.fetchval(_LOCK):
         await connection.execute(_UNLOCK)
-        found = await connection.fetch(holder.HOLDERS)
+        found = await connection.fetch(server_numbers.HOLDERS)
         if found and loop.time() > until:
             names = ", ".join(f"{name} (PostgreSQL session {pid})" for name, pid in found)
             raise StoreLocked(f"a server holds {address.shown}; stop it first: {names}")

@@ -27,7 +27,7 @@ from schedo.errors import (
     StoreUnsuitable,
 )
 from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
-from schedo.store.postgres import holder, loads, reads, writes
+from schedo.store.postgres import loads, reads, server_numbers, writes
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.concurrent_reads import ConcurrentReads
 from schedo.store.postgres.control import Control
@@ -131,8 +131,8 @@ class PostgresStore(ConcurrentReads):
             if self._read_url is not None:  # before the others expect heartbeats
                 self._replica = Replica(self._read_url, self._name, self._require_readers)
                 await self._replica.open(connection)
-            no = await holder.take_number(connection, self._address)
-            was_killed = await holder.enter(connection, no)
+            no = await server_numbers.take_number(connection, self._address)
+            was_killed = await server_numbers.enter(connection, no)
             # A server that ends before its recovery is durable leaves this to the next one.
             self._must_sign = not was_killed
             await self._control.connect()
@@ -189,8 +189,8 @@ class PostgresStore(ConcurrentReads):
         cluster, writer = self.cluster, self._require_writer()
         cluster.is_joining = False
         pids = writer.pid, self._control.pid
-        signature = holder.Signature(cluster.timeout_us, cluster.settings, *pids)
-        await writer.run(lambda c: holder.sign(c, cluster.note_signing(), signature))
+        signature = server_numbers.Signature(cluster.timeout_us, cluster.settings, *pids)
+        await writer.run(lambda c: server_numbers.sign(c, cluster.note_signing(), signature))
         writer.is_signed = True
 
     def _is_writing(self) -> bool:
@@ -232,8 +232,8 @@ class PostgresStore(ConcurrentReads):
             await readers.close()
 
     async def _end_in_order(self, connection: asyncpg.Connection) -> None:
-        await holder.release(connection, self._owned.no)
-        await holder.leave(connection, self._owned.no)
+        await server_numbers.release(connection, self._owned.no)
+        await server_numbers.leave(connection, self._owned.no)
 
     async def shorten_log(self) -> None:
         """Do nothing: PostgreSQL has the log."""
@@ -247,7 +247,7 @@ class PostgresStore(ConcurrentReads):
     def note_leaving(self) -> None:
         if self._writer is not None:
             no = self._owned.no
-            self._writer.begin(lambda connection: holder.leave(connection, no))
+            self._writer.begin(lambda connection: server_numbers.leave(connection, no))
 
     def bound_replay(self, is_bounded: bool) -> None:
         """Do nothing: there is nothing to replay."""
@@ -255,7 +255,7 @@ class PostgresStore(ConcurrentReads):
     async def check(self) -> None:
         writer = self._require_writer()
         if not writer.is_lost and not await writer.run(
-            lambda connection: holder.is_locked(connection, self._owned.no)
+            lambda connection: server_numbers.is_locked(connection, self._owned.no)
         ):
             raise StoreBroken(
                 f"the session of this server has lost its lock on {self._address.shown}: something"
@@ -302,7 +302,7 @@ class PostgresStore(ConcurrentReads):
         """Note the version of the queues, pauses and cordons that this server has just stored."""
         version = await writer.run(lambda connection: connection.fetchval(writes.SETTINGS))
         if self.cluster.note_settings(version):
-            await writer.run(lambda c: holder.follow(c, self._owned.no, version))
+            await writer.run(lambda c: server_numbers.follow(c, self._owned.no, version))
         await self._control.notify()
 
     async def snapshot(self) -> Snapshot:
@@ -318,9 +318,9 @@ class PostgresStore(ConcurrentReads):
         connection = await self._connect_writer()
         with ending_on_error(connection, self._address):
             no = self._owned.no
-            if not await holder.lock_again(connection, no, lost.pid):
-                no = await holder.take_number(connection, self._address)
-                await holder.enter(connection, no)
+            if not await server_numbers.lock_again(connection, no, lost.pid):
+                no = await server_numbers.take_number(connection, self._address)
+                await server_numbers.enter(connection, no)
                 self._owned = Owned(no)  # no shards yet: the snapshot that follows may fail
         if self._writer is not lost:  # it was closed meanwhile
             await close(connection)

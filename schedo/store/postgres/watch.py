@@ -13,7 +13,7 @@ from collections.abc import Callable
 import asyncpg
 
 from schedo.errors import StoreError
-from schedo.store.postgres import holder
+from schedo.store.postgres import server_numbers
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS
 from schedo.store.postgres.membership import Membership
@@ -22,7 +22,7 @@ from schedo.store.postgres.session import connect
 PAUSE_S = 0.5  # after the end of a session whose server lives: it gets its lock again meanwhile
 IDLE_S = 0.2
 
-_AWAIT = f"SELECT await_end({holder.CLASS}, $1::int)"
+_AWAIT = f"SELECT await_end({server_numbers.CLASS}, $1::int)"
 
 
 class NeighbourWatch:
