@@ -23,7 +23,8 @@ from schedo.cluster.servers import MOVING_S, PAUSE_S, Servers
 from schedo.core.ids import parse_id, render_id
 from schedo.core.model import JobSpec
 from schedo.core.shards import shard_of
-from schedo.engine.call_results import Accepted, OtherOwners, Record, SubmitHere
+from schedo.engine.call_results import Accepted
+from schedo.engine.other_owners import OtherOwners, Record, SubmitHere
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
 from schedo.protocol.job_specs import spec_fields
 from schedo.protocol.roles import Role

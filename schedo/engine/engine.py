@@ -27,7 +27,7 @@ from schedo.core.scheduler import Scheduler
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.action_log import change
 from schedo.engine.bulk_runner import BulkRunner
-from schedo.engine.call_results import Accepted, Health, OtherOwners, QueueStatus, copy_triggered
+from schedo.engine.call_results import Accepted, Health, QueueStatus, copy_triggered
 from schedo.engine.clock_changes import behind_us
 from schedo.engine.command_queue import as_is
 from schedo.engine.declarations import Declarations
@@ -42,6 +42,7 @@ from schedo.engine.invocations import Invocations
 from schedo.engine.loop import EngineLoop
 from schedo.engine.maintenance import Maintenance
 from schedo.engine.metrics import Metrics
+from schedo.engine.other_owners import OtherOwners
 from schedo.engine.pausing import Pausing
 from schedo.engine.settling import Settling
 from schedo.engine.silent_stop import bounding_silence

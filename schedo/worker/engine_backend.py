@@ -16,8 +16,9 @@ from schedo.core.ids import parse_id
 from schedo.core.model import Job, JobSpec, LeaseKey
 from schedo.core.progress import ProgressUpdate
 from schedo.core.worker_messages import Progress
-from schedo.engine.call_results import Accepted, OtherOwners
+from schedo.engine.call_results import Accepted
 from schedo.engine.engine import Engine
+from schedo.engine.other_owners import OtherOwners
 from schedo.errors import SchedoError
 from schedo.protocol.job_templates import JobTemplate
 from schedo.protocol.jobs import SubmittedJob, render_job
