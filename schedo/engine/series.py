@@ -72,8 +72,8 @@ class Recorder:
         """Record a row at the end of each second of the clock, until it is cancelled.
 
         The rows of the last day follow at the end of the first second: to read them takes the loop
-        for tens of milliseconds, and in a take-over these belong to the jobs that became due. A
-        request for them before that does not wait so long.
+        for tens of milliseconds, and in a take-over these belong to the jobs that became due. If a
+        client asks for them before that, its request reads them.
         """
         await self._end_of_second()
         await self.load()
