@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 
 import msgspec
 
 from schedo.client.errors import parse_problem
+from schedo.client.messages import HttpResponse
 from schedo.clock import Clock
 from schedo.cluster.hops import Hop
-from schedo.cluster.peers import Peers
+from schedo.cluster.peers import Peers, Stranger
 from schedo.core.limits import SECOND
-from schedo.errors import SchedoError
+from schedo.errors import PeerUnreachable, SchedoError
 from schedo.protocol.times import parse_instant
 from schedo.store.cluster import Cluster, Member
 
@@ -173,14 +175,11 @@ class Reachability:
         try:
             async with asyncio.timeout(PING_S):
                 response = await self._peers.send(member, make_question(began_at))
+            found = _read(member, response)
         except TimeoutError:
             return f"the server {member.name} does not respond"
         except SchedoError as error:
             return str(error)
-        if response.status != 200:
-            why = parse_problem(response.status, response.headers, response.body)
-            return f"the server {member.name} responds with the status {response.status}: {why}"
-        found = msgspec.json.decode(response.body, type=Described)
         problem = self._checks[member.epoch].note(find_impostor(self._cluster, member, found.me))
         if problem is not None:
             return problem
@@ -190,3 +189,19 @@ class Reachability:
         return apart_us + sum(
             each.clock_ahead_us for each in found.members if each.number == found.me
         )
+
+
+def _read(member: Member, response: HttpResponse) -> Described:
+    """Return what the server says of itself; raise PeerUnreachable for any other response."""
+    if response.status != HTTPStatus.OK:
+        why = parse_problem(response.status, response.headers, response.body)
+        raise PeerUnreachable(
+            f"the server {member.name} responds with the status {response.status}: {why}"
+        )
+    try:
+        return msgspec.json.decode(response.body, type=Described)
+    except msgspec.MsgspecError as error:
+        raise Stranger(
+            f"what responds at {member.url} is not the server {member.name}; `advertise` of that"
+            " server is to be its own URL"
+        ) from error

@@ -61,6 +61,19 @@ async def test_the_readiness_names_the_url_at_which_another_program_responds(
     assert f"what responds at {url} is not the server host 1" in notes[0]
 
 
+async def test_a_program_behind_a_proxy_that_numbers_responses_is_no_server_either(
+    cluster: Cluster,
+) -> None:
+    everything, _, second = cluster
+
+    async with standing_in(everything, 1, responding("200 OK\r\nx-request-id: r-1")):
+        await second.router.look()
+        notes, url = second.router.notes(), everything.members[0].url
+
+    assert len(notes) == 1
+    assert f"what responds at {url} is not the server host 1" in notes[0]
+
+
 async def test_a_server_of_another_cluster_at_the_url_is_not_the_one_that_is_asked(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
