@@ -65,7 +65,7 @@ def read_summary(loop: EngineLoop, series: Recorder, objective_us: int) -> Summa
     is_open = loop.failure is None
     slots, running = scheduler.slots() if is_open else (0, 0)
     waiting = scheduler.waiting if is_open and scheduler.waiting.is_complete else None
-    queues = _read_queues(loop, series) if is_open else []
+    queues = _read_queues(loop) if is_open else []
     workers = scheduler.worker_statuses(now, WORKERS_MAX + 1, RUNS_MAX) if is_open else []
     quarter = _by_name(series.seconds.sums)
     situation = Situation(
@@ -123,7 +123,7 @@ def _read_lateness(series: Recorder, objective_us: int) -> dict[str, Lateness]:
     return found
 
 
-def _read_queues(loop: EngineLoop, series: Recorder) -> list[QueueStatus]:
+def _read_queues(loop: EngineLoop) -> list[QueueStatus]:
     """Return QUEUES_MAX queues by name, and one more if there are more: the measured ones first."""
     waiting = loop.scheduler.waiting
     by_queue = waiting.by_queue if waiting.is_complete else {}
