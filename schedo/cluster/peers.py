@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 
 from schedo.client.async_transport import AsyncTransport, Streams, open_streams
@@ -128,11 +129,15 @@ def _whole(response: HttpResponse) -> HttpResponse:
 
 
 def _is_foreign(response: HttpResponse) -> bool:
-    """Return whether no server of this cluster has sent the response; each gives it an id."""
+    """Return whether no server of this cluster has sent the response.
+
+    Each gives an id to its responses, but so do many proxies. Its errors are problem documents.
+    """
     if response.status == Unauthorized.status and NOT_SIGNED.encode() in response.body:
         return True  # a server of another cluster, which has another secret
-    kind = response.headers.get("content-type", "").encode()
-    return "x-request-id" not in response.headers and kind != PROBLEM_TYPE
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        return response.headers.get("content-type", "").encode() != PROBLEM_TYPE
+    return "x-request-id" not in response.headers
 
 
 def _refuse(

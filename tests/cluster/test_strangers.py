@@ -37,12 +37,13 @@ async def test_what_another_program_responds_is_not_sent_on_as_the_response_of_a
     assert "`advertise` of that server" in detail
 
 
+@pytest.mark.parametrize("header", ["", "\r\nx-request-id: r-1"])
 async def test_a_change_that_a_proxy_may_have_sent_on_has_an_unknown_outcome(
-    cluster: Cluster,
+    cluster: Cluster, header: str
 ) -> None:
     everything, first, second = cluster
 
-    async with standing_in(everything, 1, responding("504 Gateway Timeout")):
+    async with standing_in(everything, 1, responding(f"504 Gateway Timeout{header}")):
         reply = await second.post("/v1/jobs", {"task": "demo", "unique": text_of(first)})
 
     assert (reply.status, reply.code) == (503, "outcome-unknown")
