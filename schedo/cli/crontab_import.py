@@ -39,8 +39,6 @@ from schedo.errors import Invalid, NotFound, SchedoError
 from schedo.protocol.cron import list_warnings
 from schedo.protocol.times import render_instant
 
-_BYTES_MAX = 1_048_576
-
 
 class _Imported(NamedTuple):
     """An entry that became a schedule, or would become one without --dry-run."""

@@ -9,14 +9,12 @@ from schedo.core.commands import (
 from schedo.core.leases import Lease
 from schedo.core.model import JobSpec
 from schedo.core.offers import FOLLOWERS, OfferState
-from schedo.core.requirements import Condition, Requirements
 from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from tests.core.builders import HOUR, SECOND, T0
 from tests.core.remote_site import MILLISECOND, Site, done
 
 ACCEPT = 250 * MILLISECOND
-EU = Requirements(labels=(Condition("region", "=", ("eu",)),))
 
 
 def offered(*names: str) -> tuple[Site, list[Lease]]:

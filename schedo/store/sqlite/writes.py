@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
-
 from schedo.core import limits
 from schedo.core.changes import Changes
 from schedo.core.ids import newest_at
@@ -133,8 +131,6 @@ _JOB_ID_POSITIONS: dict[str, int | str] = {
 }
 
 _KEY = LAYOUT.known.index("unique_key")
-
-_encode_ids = msgspec.json.Encoder().encode
 
 # A rank is an instant less some priority steps. A commit with a rank outside this range is written
 # to the tables, where SQLite checks each value; the write buffer would accept any value.
