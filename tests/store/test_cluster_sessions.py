@@ -13,6 +13,7 @@ from schedo.errors import StoreError
 from schedo.store.base import Snapshot
 from schedo.store.postgres import control, server_numbers, snapshots
 from schedo.store.postgres import store as stores
+from schedo.store.postgres import watch as watches
 from schedo.store.postgres.session import connect
 from schedo.store.postgres.store import PostgresStore
 from schedo.store.postgres.watch import NeighbourWatch
@@ -72,6 +73,31 @@ async def test_a_watch_keeps_no_lock_of_the_server_that_it_has_seen_end(
 
         assert other._writer is not None
         assert await other._writer.connection.fetchval(_TRY_LOCK, ended)
+        await watch.close()
+
+
+async def test_a_bug_in_a_watch_is_logged_and_does_not_end_it(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watches, "PAUSE_S", 0.0)
+    async with sharing(postgres_store_url, 2, LONG_US) as (store, _):
+        watched = asyncio.Event()
+
+        async def fail(_: int) -> bool:
+            monkeypatch.setattr(watch, "_has_ended", go_on)
+            raise ZeroDivisionError
+
+        async def go_on(_: int) -> bool:
+            watched.set()
+            return True
+
+        watch = NeighbourWatch(store._address, "watch", store.cluster, lambda: None)
+        monkeypatch.setattr(watch, "_has_ended", fail)
+        watch.begin()
+
+        await watched.wait()
+
+        assert "the watch over another server failed" in caplog.text
         await watch.close()
 
 

@@ -8,6 +8,7 @@ with the next number, and tells all others what it finds.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 import asyncpg
@@ -19,6 +20,7 @@ from schedo.store.postgres.errors import DRIVER_ERRORS
 from schedo.store.postgres.membership import Membership
 from schedo.store.postgres.session import connect
 
+log = logging.getLogger("schedo.store")
 PAUSE_S = 0.5  # after the end of a session whose server lives: it gets its lock again meanwhile
 IDLE_S = 0.2
 
@@ -62,7 +64,9 @@ class NeighbourWatch:
             try:
                 if await self._has_ended(no):
                     await asyncio.sleep(PAUSE_S)
-            except (StoreError, *DRIVER_ERRORS):  # the control session says it
+            except Exception as error:
+                if not isinstance(error, (StoreError, *DRIVER_ERRORS)):  # else the control says it
+                    log.exception("a bug in schedo: the watch over another server failed")
                 self._drop()
                 await asyncio.sleep(PAUSE_S)
 
