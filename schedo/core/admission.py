@@ -12,7 +12,7 @@ import msgspec
 
 from schedo.core.commands import Accepted, Submit
 from schedo.core.ids import render_id
-from schedo.core.inbox import Enqueued, TakeIn, internal_error
+from schedo.core.inbox import Enqueued, RowsFailed, TakeIn
 from schedo.core.job_maker import JobMaker
 from schedo.core.job_table import JobTable
 from schedo.core.limits import DURATION_MAX, INSTANT_MAX, PRIORITY_MAX, PRIORITY_MIN
@@ -70,12 +70,7 @@ class Admission:
             except Exception as error:  # one recovery is to find all of them
                 faults[row.id] = error
         if faults:
-            command.on_faults({job_id: internal_error(each) for job_id, each in faults.items()})
-            first, *others = faults
-            more = f" and {len(others)} more" if others else ""
-            raise AssertionError(
-                f"job {render_id(first)}{more} cannot be taken from the inbox"
-            ) from faults[first]
+            raise RowsFailed(faults) from next(iter(faults.values()))
         return None
 
     def _admit_row(self, row: Enqueued, holders: Mapping[str, Job], now: int) -> None:

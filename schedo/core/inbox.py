@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from schedo.core.commands import Command
+from schedo.core.ids import render_id
 from schedo.core.model import JobSpec
 
 
@@ -30,8 +31,17 @@ def _always() -> bool:
     return True
 
 
-def _ignore(_: Mapping[int, str]) -> None:
-    """Blame no row."""
+class RowsFailed(AssertionError):
+    """A bug has failed on rows of the inbox; `jobs` has their refusals, by id.
+
+    The cause is the failure of the first one.
+    """
+
+    def __init__(self, errors: Mapping[int, Exception]) -> None:
+        first, *others = errors
+        more = f" and {len(others)} more" if others else ""
+        super().__init__(f"job {render_id(first)}{more} cannot be taken from the inbox")
+        self.jobs = {job_id: internal_error(error) for job_id, error in errors.items()}
 
 
 class TakeIn(Command[None], frozen=True):
@@ -43,11 +53,9 @@ class TakeIn(Command[None], frozen=True):
     is_current: whether the rows were read for this scheduler. An earlier one may have taken them.
     Then they are not taken, and this raises Unavailable.
 
-    on_faults: called with the ids of all rows on which a bug has failed, and their refusals, before
-    the error is raised that ends this scheduler.
+    Raise RowsFailed, which ends this scheduler, with all rows on which a bug has failed.
     """
 
     makes_due: ClassVar[bool] = False  # as for a Submit
     rows: Sequence[Enqueued]
     is_current: Callable[[], bool] = _always
-    on_faults: Callable[[Mapping[int, str]], None] = _ignore

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Mapping
 
+from schedo.core.inbox import RowsFailed
 from schedo.errors import (
     SchedoError,
     ServerBroken,
@@ -26,6 +28,8 @@ log = logging.getLogger("schedo.engine")
 MUST_END = (StoreBroken, ServerBroken)
 BUGS_MAX = 5  # within
 BUGS_PERIOD_S = 60.0
+# Refuses what these jobs, by id, have brought; returns whether there is any that was not before.
+Refuse = Callable[[Mapping[int, str]], bool]
 
 
 def log_fatal(error: Exception) -> None:
@@ -41,21 +45,34 @@ def interrupted(error: SchedoError) -> SchedoError:
 
 
 class Bugs:
-    """The bugs of the last minute."""
+    """The bugs of the last minute.
 
-    def __init__(self) -> None:
+    One that is about jobs whose values are refused from then on does not count: it does not return
+    with them.
+    """
+
+    def __init__(self, *refuse: Refuse) -> None:
         self._seen: deque[float] = deque(maxlen=BUGS_MAX)
+        self.refuse = [*refuse]
 
     def classify(self, error: Exception, now_s: float) -> SchedoError:
         """Return the error that callers get; it is one of MUST_END after too many bugs."""
         if isinstance(error, SchedoError) and not isinstance(error, StoreRefused):
             return error
+        shown = error
+        if not isinstance(shown, StoreRefused):
+            shown = Unavailable("an internal error; the server recovers")
+        if isinstance(error, StoreRefused | RowsFailed) and self._refuse(error.jobs):
+            log.error("%s; these jobs fail", error, exc_info=None if shown is error else error)
+            return shown
         log.error("an internal error; recovering from the store", exc_info=error)
         self._seen.append(now_s)
         if len(self._seen) == BUGS_MAX and now_s - self._seen[0] < BUGS_PERIOD_S:
             return ServerBroken(
                 f"internal errors repeat after each recovery ({type(error).__name__}: {error})"
             )
-        if isinstance(error, StoreRefused):
-            return error
-        return Unavailable("an internal error; the server recovers")
+        return shown
+
+    def _refuse(self, jobs: Mapping[int, str]) -> bool:
+        found = [refuse(jobs) for refuse in self.refuse]
+        return any(found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from schedo.clock import elapsed_us
@@ -24,7 +24,7 @@ from schedo.core.inbox import Enqueued, TakeIn
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
 from schedo.engine.sharing import jobs_in_steps
-from schedo.errors import SchedoError, StoreRefused, Unavailable
+from schedo.errors import SchedoError, Unavailable
 from schedo.store.inbox import InboxRow, SqlInbox
 
 log = logging.getLogger("schedo.engine")
@@ -47,10 +47,12 @@ class Inbox:
         self._read_rows: ReadRows | None = None
         self._turn = asyncio.Lock()  # one batch is under way at a time
         self._wake = asyncio.Event()
+        self._batch: set[int] = set()  # the rows of which it is unknown whether they were taken
         self._refused: dict[int, str] = {}  # why rows, by id, have failed their batch
         self._set_aside: set[int] = set()  # rows that have failed it again, also as refused ones
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()  # of requests for ids of the inbox
+        loop.bugs.refuse.append(self._blame)
 
     def use(self, source: SqlInbox, read_rows: ReadRows) -> None:
         """Read this inbox after the start; read_rows: checks the rows and makes specs of them."""
@@ -185,6 +187,7 @@ class Inbox:
         assert self._source is not None, "it has the rows"
         assert self._read_rows is not None, "they are read by it"
         rows = [row for row in rows if row.id not in self._set_aside]
+        self._batch = {row.id for row in rows}
         if not rows:
             return 0
         began_at = elapsed_us(self._loop.clock)
@@ -192,29 +195,26 @@ class Inbox:
             found = [self._refuse(row) for row in await jobs_in_steps(self._read_rows(rows))]
             # After a recovery the rows may be taken already, or belong to another server.
             is_current = lambda: self._loop.scheduler is scheduler  # noqa: E731
-            command: Command[None] = TakeIn(found, is_current, self._blame)
-            await self._wait_for_commit(self._loop.try_enqueue(command), {row.id for row in rows})
+            command: Command[None] = TakeIn(found, is_current)
+            await self._loop.try_enqueue(command)
         except BaseException:
             self._source.restart()
             raise
+        self._batch.clear()
         for row in rows:
             self._refused.pop(row.id, None)
         waited_us = elapsed_us(self._loop.clock) - began_at
         self._loop.monitor.metrics.note_submit([each.spec for each in found], waited_us)
         return len(found)
 
-    async def _wait_for_commit(self, reply: Awaitable[None], ids: Collection[int]) -> None:
-        """Wait for the commit; blame those of the rows for which the store has refused it."""
-        try:
-            await reply
-        except StoreRefused as error:
-            faults = {each: why for each, why in error.jobs.items() if each in ids}
-            self._blame({each: f"the store refuses the job: {faults[each]}" for each in faults})
-            raise
+    def _blame(self, faults: Mapping[int, str]) -> bool:
+        """Refuse these rows in the next batch; those refused in this one are set aside.
 
-    def _blame(self, faults: Mapping[int, str]) -> None:
-        """Refuse these rows in the next batch; those refused in this one are set aside."""
-        for job_id, reason in faults.items():
+        Return False if none of them is in the batch whose commit has failed.
+        """
+        found = self._batch & faults.keys()
+        for job_id in found:
+            reason = f"the job cannot be taken: {faults[job_id]}"
             if job_id in self._refused:
                 self._set_aside.add(job_id)
                 log.error(
@@ -223,6 +223,7 @@ class Inbox:
                     reason,
                 )
             self._refused[job_id] = reason
+        return bool(found)
 
     def _refuse(self, row: Enqueued) -> Enqueued:
         """Return the row, or a refused one with nothing on which its batch may fail again."""

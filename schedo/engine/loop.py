@@ -38,7 +38,7 @@ from schedo.engine.unanswered import Unanswered
 from schedo.engine.waiters import EndWaiters
 from schedo.engine.worker_polls import KeepsPoll, RemoteTransport, WorkerPolls, keep_none
 from schedo.engine.workers_elsewhere import WorkersElsewhere
-from schedo.errors import SchedoError, StaleLease, StoreError, StoreRefused, Unavailable
+from schedo.errors import SchedoError, StaleLease, StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
 
 log = logging.getLogger("schedo.engine")
@@ -79,7 +79,7 @@ class EngineLoop(TurnEnd):
         self.notes = TurnNotes(self.dispatcher)
         self.waiters = EndWaiters()
         self.workers_elsewhere = WorkersElsewhere()
-        self._bugs = Bugs()
+        self.bugs = Bugs(self.dispatcher.refuse_results)
 
     @property
     def unserved(self) -> dict[str, int]:
@@ -346,11 +346,7 @@ class EngineLoop(TurnEnd):
         self.notes.take(self.scheduler, self.clock.now())
         self.notes.log_failed()
         self.dispatcher.waiting |= self.scheduler.unsent
-        if isinstance(cause, StoreRefused) and self.dispatcher.refuse_results(cause.jobs):
-            log.error("%s; the jobs with these values fail", cause)
-            error: SchedoError = cause
-        else:
-            error = self._bugs.classify(cause, self.loop.time())
+        error = self.bugs.classify(cause, self.loop.time())
         self.monitor.failed(error, self.failure)
         self.failure = error
         self._fail_waiting(interrupted(error))

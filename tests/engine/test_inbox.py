@@ -18,6 +18,7 @@ from schedo.core.limits import HOUR
 from schedo.core.model import Job, JobSpec
 from schedo.core.states import State
 from schedo.engine import inbox
+from schedo.engine.failures import BUGS_MAX
 from schedo.errors import NotFound, SchedoError, StoreError, StoreRefused, Unavailable
 from schedo.store.inbox import InboxRow
 from tests.engine.world import T0, World, recovered, running, spec
@@ -261,13 +262,13 @@ async def test_a_row_that_the_store_refuses_fails_and_the_others_go_on(path: Pat
 
         assert refused.state is State.FAILED
         assert refused.failure is not None
-        assert refused.failure.message == "the store refuses the job: too long an entry"
+        assert refused.failure.message == "the job cannot be taken: too long an entry"
         assert taken.state is not State.FAILED
 
 
-async def test_rows_on_which_a_bug_fails_are_refused_after_one_recovery_and_the_others_go_on(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the core fail on each row with the text `bug`."""
     make = JobMaker.make_numbered
 
     def fail(maker: JobMaker, job_id: int, spec: JobSpec, now: int) -> Job:
@@ -276,6 +277,12 @@ async def test_rows_on_which_a_bug_fails_are_refused_after_one_recovery_and_the_
         return make(maker, job_id, spec, now)
 
     monkeypatch.setattr(JobMaker, "make_numbered", fail)
+
+
+@pytest.mark.usefixtures("bug")
+async def test_rows_on_which_a_bug_fails_are_refused_after_one_recovery_and_the_others_go_on(
+    path: Path,
+) -> None:
     async with reading(path) as (world, rows):
         for number in range(20):
             rows.add(number, "bug" if number % 2 else "work")
@@ -284,7 +291,34 @@ async def test_rows_on_which_a_bug_fails_are_refused_after_one_recovery_and_the_
 
         assert [job.state is State.FAILED for job in jobs] == [False, True] * 10
         assert jobs[1].failure is not None
-        assert jobs[1].failure.message.startswith("an internal error (ValueError)")
+        assert "an internal error (ValueError)" in jobs[1].failure.message
+        assert world.fatal == []
+
+
+@pytest.mark.usefixtures("bug")
+async def test_a_client_that_submits_rows_on_which_a_bug_fails_again_and_again_ends_no_server(
+    path: Path,
+) -> None:
+    async with reading(path) as (world, rows):
+        for number in range(BUGS_MAX + 1):
+            assert (await durable(world, rows.add(number, "bug"))).state is State.FAILED
+
+        assert world.fatal == []
+        assert world.engine.health().ready
+
+
+async def test_a_client_whose_rows_the_store_refuses_again_and_again_ends_no_server(
+    path: Path,
+) -> None:
+    async with reading(path) as (world, rows):
+        for number in range(BUGS_MAX):
+            job_id = ID + 64 * number
+            world.store.fail_next(*[StoreRefused("a value is refused", {job_id: "it is odd"})] * 2)
+            rows.add(number)
+            other = await durable(world, rows.add(BUGS_MAX + number))
+            assert other.state is not State.FAILED
+
+        assert world.store.failures == 2 * BUGS_MAX
         assert world.fatal == []
 
 
@@ -303,7 +337,7 @@ async def test_a_row_that_the_store_refuses_also_as_refused_is_set_aside_and_the
         assert (world.store.failures, world.fatal) == (2, [])
     assert [each for each in caplog.messages if "stays in the inbox" in each] == [
         f"job {render_id(ID)}, which SQL has submitted, stays in the inbox until the next start:"
-        " the store refuses the job: its id exists"
+        " the job cannot be taken: its id exists"
     ]
 
 
