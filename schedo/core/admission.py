@@ -60,17 +60,14 @@ class Admission:
         """Make a job of each row, as it is accepted or refused."""
         if not command.is_current():
             raise Unavailable("the rows of the inbox are read again")
-        holders = self._find_holders([row.spec for row in command.rows], loaded)
+        try:
+            holders = self._find_holders([row.spec for row in command.rows], loaded)
+        except Exception:
+            _for_each(command.rows, lambda row: self._find_holders([row.spec], loaded))
+            raise
         if isinstance(holders, Needs):
             return holders
-        faults: dict[int, Exception] = {}
-        for row in command.rows:
-            try:
-                self._admit_row(row, holders, now)
-            except Exception as error:  # one recovery is to find all of them
-                faults[row.id] = error
-        if faults:
-            raise RowsFailed(faults) from next(iter(faults.values()))
+        _for_each(command.rows, lambda row: self._admit_row(row, holders, now))
         return None
 
     def _admit_row(self, row: Enqueued, holders: Mapping[str, Job], now: int) -> None:
@@ -143,6 +140,18 @@ class Admission:
         if is_held and not holder.is_final:
             self._cancel(holder, now)
         return Accepted(make(spec, now), False)
+
+
+def _for_each(rows: Sequence[Enqueued], call: Callable[[Enqueued], object]) -> None:
+    """Call the function for each row; raise RowsFailed with all rows on which it has failed."""
+    faults: dict[int, Exception] = {}
+    for row in rows:
+        try:
+            call(row)
+        except Exception as error:  # one recovery is to find all of them
+            faults[row.id] = error
+    if faults:
+        raise RowsFailed(faults) from next(iter(faults.values()))
 
 
 def _duplicate(holder: Job, key: str | None) -> DuplicateKey:

@@ -10,6 +10,7 @@ from schedo.core.changes import Changes
 from schedo.core.ids import SQL_SLOT, first_id, is_from_sql, render_id
 from schedo.core.inbox import Enqueued, RowsFailed, TakeIn
 from schedo.core.job_maker import JobMaker
+from schedo.core.job_table import JobTable
 from schedo.core.limits import DURATION_MAX
 from schedo.core.model import Job, JobSpec, Unique
 from schedo.core.states import State
@@ -140,3 +141,23 @@ def test_the_rows_on_which_a_bug_has_failed_are_named_all_at_once(
     assert caught.value.jobs == {rows[0].id: reason, rows[2].id: reason}
     with pytest.raises(RowsFailed, match=f"job {render_id(ID)} cannot"):
         Server(slots=1).scheduler.apply(TakeIn(rows[:2]), MINUTE)
+
+
+def test_the_rows_on_whose_keys_a_bug_has_failed_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find = JobTable.find_key
+
+    def fail(table: JobTable, key: str) -> Job | None:
+        if key == "odd":
+            raise ValueError("a bug")
+        return find(table, key)
+
+    monkeypatch.setattr(JobTable, "find_key", fail)
+    rows = [row(make_spec()), row(make_spec(unique=Unique("odd")), 1), row(make_spec(), 2)]
+
+    with pytest.raises(RowsFailed) as caught:
+        Server(slots=1).scheduler.apply(TakeIn(rows), MINUTE)
+
+    assert {*caught.value.jobs} == {rows[1].id}
+    assert str(caught.value.__cause__) == "a bug"
