@@ -21,6 +21,7 @@ from schedo.core.model import (
     Queue,
     Schedule,
 )
+from schedo.core.outcomes import FailedAttempt
 from schedo.core.run_history import EndedRun
 
 
@@ -86,6 +87,7 @@ class Changes:
     log: list[LogEntry] = field(default_factory=list)
     taken_in: list[int] = field(default_factory=list)  # rows of the inbox to delete
     ends: list[End] = field(default_factory=list)  # not stored: they count once it is durable
+    refused: list[FailedAttempt] = field(default_factory=list)  # not stored: logged from then on
 
     def __bool__(self) -> bool:
         return bool(self.jobs) or self.has_others

@@ -86,7 +86,7 @@ class JobTransitions:
         retry = job.options.retry or ONCE
         no_attempt = (0, _FAILED.value, job.failure, 0, retry.max_attempts)
         # The reason may quote the payload, which the job does not have.
-        self._failed.append(
+        self._jobs.changes.refused.append(
             FailedAttempt(job.id, job.task, *no_attempt, _FAILED, job.due_at, payload=None)
         )
 

@@ -9,10 +9,10 @@ to the tallies (engine/tallies.py), which are imported then.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from schedo.core.ends import Alike, End, Kind
+from schedo.core.ends import Alike, Kind
 from schedo.core.keep import NOT_KEPT
 from schedo.core.limits import HOUR
 from schedo.core.loads import LoadJob
@@ -20,11 +20,16 @@ from schedo.core.model import Job
 
 if TYPE_CHECKING:
     from schedo.core.changes import Changes
+    from schedo.core.outcomes import FailedAttempt
     from schedo.core.tallies import Tallies, TallyFilter
     from schedo.engine.tallies import TallyBook
     from schedo.store.base import Store
 
 _NOTED_MAX = 2_048
+
+
+def _ignore(_: Sequence[FailedAttempt]) -> None:
+    """Log none."""
 
 
 class Ends:
@@ -35,11 +40,15 @@ class Ends:
         self._count = 0
         self._book: TallyBook | None = None
         # Of a commit whose outcome is unknown, with a job that has ended in it, and when.
-        self._doubted: tuple[Collection[End], int, int | None] | None = None
+        self._doubted: tuple[Changes, int, int | None] | None = None
+        # Called with the jobs of SQL clients that were refused in a commit that is durable.
+        self.on_refused: Callable[[Sequence[FailedAttempt]], None] = _ignore
 
-    def note(self, ends: Collection[End]) -> None:
+    def note(self, changes: Changes) -> None:
         """Count the ends of a commit that is durable; this is hot."""
-        kinds = self._kinds
+        kinds, ends = self._kinds, changes.ends
+        if changes.refused:
+            self.on_refused(changes.refused)
         for task, queue, schedule, outcome, ended_at, run_us, late_us in ends:
             kind = ended_at // HOUR, task, queue, schedule, outcome
             alike = kinds.get(kind)
@@ -58,17 +67,17 @@ class Ends:
         """Note that it is unknown whether these changes are durable; the engine recovers."""
         for job in changes.jobs.values():
             if job.is_final and job.kept_until != NOT_KEPT:
-                self._doubted = changes.ends, job.id, job.ended_at
+                self._doubted = changes, job.id, job.ended_at
                 return
 
     async def end_doubt(self, store: Store) -> None:
         """Count the ends of the commit in doubt if it is durable, which is certain by now."""
         if self._doubted is not None:
-            ends, job_id, ended_at = self._doubted
+            changes, job_id, ended_at = self._doubted
             job: Job | None = await store.load(LoadJob(job_id))
             self._doubted = None
             if job is not None and job.is_final and job.ended_at == ended_at:
-                self.note(ends)
+                self.note(changes)
 
     async def save(self, store: Store, now: int) -> None:
         """Add all of it to the tallies in the store, if it takes them; else it stays."""

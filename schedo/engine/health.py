@@ -125,7 +125,7 @@ class LoopMonitor:
         now = self.clock.now()
         self.metrics.note_commit(changes, now - self._round_began_at)
         self.commits.note(last_id, now)
-        self.ends.note(changes.ends)
+        self.ends.note(changes)
 
     def round_ended(self) -> None:
         """Note that the store has responded."""

@@ -77,6 +77,7 @@ class EngineLoop(TurnEnd):
         remote = RemoteTransport(self._apply_now)
         self.dispatcher = Dispatcher(store.load_payload, self.report, remote)
         self.notes = TurnNotes(self.dispatcher)
+        monitor.ends.on_refused = self._note_refused
         self.waiters = EndWaiters()
         self.workers_elsewhere = WorkersElsewhere()
         self.bugs = Bugs(self.dispatcher.refuse_results)

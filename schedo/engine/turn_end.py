@@ -6,6 +6,9 @@ results of those that have ended by then (docs/adr/0065).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from schedo.core.outcomes import FailedAttempt
 from schedo.core.scheduler import Scheduler
 from schedo.engine.clock_changes import next_wake_at
 from schedo.engine.standstill import Standstill
@@ -58,6 +61,11 @@ class TurnEnd(Standstill):
         self._wake_committer(scheduler, has_ended=has_ended)
         if self.notes.has_unlogged:
             self.loop.call_soon(self.notes.log_failed)  # after the leases have gone to the workers
+
+    def _note_refused(self, refused: Sequence[FailedAttempt]) -> None:
+        """Log the jobs of SQL clients that are durable as refused ones."""
+        self.notes.note_failed(refused, self.clock.now())
+        self.loop.call_soon(self.notes.log_failed)
 
     def _wake_committer(self, scheduler: Scheduler, *, has_ended: bool) -> None:
         """Commit now what something waits for, and starts and ends a moment later."""

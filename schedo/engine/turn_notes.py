@@ -59,7 +59,11 @@ class TurnNotes:
         for warning in warnings:
             log.warning("%s", warning)
         if failed:
-            self._unlogged.append((failed, now))
+            self.note_failed(failed, now)
+
+    def note_failed(self, failed: Sequence[FailedAttempt], now: int) -> None:
+        """Count the failed attempts; `log_failed` logs them."""
+        self._unlogged.append((failed, now))
         for attempt in failed:
             self.failures.note(attempt, now)
 

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from schedo.core.changes import Changes
 from schedo.core.ends import RETRIED
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Completed, Failed, Lost, Outcome, Released, Snoozed
@@ -312,7 +313,7 @@ async def test_many_names_share_one_tally() -> None:
     everything = TallyFilter(Dimension.TASK, 0, LAST)
 
     def end(name: str, at: int) -> None:
-        book.note([(name, "default", None, "completed", at, MILLISECOND, 0)])
+        book.note(Changes(ends=[(name, "default", None, "completed", at, MILLISECOND, 0)]))
 
     for number in range(10_000):
         end(f"task-{number}", T0)
@@ -335,7 +336,8 @@ async def test_the_table_stays_bounded_in_a_year_with_many_names() -> None:
         for _ in range(20):
             task, schedule = f"task-{random.randrange(400)}", f"schedule-{random.randrange(400)}"
             times = random.randrange(DAY), random.randrange(DAY)
-            book.note([(task, f"queue-{hour % 50}", schedule, "completed", at, *times)])
+            end = task, f"queue-{hour % 50}", schedule, "completed", at, *times
+            book.note(Changes(ends=[end]))
         await book.save(store, at)
         ended += 20 * (at >= since)
 
