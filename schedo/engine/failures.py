@@ -63,7 +63,8 @@ class Bugs:
         if not isinstance(shown, StoreRefused):
             shown = Unavailable("an internal error; the server recovers")
         if isinstance(error, StoreRefused | RowsFailed) and self._refuse(error.jobs):
-            log.error("%s; these jobs fail", error, exc_info=None if shown is error else error)
+            trace = None if shown is error else error
+            log.error("%s; the server goes on without these values", error, exc_info=trace)
             return shown
         log.error("an internal error; recovering from the store", exc_info=error)
         self._seen.append(now_s)

@@ -279,6 +279,22 @@ async def test_a_row_that_has_become_a_job_before_fails_the_whole_commit(
     assert await store.inbox.find(row.id) is None
 
 
+async def test_rows_that_someone_has_deleted_meanwhile_are_named_when_they_fail_a_commit(
+    store: PostgresStore, client: asyncpg.Connection
+) -> None:
+    await client.execute("SELECT enqueue('mail') FROM generate_series(1, 3)")
+    ids = [row.id for row in await store.inbox.read()]
+    await client.execute("DELETE FROM inbox WHERE id = $1", ids[1])
+
+    with pytest.raises(StoreRefused) as caught:
+        await store.commit(taken(of_jobs(*(make_job(id=each) for each in ids)), ids))
+
+    assert caught.value.jobs == {ids[1]: "its row is not in the inbox any more"}
+    assert len(await take(store)) == 0
+    store.inbox.restart()
+    assert len(await take(store)) == 2
+
+
 async def test_a_role_needs_the_function_and_no_table(
     store: PostgresStore, client: asyncpg.Connection, postgres_store_url: str
 ) -> None:

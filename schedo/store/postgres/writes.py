@@ -78,6 +78,9 @@ _INSERT_LOG = (
 _DELETE_TAKEN_IN = """
 WITH deleted AS (DELETE FROM inbox WHERE id = ANY($1::bigint[]) RETURNING 1)
 SELECT require_all(count(*), $2) FROM deleted"""
+_FIND_GONE = """
+SELECT id FROM unnest($1::bigint[]) AS taken (id)
+WHERE NOT EXISTS (SELECT FROM inbox WHERE inbox.id = taken.id)"""
 
 
 class Commit(NamedTuple):
@@ -88,6 +91,7 @@ class Commit(NamedTuple):
     jobs: JobRows
     evidence: Evidence = Evidence()
     others: Sequence[Statement] = ()
+    taken_in: Sequence[int] = ()  # rows of the inbox that it deletes
 
     def statements(self) -> list[Statement]:
         """Return all statements."""
@@ -114,7 +118,8 @@ def _encode_changes(changes: Changes, offset_us: int, owned: Owned) -> Commit:
         return Commit(owned.no, (), jobs)
     deletes = delete_jobs(changes.jobs_deleted, owned.no) if changes.jobs_deleted else ()
     others = [*_encode_others(changes, offset_us, owned)]
-    return Commit(owned.no, deletes, jobs, Evidence.of(changes, owned.shards), others)
+    evidence = Evidence.of(changes, owned.shards)
+    return Commit(owned.no, deletes, jobs, evidence, others, changes.taken_in)
 
 
 def delete_jobs(job_ids: Sequence[int], no: int) -> list[Statement]:
@@ -257,10 +262,15 @@ class _Undo(Exception):
 
 
 async def find_unwritable(connection: asyncpg.Connection, commit: Commit) -> dict[int, str]:
-    """Return the error of each job whose rows the database refuses, by job id."""
+    """Return the error of each job whose rows the database refuses, by job id.
+
+    So it does those of a SQL client whose row of the inbox someone else has deleted.
+    """
     faults: dict[int, str] = {}
     try:
         async with connection.transaction():
+            gone = await connection.fetch(_FIND_GONE, commit.taken_in) if commit.taken_in else ()
+            faults |= {job_id: "its row is not in the inbox any more" for (job_id,) in gone}
             await _run_all(connection, commit.deletes)
             singles: Iterator[tuple[int, JobRows | Evidence]] = chain(
                 commit.jobs.of_each_job(), commit.evidence.of_each_job()
