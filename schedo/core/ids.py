@@ -73,6 +73,11 @@ def is_from_sql(number: int) -> bool:
     return number % SLOTS == SQL_SLOT
 
 
+def may_be_from_sql(number: int) -> bool:
+    """Return whether the SQL function can have made the id, and ids for later jobs are left."""
+    return is_from_sql(number) and 0 < number <= ID_MAX // 2
+
+
 def first_id(created_at: int) -> int:
     """Return the smallest id that can be made at this wall-clock instant."""
     return min(max(0, created_at * _PER_MICROSECOND), ID_MAX)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from schedo.clock import elapsed_us
 from schedo.core.bulk_commands import DeleteJob
 from schedo.core.commands import Command, JobCommand
-from schedo.core.ids import is_from_sql, render_id
+from schedo.core.ids import is_from_sql, may_be_from_sql, render_id
 from schedo.core.inbox import Enqueued, TakeIn
 from schedo.engine.action_log import change
 from schedo.engine.loop import EngineLoop
@@ -186,7 +186,7 @@ class Inbox:
         """
         assert self._source is not None, "it has the rows"
         assert self._read_rows is not None, "they are read by it"
-        rows = [row for row in rows if row.id not in self._set_aside]
+        rows = [row for row in rows if row.id not in self._set_aside and self._has_fit_id(row)]
         self._batch = {row.id for row in rows}
         if not rows:
             return 0
@@ -224,6 +224,18 @@ class Inbox:
                 )
             self._refused[job_id] = reason
         return bool(found)
+
+    def _has_fit_id(self, row: InboxRow) -> bool:
+        """Return whether the row can be a job; set it aside if someone has made up its id.
+
+        After an id at the end of the range no server could make any; the API cannot name a negative
+        one; and any other may be given to another job.
+        """
+        is_fit = may_be_from_sql(row.id)
+        if not is_fit:
+            self._set_aside.add(row.id)
+            log.error("enqueue gives no such id as %d: this row of the inbox stays there", row.id)
+        return is_fit
 
     def _refuse(self, row: Enqueued) -> Enqueued:
         """Return the row, or a refused one with nothing on which its batch may fail again."""

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from schedo.core.ids import render_id
+from schedo.core.ids import ID_MAX, render_id
 from schedo.core.job_maker import JobMaker
 from schedo.core.model import Job, JobSpec
 from schedo.core.states import State
 from schedo.engine.failures import BUGS_MAX
 from schedo.errors import NotFound, StoreError, StoreRefused
+from schedo.store.inbox import InboxRow
 from tests.engine.test_inbox import ID, durable, quick, reading
 from tests.engine.world import recovered
 from tests.passes import one_pass
@@ -165,3 +166,18 @@ async def test_a_row_is_logged_as_refused_once_that_is_durable(
 
         [group] = world.engine.failures.latest()
     assert caplog.text.count("never runs") == group.count == 1
+
+
+@pytest.mark.parametrize("made_up", [-2, 0, 1, ID + 1, ID_MAX - 1], ids=str)
+async def test_a_row_with_an_id_that_enqueue_does_not_give_stays_and_is_logged_once(
+    path: Path, caplog: pytest.LogCaptureFixture, made_up: int
+) -> None:
+    async with reading(path) as (world, rows):
+        rows.rows.append(InboxRow(made_up, "work"))
+        await durable(world, rows.add())
+        rows.restart()
+        await durable(world, rows.add(1))
+
+        assert await rows.find(made_up) is not None
+        assert await world.submit() is not None
+    assert caplog.text.count(f"enqueue gives no such id as {made_up}: this row") == 1
