@@ -9,7 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from schedo.core.ids import parse_id
 from schedo.core.limits import ENQUEUED_BYTES_MAX
+from schedo.errors import StoreError
 from schedo.protocol.enqueued import read_rows
 from schedo.protocol.reading import at_once
 from schedo.store.postgres import inbox
@@ -173,3 +175,29 @@ async def test_a_transaction_that_ends_while_another_one_is_read_in_parts_is_rea
         found += await take(store)
 
     assert sorted(each["task"] for each in found) == ["last", *["t0"] * 7, *["t1"] * 7]
+
+
+async def test_a_row_that_another_transaction_holds_fails_one_commit_and_is_left_until_later(
+    store: PostgresStore,
+    client: asyncpg.Connection,
+    postgres_store_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, free = parse_id(await enqueue(client)), parse_id(await enqueue(client, "'other'"))
+    async with connected(postgres_store_url) as person:
+        transaction = person.transaction()
+        await transaction.start()
+        await person.execute("DELETE FROM inbox WHERE id = $1", held)
+
+        with pytest.raises(StoreError, match="lock timeout"):
+            await asyncio.wait_for(take_once(store), 10)
+        store.inbox.restart()
+
+        assert await take(store) == [{"task": "other"}]
+        found = await store.inbox.find(held)
+        assert found is not None
+        assert not found.is_own
+        assert await store.inbox.find(free) is None
+        await transaction.rollback()
+    monkeypatch.setattr(store.inbox, "_held_until", 0.0)
+    assert await take(store) == [{"task": "mail"}]

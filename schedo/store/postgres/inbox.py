@@ -8,6 +8,8 @@ index as long as any old snapshot in the database needs them, and would make eac
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -15,11 +17,15 @@ import asyncpg
 
 from schedo.core.limits import ENQUEUED_BYTES_MAX, INTEGER_MAX
 from schedo.store.inbox import InboxRow
+from schedo.store.postgres.taken_in import find_held
 
 CHANNEL = "schedo_inbox"  # the payload is the schema
 ROWS_MAX = 500
 BYTES_MAX = 4_194_304  # of a read, and one row more
+HELD_S = 30.0
 _START = (0, 0)
+
+log = logging.getLogger("schedo.store")
 
 # A client may insert hundreds of megabytes, more than the memory of a server.
 _SPEC = f"""
@@ -68,6 +74,8 @@ class PostgresInbox:
         self._session, self._schema = session, schema
         self.notify: Callable[[], None] = _ignore
         self._shards: list[int] | None = None  # whose rows are read; None: all
+        self._held: set[int] = set()  # rows that other transactions hold; they are left until then
+        self._held_until = 0.0
         self.restart()
 
     def restart(self) -> None:
@@ -81,7 +89,21 @@ class PostgresInbox:
         self._shards = shards
         self.restart()
 
+    async def leave_held(self, ids: Sequence[int]) -> None:
+        """Leave those of the rows for HELD_S that other transactions hold."""
+        async with self._session() as session:
+            held = await find_held(session, ids)
+        if held:
+            self._held.update(held)
+            self._held_until = asyncio.get_running_loop().time() + HELD_S
+            log.warning(
+                "rows of the inbox wait for another transaction that holds them: %d", len(held)
+            )
+
     async def read(self) -> Sequence[InboxRow]:
+        if self._held and asyncio.get_running_loop().time() >= self._held_until:
+            self._held.clear()
+            self.restart()
         began, part = self._began, self._part
         # Those before the part come after it: their rows are seen by the next read at the latest.
         still_open = [xact for xact in self._open if xact > part[0]]
@@ -97,19 +119,22 @@ class PostgresInbox:
                 next_part = last
             position = min(last, end_position)
         if self._began is not began:
-            return _as_rows(rows)
+            return self._as_rows(rows)
         self._part = next_part
         if part == next_part == _START:
             self._position = position
             self._open = [xact for xact in now_open if xact <= position[0]]
         elif not rows:
             return await self.read()
-        return _as_rows(rows)
+        return self._as_rows(rows)
 
     async def find(self, job_id: int) -> InboxRow | None:
         async with self._session() as session:
             row = await session.fetchrow(_FIND, job_id, self._shards)
-        return None if row is None else InboxRow(*row)
+        if row is None:
+            return None
+        found = InboxRow(*row)
+        return found._replace(is_own=found.is_own and job_id not in self._held)
 
     async def listen(self, connection: asyncpg.Connection) -> None:
         """Let this session be told what clients announce with `SET schedo.notify = on`."""
@@ -119,6 +144,5 @@ class PostgresInbox:
         if schema == self._schema:
             self.notify()
 
-
-def _as_rows(rows: Sequence[asyncpg.Record]) -> list[InboxRow]:
-    return [InboxRow(row["id"], row["spec"]) for row in rows]
+    def _as_rows(self, rows: Sequence[asyncpg.Record]) -> list[InboxRow]:
+        return [InboxRow(row["id"], row["spec"]) for row in rows if row["id"] not in self._held]

@@ -23,7 +23,6 @@ from schedo.errors import (
     NotFound,
     StoreBroken,
     StoreError,
-    StoreRefused,
     StoreUnsuitable,
 )
 from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
@@ -286,14 +285,7 @@ class PostgresStore(ConcurrentReads):
         commit = writes.encode(changes, self._offset_us, owned)
         has_settings = writes.has_settings(changes)
         queues = [*map(copy, changes.queues.values())]
-        statements = commit.statements()
-        if not statements:
-            return
-        try:
-            await writer.run(lambda connection: writes.run(connection, statements))
-        except StoreRefused as error:
-            faults = await writer.run(lambda connection: writes.find_unwritable(connection, commit))
-            raise StoreRefused.of_commit(error, faults) from error
+        await writes.carry_out(writer, commit, self.inbox.leave_held)
         if has_settings:
             owned.note_queues(queues)
             await self._follow_settings(writer)

@@ -5,7 +5,7 @@ A commit of jobs alone, as most are, is one statement and so one round trip and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -14,18 +14,19 @@ import asyncpg
 import msgspec
 
 from schedo.core.action_log import LogEntry
+from schedo.core.bulk import BulkOperation
 from schedo.core.changes import Changes
 from schedo.core.ids import newest_at
 from schedo.core.model import DecisionRecord
-from schedo.errors import StoreRefused
+from schedo.errors import StoreError, StoreRefused
 from schedo.store import rows
 from schedo.store.columns import Row
-from schedo.store.postgres import histories, tables
+from schedo.store.postgres import histories, tables, taken_in
 from schedo.store.postgres.errors import DRIVER_ERRORS, is_refusal
 from schedo.store.postgres.evidence import Evidence, keep_decisions
 from schedo.store.postgres.job_rows import WRITE_JOBS, WRITE_USUAL_JOBS, JobRows, encode_jobs
 from schedo.store.postgres.owned import Owned
-from schedo.store.postgres.session import transaction
+from schedo.store.postgres.session import Writer, transaction
 from schedo.store.postgres.tables import Statement, columns_of
 from schedo.store.unencodable import UNFIT, find_unencodable
 
@@ -74,13 +75,6 @@ _INSERT_LOG = (
     " $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],"
     " $9::bigint[])"
 )
-# A row that is gone has become a job before: then the whole commit must not happen.
-_DELETE_TAKEN_IN = """
-WITH deleted AS (DELETE FROM inbox WHERE id = ANY($1::bigint[]) RETURNING 1)
-SELECT require_all(count(*), $2) FROM deleted"""
-_FIND_GONE = """
-SELECT id FROM unnest($1::bigint[]) AS taken (id)
-WHERE NOT EXISTS (SELECT FROM inbox WHERE inbox.id = taken.id)"""
 
 
 class Commit(NamedTuple):
@@ -160,11 +154,12 @@ def _encode_others(changes: Changes, offset_us: int, owned: Owned) -> Iterator[S
         [*records.values()],
     )
     if changes.taken_in:
-        yield Statement(_DELETE_TAKEN_IN, (changes.taken_in, len(changes.taken_in)))
+        yield taken_in.delete(changes.taken_in)
     if changes.log:
         entries = [(*entry[:-1], int(entry.is_job)) for entry in changes.log]
         yield Statement(_INSERT_LOG, columns_of(entries, len(LogEntry._fields)))
     if has_settings(changes):
+        yield taken_in.WAIT_AGAIN
         yield Statement(_RAISE_SETTINGS, ())  # the last one: other servers wait for this row
 
 
@@ -201,9 +196,7 @@ def _encode_operations(changes: Changes, owned: Owned) -> Iterator[Statement]:
     put = [each for each in changes.bulk_operations.values() if each is not None]
     if put:
         shard = owned.shards[0] if owned.shards else 0
-        yield Statement(
-            _UPSERT_OPERATIONS, (*columns_of([*map(rows.bulk_operation_row, put)], 2), shard)
-        )
+        yield Statement(_UPSERT_OPERATIONS, (*columns_of([*map(_operation_row, put)], 2), shard))
     steps = [(step.operation, step.number, _encode(step.jobs).decode()) for step in changes.steps]
     yield from _rows_of(tables.STEP, tables.STEP.insert, steps)
     if changes.steps_deleted:
@@ -212,6 +205,10 @@ def _encode_operations(changes: Changes, owned: Owned) -> Iterator[Statement]:
     if deleted:
         for sql in _DELETE_OPERATIONS:
             yield Statement(sql, (deleted,))
+
+
+def _operation_row(operation: BulkOperation) -> Row:
+    return rows.bulk_operation_row(operation)
 
 
 def _rows_of(table: tables.Table, sql: str, found: Sequence[Row]) -> Iterator[Statement]:
@@ -228,6 +225,27 @@ def _marks(changes: Changes, decisions: Sequence[DecisionRecord]) -> list[int]:
         *(decision.decided_at for decision in decisions),
         *(newest_at(ident) + 1 for ident in deleted),
     ]
+
+
+async def carry_out(
+    writer: Writer, commit: Commit, leave_held: Callable[[Sequence[int]], Awaitable[None]]
+) -> None:
+    """Make the commit durable; raise StoreRefused with the jobs that cannot be written.
+
+    leave_held: called with its rows of the inbox if others hold some of them.
+    """
+    statements = commit.statements()
+    if not statements:
+        return
+    try:
+        await writer.run(lambda connection: run(connection, statements))
+    except StoreRefused as error:
+        faults = await writer.run(lambda connection: find_unwritable(connection, commit))
+        raise StoreRefused.of_commit(error, faults) from error
+    except StoreError as error:
+        if taken_in.has_waited(error):
+            await leave_held(commit.taken_in)
+        raise
 
 
 async def run(connection: asyncpg.Connection, statements: Sequence[Statement]) -> None:
@@ -257,10 +275,6 @@ async def _run_all(connection: asyncpg.Connection, statements: Iterable[Statemen
             await connection.execute(sql, *parameters)
 
 
-class _Undo(Exception):
-    """Ends a transaction that was only a try."""
-
-
 async def find_unwritable(connection: asyncpg.Connection, commit: Commit) -> dict[int, str]:
     """Return the error of each job whose rows the database refuses, by job id.
 
@@ -269,8 +283,8 @@ async def find_unwritable(connection: asyncpg.Connection, commit: Commit) -> dic
     faults: dict[int, str] = {}
     try:
         async with connection.transaction():
-            gone = await connection.fetch(_FIND_GONE, commit.taken_in) if commit.taken_in else ()
-            faults |= {job_id: "its row is not in the inbox any more" for (job_id,) in gone}
+            gone = await taken_in.find_gone(connection, commit.taken_in) if commit.taken_in else ()
+            faults |= dict.fromkeys(gone, "its row is not in the inbox any more")
             await _run_all(connection, commit.deletes)
             singles: Iterator[tuple[int, JobRows | Evidence]] = chain(
                 commit.jobs.of_each_job(), commit.evidence.of_each_job()
@@ -279,8 +293,8 @@ async def find_unwritable(connection: asyncpg.Connection, commit: Commit) -> dic
                 fault = await _try(connection, [*single.statements()])
                 if fault is not None:
                     faults.setdefault(job_id, fault)
-            raise _Undo
-    except (_Undo, StoreRefused, *DRIVER_ERRORS):  # if the check fails, no job is blamed
+            raise taken_in.Undo
+    except (taken_in.Undo, StoreRefused, *DRIVER_ERRORS):  # if the check fails, no job is blamed
         return faults
 
 
