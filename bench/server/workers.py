@@ -18,6 +18,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from bench.server.script import Option, Results, run_script
 
 BATCH = 500
 SETTLE_S = 1.0
+AGAIN_S = 0.05
 GIVEN = "SELECT started_at - due_at FROM job"
 Took = Callable[[dict[str, Any], float], None]
 
@@ -52,17 +54,26 @@ def measure(arguments: argparse.Namespace, directory: Path, results: Results) ->
 class Workers:
     """Workers that run no-op jobs, each over one connection; a poll carries the last results."""
 
-    def __init__(self, server: Process, count: int, slots: int, took: Took | None = None) -> None:
+    def __init__(
+        self,
+        server: Process,
+        count: int,
+        slots: int,
+        took: Took | None = None,
+        name: str = "w",
+    ) -> None:
+        """took: called with each lease and when it came; name: what their names begin with."""
         self._server = server
         self._count = count
         self._slots = slots
         self._took = took
+        self._name = name
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Workers:
         for number in range(self._count):
             connection = await connect(self._server)
-            self._tasks.append(asyncio.create_task(self._work(f"w{number}", connection)))
+            self._tasks.append(asyncio.create_task(self._work(f"{self._name}{number}", connection)))
         await asyncio.sleep(SETTLE_S)
         return self
 
@@ -84,6 +95,9 @@ class Workers:
                 "wait": 60,
             }
             reply = await connection.ask(request("POST", "/v1/work", json.dumps(body).encode()))
+            if reply.status == HTTPStatus.SERVICE_UNAVAILABLE:  # the shards of a cluster move
+                await asyncio.sleep(AGAIN_S)
+                continue
             if reply.status != 200:
                 raise NotDone(f"a worker was answered {reply.status}: {reply.body[:200]!r}")
             leases = reply.json()["leases"]
