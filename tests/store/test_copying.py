@@ -312,7 +312,7 @@ async def test_a_target_must_be_empty_and_a_source_must_have_no_jobs_of_sql(
     await PostgresStore(postgres_store_url).migrate()
     await admin.fetchval("SELECT enqueue('mail')")
 
-    with pytest.raises(StoreUnsuitable, match="has rows in the table inbox"):
+    with pytest.raises(StoreUnsuitable, match=r"rows in the table inbox; .*\?schema=NAME"):
         await copy_store(sqlite_source(str(filled)), postgres_target(postgres_store_url), ignore)
     other = str(filled.with_name("back.db"))
     with pytest.raises(StoreUnsuitable, match="1 jobs of SQL clients wait in the inbox"):
@@ -323,6 +323,18 @@ async def test_a_target_must_be_empty_and_a_source_must_have_no_jobs_of_sql(
     with pytest.raises(StoreUnsuitable, match="there is no store"):
         await copy_store(sqlite_source(other), postgres_target(postgres_store_url), ignore)
     assert not {each.name for each in filled.parent.iterdir()} & {"back.db"}
+
+
+async def test_a_schema_in_which_a_server_only_had_minutes_counts_as_empty(
+    filled: Path, postgres_store_url: str, admin: asyncpg.Connection
+) -> None:
+    await PostgresStore(postgres_store_url).migrate()
+    await admin.execute("INSERT INTO minute (server, at, figures) VALUES (1, 1, '{}')")
+
+    done = await copy_store(sqlite_source(str(filled)), postgres_target(postgres_store_url), ignore)
+
+    assert all(each.is_equal for each in done)
+    assert [*await admin.fetch("SELECT at FROM minute WHERE at = 1")] == []
 
 
 async def test_jobs_of_sql_that_come_during_a_copy_leave_the_target_empty(

@@ -189,13 +189,18 @@ async def postgres_source(url: str) -> AsyncIterator[PostgresSide]:
 
 @asynccontextmanager
 async def postgres_target(url: str) -> AsyncIterator[PostgresTarget]:
-    """Hold the store, which must be empty; its tables are made if it has none."""
+    """Hold the store, which must be empty; its tables are made if it has none.
+
+    The minutes of a server that had nothing to do are deleted: they say nothing about jobs.
+    """
     async with _held(url, "BEGIN") as (connection, address):
-        for table in (*TABLES, "inbox"):
+        for table in (*sorted({*TABLES} - {"minute"}), "inbox"):
             if await connection.fetchval(f"SELECT EXISTS (SELECT 1 FROM {table})"):
                 raise StoreUnsuitable(
-                    f"the target must be empty, but {address.shown} has rows in the table {table}"
+                    f"the target must be empty, but {address.shown} has rows in the table {table};"
+                    " name another schema at the end of the URL: ?schema=NAME"
                 )
+        await connection.execute("DELETE FROM minute")
         yield PostgresTarget(connection, address)
 
 
