@@ -89,10 +89,18 @@ class TokenPermission:
         """
         if not self.allows(queue, task):
             which = f"the task {task!r}" if task else "any task"
-            remedy = "" if task else "; name the task"
+            lacks_task = not task and (self.queues is None or queue in self.queues)
+            remedy = "name the task" if lacks_task else f"it is only for {self._describe_limits()}"
             raise Forbidden(
-                f"the token {self.name!r} is not for jobs of {which} in the queue {queue!r}{remedy}"
+                f"the token {self.name!r} is not for jobs of {which} in the queue {queue!r};"
+                f" {remedy}"
             )
+
+    def _describe_limits(self) -> str:
+        limits = (("queues", self.queues), ("tasks", self.tasks))
+        return " and ".join(
+            f"the {kind} {', '.join(sorted(names))}" for kind, names in limits if names is not None
+        )
 
     def check_event_job(self, task: str, event_task: str) -> None:
         """Raise Forbidden if a worker's task may not name a job of this task for its failures.

@@ -312,3 +312,28 @@ async def test_a_restricted_operator_learns_that_a_reservation_needs_its_task(wo
     assert reply.json()["detail"].endswith(
         "is not for jobs of any task in the queue 'mail'; name the task"
     )
+
+
+async def test_what_a_restricted_operator_may_not_do_is_answered_with_what_the_token_is_for(
+    world: World,
+) -> None:
+    job = {"task": "demo", "queue": "sms", "payload": {}}
+
+    submitted = await world.post("/v1/jobs", job, bearer(MAIL))
+
+    assert submitted.json()["detail"].endswith(
+        "is not for jobs of the task 'demo' in the queue 'sms'; it is only for the queues mail"
+        " and the tasks send, shell"
+    )
+
+
+async def test_who_pauses_a_queue_of_others_is_not_told_to_name_a_task() -> None:
+    operator = TokenPermission(Role.OPERATOR, "mail-team", queues=frozenset({"mail", "fax"}))
+    async with World(WebSettings(tokens={digest(MAIL): operator}, anyone=None)) as world:
+        reply = await world.post("/v1/queues/sms:pause", None, bearer(MAIL))
+
+    assert (reply.status, reply.code) == (403, "forbidden")
+    assert reply.json()["detail"] == (
+        "the token 'mail-team' is not for jobs of any task in the queue 'sms'; it is only for the"
+        " queues fax, mail"
+    )

@@ -111,7 +111,7 @@ def _check_permission(
         if names is not None and value not in names:
             raise Forbidden(
                 f"the token {permission.name!r} is only for the {name}s {', '.join(sorted(names))};"
-                f" give one of them as where.{name}"
+                f" give one of them as where.{name} (in the command line: --{name})"
             )
 
 

@@ -207,9 +207,9 @@ TOKENS = {
     [
         ("eve", "cancel", {"queue": "mail"}, "needs the role operator"),
         ("bob", "delete", {"queue": "mail"}, "needs the role admin"),
-        ("mia", "cancel", {"task": "demo"}, "give one of them as where.queue"),
+        ("mia", "cancel", {"task": "demo"}, "as where.queue (in the command line: --queue)"),
         ("mia", "cancel", {"queue": "default"}, "only for the queues mail"),
-        ("tom", "cancel", {"queue": "mail"}, "give one of them as where.task"),
+        ("tom", "cancel", {"queue": "mail"}, "as where.task (in the command line: --task)"),
         ("ann", "delete", {"queue": "mail"}, None),
         ("bob", "cancel", {"task": "demo"}, None),
         ("mia", "cancel", {"queue": "mail"}, None),
