@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ _WRONG_CHOICE = re.compile(r"Invalid enum value (.*)\Z", re.DOTALL)
 # msgspec names Python's types; clients in other languages know these names.
 _JSON_NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
 _DETAIL_CHARACTERS_MAX = 200
+_SEARCHED_BYTES_MAX = 16_384  # for the name of a wrong member; a search decodes some 10 times
 
 
 def _ignore(_: Any) -> None:
@@ -41,7 +43,8 @@ def decode_checked(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         value: T = _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
-        raise point_at(str(error), kind) from None
+        message = str(error)
+        raise _name_member(point_at(message, kind), message, body, kind) from None
     return value
 
 
@@ -73,6 +76,40 @@ def point_at(message: str, kind: type[msgspec.Struct]) -> Invalid:
     # A field's name may look like part of the message, so neither part is trusted to be short.
     pointer = pointer[:_DETAIL_CHARACTERS_MAX]
     return Invalid.field(pointer, detail[:_DETAIL_CHARACTERS_MAX])
+
+
+def _name_member(
+    error: Invalid, message: str, body: bytes | msgspec.Raw, kind: type[msgspec.Struct]
+) -> Invalid:
+    """Put the name of an object's member in place of the dots by which msgspec points at it."""
+    (problem,) = error.problems
+    above, dots, below = problem.pointer.partition("/...")
+    if not dots or len(body) > _SEARCHED_BYTES_MAX:
+        return error
+    request = msgspec.json.decode(body)
+    place = request
+    try:
+        for step in above.split("/")[1:]:
+            place = place[int(step) if isinstance(place, list) else step]
+        members = list(place.items())
+    except (LookupError, TypeError, ValueError, AttributeError):  # a name that looks like a place
+        return error
+
+    def is_among(first: int) -> bool:
+        place.clear()
+        place.update(members[:first])
+        try:
+            _decoder(kind).decode(msgspec.json.encode(request))
+        except msgspec.ValidationError as found:
+            return str(found) == message
+        return False
+
+    # msgspec stops at the first one that is wrong.
+    count = bisect_left(range(len(members) + 1), True, key=is_among)
+    if not 0 < count <= len(members):
+        return error
+    name = members[count - 1][0][:_DETAIL_CHARACTERS_MAX].replace("~", "~0").replace("/", "~1")
+    return Invalid.field(f"{above}/{name}{below}"[:_DETAIL_CHARACTERS_MAX], problem.detail)
 
 
 def _render_types(match: re.Match[str]) -> str:

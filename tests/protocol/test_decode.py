@@ -11,6 +11,7 @@ from schedo.protocol.decode import decode_request
 from schedo.protocol.invocations import ShortRequest
 from schedo.protocol.jobs import JobRequest
 from schedo.protocol.schedules import ScheduleRequest
+from schedo.tasks.shell.payload import ShellPayload
 
 
 def read_job(**fields: object) -> JobSpec:
@@ -110,6 +111,37 @@ def test_a_wrong_type_is_reported_with_the_json_names_of_the_types(
         read_job(**fields)
 
     assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"env": {"A": "a", "PORT": 8080, "B": 1}}, "/env/PORT: Expected text, got whole number"),
+        ({"env": {"a/b~": None}, "grace": {}}, "/env/a~1b~0: Expected text, got null"),
+        ({"env": {"...": 1}}, "/env/...: Expected text, got whole number"),
+        ({"...": 1}, "/...: there is no such field"),
+        (  # to look for the name would hold the event loop up
+            {"env": {"A": 1}, "stdin": "x" * 16_384},
+            "/env/...: Expected text, got whole number",
+        ),
+    ],
+    ids=range(5),
+)
+def test_the_error_for_a_member_of_an_object_names_the_member(
+    payload: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        decode_request(orjson.dumps({"command": "x", **payload}), ShellPayload)
+
+    assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize("name", [" - at `$.env[...]`", " - at `$[...]`", " - at `$.command[...]`"])
+def test_the_name_of_a_field_that_looks_like_a_place_is_no_place(name: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        decode_request(orjson.dumps({"command": "x", name: 1}), ShellPayload)
+
+    assert len(str(caught.value)) < 1_000
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_payload_has_the_documented_defaults() -> None:
         ({"command": "a", "grace": "2h"}, "/payload/grace", "must be 0s to 1h"),
         ({"command": "a", "success_codes": []}, "/payload/success_codes", "at least one"),
         ({"command": "a", "success_codes": [256]}, "/payload/success_codes/0", "0 to 255"),
-        ({"command": "a", "env": {"A": 1}}, "/payload/env/...", "Expected text, got whole number"),
+        ({"command": "a", "env": {"A": 1}}, "/payload/env/A", "Expected text, got whole number"),
         ({"command": "a", "env": {"A=B": ""}}, "/payload/env/A=B", "letters, digits"),
         ({"command": "a", "env": {"A\n": ""}}, "/payload/env/A\n", "letters, digits"),
         ({"command": "a", "env": {"a/b~": ""}}, "/payload/env/a~1b~0", "letters, digits"),
