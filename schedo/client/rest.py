@@ -130,7 +130,11 @@ def render_query(values: Mapping[str, object]) -> str:
 
 
 def quote_part(name: str) -> str:
-    """Return a name as a part of a path."""
+    """Return a name or an id as a part of a path; raise Invalid if it would be another path."""
+    if not name or "/" in name:
+        raise Invalid(
+            f"{name[:100]!a} is neither a name nor an id: these are not empty and have no slash"
+        )
     try:
         return quote(name, safe="")
     except UnicodeEncodeError:

@@ -164,7 +164,7 @@ CASES: list[tuple[str, Operation[Any], str, str, Any, bool]] = [
         {},
         False,
     ),
-    ("a hostile name", operations.get_job("../x?y"), "GET", "/v1/jobs/..%2Fx%3Fy", None, True),
+    ("a hostile name", operations.get_job("..x?y#"), "GET", "/v1/jobs/..x%3Fy%23", None, True),
 ]
 
 
@@ -343,6 +343,15 @@ NOT_UTF8 = os.fsdecode(b"caf\xe9")  # as Python decodes such an argument of a co
 def test_text_that_is_not_utf8_is_refused_before_it_is_sent(ask: Callable[[], object]) -> None:
     with pytest.raises(Invalid, match="not UTF-8"):
         ask()
+
+
+@pytest.mark.parametrize("name", ["", "backup/db", "a/../b"])
+def test_a_name_that_would_lead_to_another_address_is_refused_before_it_is_sent(name: str) -> None:
+    for ask in (operations.get_job, operations.pause_queue, schedule_operations.get_schedule):
+        with pytest.raises(Invalid) as raised:
+            ask(name)
+
+        assert f"{name!r} is neither a name nor an id" in str(raised.value)
 
 
 def test_a_job_of_a_batch_keeps_its_payload_and_renders_its_options() -> None:
