@@ -13,7 +13,7 @@ from schedo.cli.escapes import escape
 from schedo.cli.make_client import make_client
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import read_now, render_full
-from schedo.cli.value_types import TIME
+from schedo.cli.value_types import CRON, TIME
 from schedo.core.fires import list_fires
 from schedo.errors import Invalid
 from schedo.protocol.cron import CronRequest, CronResponse, TogetherResponse
@@ -28,7 +28,7 @@ def cron() -> None:
 
 
 @cron.command("explain")
-@click.argument("expression", metavar="EXPR")
+@click.argument("expression", type=CRON, metavar="EXPR")
 @click.option("--tz", help="Time zone.  [default: UTC]")
 @click.option("--name", default="example", help="Name of the schedule: H in EXPR is a hash of it.")
 @click.option("--after", type=TIME, help="List the fires from this time on.  [default: now]")

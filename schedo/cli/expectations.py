@@ -14,7 +14,7 @@ from schedo.cli.names import EXPECTATION
 from schedo.cli.schedules import render_rule
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
-from schedo.cli.value_types import DURATION
+from schedo.cli.value_types import CRON, DURATION
 from schedo.client import expectation_operations as operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -69,7 +69,9 @@ def show(client: Client, name: str, is_json: bool) -> None:
 @expectations.command()
 @click.argument("name", type=EXPECTATION)
 @click.option("--every", type=DURATION, help="A beat is expected this long after the last.")
-@click.option("--cron", metavar="EXPR", help="A beat is expected at each instant of the rule.")
+@click.option(
+    "--cron", type=CRON, metavar="EXPR", help="A beat is expected at each instant of the rule."
+)
 @click.option("--tz", help="Time zone of --cron.  [default: UTC]")
 @expect_options
 @as_json

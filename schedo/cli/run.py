@@ -12,12 +12,13 @@ from schedo.cli.job_options import SHARED_FIELDS, SINGLE_FIELDS, given, job_opti
 from schedo.cli.job_text import describe_effect
 from schedo.cli.schedules import announce
 from schedo.cli.submission import check_times, submit_job, wait_option
+from schedo.cli.value_types import CRON
 from schedo.client.sync import Client
 
 
 @click.command(cls=ArgvCommand)
 @click.argument("command", nargs=-1)
-@click.option("--cron", metavar="EXPR", help="Make a schedule; requires --name.")
+@click.option("--cron", type=CRON, metavar="EXPR", help="Make a schedule; requires --name.")
 @click.option("--tz", help="Time zone of --cron.  [default: UTC]")
 @click.option("--name", help="Name of the schedule of --cron.")
 @job_options

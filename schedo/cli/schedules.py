@@ -26,7 +26,7 @@ from schedo.cli.run_history import (
 )
 from schedo.cli.tables import print_facts, print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_full, render_time
-from schedo.cli.value_types import DURATION, TIME
+from schedo.cli.value_types import CRON, DURATION, TIME
 from schedo.client import schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
@@ -159,7 +159,9 @@ def _render_field(field: str, value: Any, now: int) -> str:
 @schedules.command(cls=ArgvCommand)
 @click.argument("name", type=SCHEDULE)
 @click.argument("command", nargs=-1)
-@click.option("--cron", metavar="EXPR", help="Five fields, six with seconds, or @daily etc.")
+@click.option(
+    "--cron", type=CRON, metavar="EXPR", help="Five fields, six with seconds, or @daily etc."
+)
 @click.option("--every", type=DURATION, help="Fixed interval: 90s, 1h30m.")
 @click.option("--at", type=TIME, help="A single time.")
 @click.option("--tz", help="Time zone of --cron.  [default: UTC]")

@@ -67,6 +67,22 @@ class TimeValue(click.ParamType[str]):
             self.fail(str(error), param, ctx)
 
 
+class CronValue(click.ParamType[str]):
+    """A cron expression, of which the server checks everything but that it is in quotes."""
+
+    name = "cron"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(str(value).split()) == 1 and not str(value).strip().startswith("@"):
+            self.fail(
+                f"{value!r} is only one field; put the expression in quotes, as in '30 2 * * *',"
+                " or the shell splits it and turns * into names of files",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
 class DurationValue(click.ParamType[str]):
     """A duration, which the server gets as the user wrote it."""
 
@@ -83,3 +99,4 @@ class DurationValue(click.ParamType[str]):
 DURATION = DurationValue()
 TIME = TimeValue()
 PRIORITY = click.IntRange(limits.PRIORITY_MIN, limits.PRIORITY_MAX)
+CRON = CronValue()

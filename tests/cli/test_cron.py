@@ -125,3 +125,19 @@ def test_the_other_schedules_of_a_server_are_named(server: FakeServer) -> None:
         "count": 5,
         "coincidences": True,
     }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cron", "explain", "30", "2", "*", "*", "*"),
+        ("schedules", "put", "x", "--cron", "30", "2", "*", "*", "*", "--", "echo"),
+        ("expectations", "put", "x", "--cron", "30", "2", "*", "*", "*", "--within", "1h"),
+    ],
+    ids=" ".join,
+)
+def test_an_expression_without_quotes_is_recognized(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, words)
+
+    assert result.exit_code == 2
+    assert "'30' is only one field; put the expression in quotes, as in" in result.stderr

@@ -167,6 +167,10 @@ def test_the_exit_code_is_the_one_a_shell_would_show(
             ["a", "--cron", "* * * * *", "--name", "x", "--unique", "k"],
             "--unique cannot be used with --cron",
         ),
+        (
+            ["a", "--cron", "0", "3", "bench", "docs"],
+            "'0' is only one field; put the expression in",
+        ),
         (["a", "--name", "x"], "--name requires --cron"),
         (["a", "--tz", "UTC"], "--tz requires --cron"),
         (["a", "--cron", "* * * * *", "--name", "x", "--wait"], "a schedule does not end"),
