@@ -39,6 +39,8 @@ from schedo.errors import Invalid, NotFound, SchedoError
 from schedo.protocol.cron import list_warnings
 from schedo.protocol.times import render_instant
 
+_DELETED = "deleted"
+
 
 class _Imported(NamedTuple):
     """An entry that became a schedule, or would become one without --dry-run."""
@@ -61,7 +63,7 @@ class _Stale(NamedTuple):
     """A schedule of an earlier import whose entry is no longer in the file."""
 
     name: str
-    is_deleted: bool
+    effect: str | None  # in words; None: it stays
 
 
 @click.group()
@@ -78,7 +80,10 @@ def crontab() -> None:
     help="Whether each line names a user, as in /etc/crontab.  [default: detected]",
 )
 @click.option(
-    "--dry-run", "is_dry", is_flag=True, help="Only print the schedules that would be created."
+    "--dry-run",
+    "is_dry",
+    is_flag=True,
+    help="Only print what would be created; with --prune, also what would be deleted.",
 )
 @click.option(
     "--prune",
@@ -110,8 +115,6 @@ def import_(
     FILE may also be a directory of crontabs, such as /etc/cron.d, or of scripts, such as
     /etc/cron.daily. The exit code is 1 if a line could not be imported.
     """
-    if is_dry and is_pruning:
-        raise click.UsageError("give either --dry-run or --prune, not both")
     tz = options.pop("tz")
     zone = _check(tz) if tz else find_local_zone()
     found = read_sources(path, options.pop("name"), is_system)
@@ -135,9 +138,13 @@ def import_(
                 problem = CrontabProblem(entry.line_number, entry.command, explain(error))
                 problems.append(_Problem(source.path, problem))
         names |= file.names
-    stale = [] if is_dry else _find_stale(client, found.owner, names)
+    # A dry run alone needs no server.
+    stale = _find_stale(client, found.owner, names) if is_pruning or not is_dry else []
     if is_pruning:
-        stale = [_prune(client, item) for item in stale]
+        stale = [
+            item._replace(effect="would be deleted") if is_dry else _prune(client, item)
+            for item in stale
+        ]
     _report(taken, problems, stale, is_json)
     if any(not each.problem.is_notice for each in problems):
         click.get_current_context().exit(1)
@@ -156,7 +163,7 @@ def _check_name(name: str, others: set[str]) -> None:
 def _find_stale(client: Client, owner: str, kept: set[str]) -> list[_Stale]:
     """Return the schedules of earlier imports whose entries are gone."""
     return [
-        _Stale(schedule["name"], is_deleted=False)
+        _Stale(schedule["name"], None)
         for schedule in client.list_schedules()
         if schedule["owner"] == owner and schedule["name"] not in kept
     ]
@@ -165,7 +172,7 @@ def _find_stale(client: Client, owner: str, kept: set[str]) -> list[_Stale]:
 def _prune(client: Client, stale: _Stale) -> _Stale:
     with suppress(NotFound):  # another client has deleted it meanwhile
         client.delete_schedule(stale.name)
-    return stale._replace(is_deleted=True)
+    return stale._replace(effect=_DELETED)
 
 
 def _check(tz: str) -> str:
@@ -251,7 +258,9 @@ def _report(
                 "schedules": [_imported_record(item) for item in taken],
                 "refused": [_problem_record(each) for each in refused],
                 "notices": notices,
-                "stale": [{"name": item.name, "deleted": item.is_deleted} for item in stale],
+                "stale": [
+                    {"name": item.name, "deleted": item.effect == _DELETED} for item in stale
+                ],
             }
         )
         return
@@ -263,7 +272,7 @@ def _report(
         place = path if not number else f"line {number}" if is_one_file else f"{path}:{number}"
         click.echo(escape(f"{place}: {text}"))
     for item in stale:
-        done = "deleted" if item.is_deleted else f"(schedo schedules rm {item.name})"
+        done = item.effect or f"(schedo schedules rm {item.name})"
         click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
     zones = ", ".join(sorted({item.tz for item in taken}))
     times = f"; times are in {zones}" if taken else ""

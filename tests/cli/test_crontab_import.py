@@ -167,6 +167,22 @@ def test_prune_deletes_the_schedules_of_removed_lines(
     ]
 
 
+def test_a_dry_run_of_prune_names_what_it_would_delete_and_changes_nothing(
+    server: FakeServer, schedo: Call, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "0 3 * * * backup\n")
+    list_as_stored(server, stored("mycron.gone-1", path))
+
+    result = schedo("crontab", "import", path, "--prune", "--dry-run")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1:] == [
+        "no longer in the file: mycron.gone-1 would be deleted",
+        "1 would be imported, 0 refused; times are in UTC",
+    ]
+    assert {request.method for request in server.requests} == {"GET"}
+
+
 def test_each_fire_is_shown_in_the_zone_of_its_entry(
     server: FakeServer, schedo: Call, tmp_path: Path
 ) -> None:
@@ -325,7 +341,6 @@ def test_the_variable_tz_overrides_the_machines_zone(monkeypatch: pytest.MonkeyP
             ["-", "--name", "x", "--tz", "Mars/Base"],
             "for --tz: the time zone 'Mars/Base' is not known",
         ),
-        (["-", "--dry-run", "--prune"], "give either --dry-run or --prune"),
         (["-"], "a crontab from stdin has no name: give one with --name"),
         (["-", "--name", "a b"], "for --name: it has 1 to 64 letters, digits"),
         (["-", "--name", "x" * 65], "for --name: it has 1 to 64 letters, digits"),
