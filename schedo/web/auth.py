@@ -31,6 +31,7 @@ from schedo.protocol.operations import OPERATIONS
 from schedo.protocol.public_url import PublicUrl
 from schedo.web.credentials import Credentials, host_name
 from schedo.web.elsewhere import HOP
+from schedo.web.holding import NothingChanged
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
 from schedo.web.settings import WebSettings
@@ -42,6 +43,7 @@ _OPEN = [operation.path for operation in OPERATIONS if operation.role is None]
 _OPEN_PATHS = frozenset(path for path in _OPEN if "{" not in path)
 _OPEN_PREFIXES = tuple(path.partition("{")[0] for path in _OPEN if "{" in path)
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+_NO_CHANGE = "this request has changed nothing"
 _SAME_ORIGIN = b"same-origin"
 _OWN_SITES = frozenset({_SAME_ORIGIN, b"none"})
 _HOSTS_REMEMBERED_MAX = 64
@@ -49,6 +51,18 @@ _HOSTS_REMEMBERED_MAX = 64
 
 class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
+
+
+def _tell_effect(error: SchedoError, method: str) -> SchedoError:
+    """Say in an error of the store what is known of the effect that the request had."""
+    if method in _SAFE_METHODS:
+        return Unavailable(f"{error}; this request changes nothing, so send it again")
+    text = str(error)
+    if "may or may not" in text or _NO_CHANGE in text:  # also in that of another server
+        return error
+    if isinstance(error, NothingChanged):
+        return StoreError(f"{text}; {_NO_CHANGE}, so send it again")
+    return StoreError(f"{text}; the change may or may not have been carried out")
 
 
 class AccessMiddleware:
@@ -89,8 +103,8 @@ class AccessMiddleware:
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
                 log.warning("request %s: %s", request_id, error)
-            if scope["method"] in _SAFE_METHODS and error.code == StoreError.code:
-                error = Unavailable(f"{error}; this request changes nothing, so send it again")
+            if error.code == StoreError.code:
+                error = _tell_effect(error, scope["method"])
             await send_response(send, problem_response(error, request_id), request_id)
         except ClientGone:
             log.debug("request %s: the client went away", request_id)
