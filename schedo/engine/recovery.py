@@ -104,7 +104,7 @@ class Reconciliation:
             if was_killed and job.id in here:
                 blame = Blame.SOLE if (before or here) == {job.id} else Blame.SHARED
                 job.poison_suspect = job.id in before
-            self._scheduler.recover_lost(job, Lost("the server was restarted", blame), now)
+            self._scheduler.recover_lost(job, Lost("the server that ran it is gone", blame), now)
 
     def _expect(self, job: Job, now: int) -> Lease | None:
         """Return the lease if a worker of the previous server may reconnect and still hold it."""

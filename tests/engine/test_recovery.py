@@ -126,6 +126,11 @@ async def test_after_a_restart_an_attempt_of_the_old_server_is_lost_and_tried_ag
 
         assert (again.attempt, again.losses, again.failures) == (2, 0, 0)
         assert world.worker.leases[0].key.attempt == 2
+        await world.engine.flush()
+        (lost,) = await world.store.list_attempts(job.id)
+        # Another server may go on with the job, so the text speaks of no restart.
+        assert lost.failure is not None
+        assert lost.failure.message == "the server that ran it is gone"
 
 
 async def test_after_a_restart_a_job_that_runs_at_most_once_is_not_repeated(path: Path) -> None:
