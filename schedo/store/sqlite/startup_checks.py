@@ -27,6 +27,10 @@ _REMEDY = (
     "nothing was changed. Restore the missing files, or start once with --accept-loss to continue"
     " without them"
 )
+_OTHER_FILE = (
+    "nothing was changed. Give the path of a store, or of a file that does not exist yet;"
+    " --accept-loss would put this file aside and begin with an empty store"
+)
 
 
 # Returns the first bytes of a file, at most this many; None if the file is missing.
@@ -39,6 +43,7 @@ class Damage(NamedTuple):
     what: str
     missing: int | None = None
     is_unusable: bool = False  # the database file itself cannot be used
+    is_other: bool = False  # nothing says that the file has ever been a store
 
 
 class _Extent(NamedTuple):
@@ -79,7 +84,8 @@ def find_damage(path: str, mark: CommitMark | None, read: ReadStart = read_start
 
 def refuse(path: str, damage: Damage) -> StoreDamaged:
     """Return the error with the damage and the remedy."""
-    return StoreDamaged(f"{damage.what}{_describe_extent(path, damage)}; {_REMEDY}")
+    remedy = _OTHER_FILE if damage.is_other else _REMEDY
+    return StoreDamaged(f"{damage.what}{_describe_extent(path, damage)}; {remedy}")
 
 
 def set_aside(path: str, damage: Damage) -> list[str]:
@@ -152,7 +158,7 @@ def _find_missing(
         what = f"the database {path} is missing"
     elif not header:
         what = f"the database {path} is empty"
-    elif not header.startswith(_MAGIC[: len(header)]):
+    elif not _may_be_database(header):
         what = f"{path} is not a SQLite database"
     else:
         what = f"the database {path} is truncated to {len(header)} bytes"
@@ -163,7 +169,12 @@ def _find_missing(
         what += f", and {path}{last_commit.SUFFIX} says that there was one"
     elif not header:
         return None  # a new store
-    return Damage(what, missing, is_unusable=True)
+    is_other = header is not None and not (log_bytes or mark or _may_be_database(header))
+    return Damage(what, missing, is_unusable=True, is_other=is_other)
+
+
+def _may_be_database(header: bytes) -> bool:
+    return header.startswith(_MAGIC[: len(header)])
 
 
 def _find_truncated(

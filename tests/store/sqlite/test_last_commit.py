@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from schedo.errors import StoreDamaged, StoreError, StoreLocked
+from schedo.store.sqlite.startup_checks import find_damage, refuse
 from schedo.store.sqlite.store import SqliteStore
 from tests.factories import make_job
 from tests.store.crashes import (
@@ -62,6 +63,17 @@ async def test_a_damaged_store_is_refused_and_left_as_it_is(
         await opened(left)
 
     assert contents(left) == before
+
+
+def test_a_file_that_was_never_a_store_is_refused_with_another_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "jobs"
+    path.write_text("a crontab, perhaps\n")
+    damage = find_damage(str(path), None)
+
+    assert damage is not None
+    message = str(refuse(str(path), damage))
+    assert f"{path} is not a SQLite database; nothing was changed. Give the path" in message
+    assert "Restore" not in message
 
 
 @pytest.mark.parametrize("name", DAMAGES)
