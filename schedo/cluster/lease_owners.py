@@ -52,10 +52,14 @@ class LeaseOwners:
             for lease in leases
             if elsewhere.get(lease, Place()).shard is None and not self.are_new((lease,))
         }
+        known = elsewhere.keys() & leases
         held = self._sessions.held_by(call.name) if unknown else ()
         here = {render_lease(lease.key) for lease in held}
         shards = await self._find_shards([unknown[each] for each in unknown if each not in here])
+        ended = known - elsewhere.keys()  # their results have arrived during the read
         for lease in leases:
+            if lease in ended:
+                continue
             shard = elsewhere.get(lease, Place()).shard
             if lease in unknown and lease not in here:
                 shard = shards.get(unknown[lease])

@@ -17,17 +17,21 @@ from tests.cluster.workers import HandWorker, lease_of, result
 from tests.passes import one_pass
 
 KNOWN_WITHIN_S = 1.0
+SOME_PASSES = 100  # in which a read that may end has an effect
 
 
 class CountedReads:
-    """The reads of shards by a server."""
+    """The reads of shards by a server, which end when the test lets them."""
 
     def __init__(self, world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self._read = 0, world.cluster.shards_of_jobs
+        self.may_end = asyncio.Event()
+        self.may_end.set()
         monkeypatch.setattr(world.cluster, "shards_of_jobs", self._count)
 
     async def _count(self, job_ids: Sequence[int]) -> dict[int, int]:
         self.count += 1
+        await self.may_end.wait()
         return await self._read(job_ids)
 
 
@@ -72,6 +76,28 @@ async def test_the_shard_is_read_while_the_worker_waits_with_the_attempt(
 
     assert places[lease].shard == first.number - 1
     assert reads.count == 1
+    polling.cancel()
+
+
+async def test_an_attempt_that_ends_while_its_shard_is_read_does_not_run_any_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await take_elsewhere(first, second, worker)
+    reads = CountedReads(second, monkeypatch)
+    reads.may_end.clear()
+    polling = worker.begin_poll(second, lease)
+    async with asyncio.timeout(KNOWN_WITHIN_S):
+        while not reads.count:
+            await one_pass()
+
+    await worker.ask(second, max_leases=0, results=[result(lease)])
+    reads.may_end.set()
+    for _ in range(SOME_PASSES):
+        await one_pass()
+
+    assert lease not in second.router._gateway._workers.note_request(worker.name).elsewhere
     polling.cancel()
 
 
