@@ -115,6 +115,8 @@ class Gateway:
             response = None
             while response is None:
                 response = await self._take_turn(call)
+            if response.status == HTTPStatus.OK and request.ended:
+                self._offer_freed(call, request.ended)
             if call.has_ended and response.status == HTTPStatus.OK:
                 self._servers.begin(self._sender.end_elsewhere(call))
             return response
@@ -142,7 +144,7 @@ class Gateway:
             own = await self._believe(call, own, owned_before)
         found: list[PartResponse] = []
         if not own.leases and not call.must_hear(call.said):
-            call.request = call.request.make_next()
+            call.request = call.request.make_next(call.ended)
             found = await self._ask_for_jobs(call)
         merged = call.add_revoked(merge_responses(own, (*call.said, *found)))
         if is_over or call.must_hear([merged]) or not call.may_ask:
@@ -250,6 +252,23 @@ class Gateway:
             if not left:
                 break
         return taken
+
+    def _offer_freed(self, call: WorkerCall, ended: Set[str]) -> None:
+        """Let the poll of a worker ask for jobs for the slots that a request beside it has freed.
+
+        ended: leases that the poll may list.
+        """
+        poll = call.worker.poll
+        if poll is None or poll is call:
+            return
+        poll.ended |= ended
+        spec = poll.spec if poll.may_ask else None
+        serving = self._surplus_of_others.serving(spec) if spec is not None else ()
+        if serving and self._find_room(poll) > 0:
+            poll.targets.update(serving)
+            poll.wake()
+        elif serving:
+            self._hold_back(poll)
 
     def _hold_back(self, call: WorkerCall) -> None:
         """Let a worker take a turn now and then that has room but for what is promised here."""

@@ -97,9 +97,19 @@ class WorkerRequest:
                 part[name] = [entry for lease, entry in entries if lease in leases]
         return msgspec.json.encode(part | fields)
 
-    def make_next(self) -> WorkerRequest:
-        """Return the request without what has arrived: the worker, and what it runs."""
-        left = {name: value for name, value in self._raw.items() if name not in _LISTS[1:]}
+    @property
+    def ended(self) -> Set[str]:
+        """The leases that the worker runs no more, by their results or because it rejects them."""
+        return {*self._named["results"], *self._named["reject"]}
+
+    def make_next(self, ended: Collection[str] = ()) -> WorkerRequest:
+        """Return the request without what has arrived: the worker, and what it runs.
+
+        ended: leases that it lists, and that the worker runs no more.
+        """
+        left: dict[str, Any] = {n: value for n, value in self._raw.items() if n not in _LISTS[1:]}
+        if ended and self.fields.running is not None:
+            left["running"] = [lease for lease in self.fields.running if lease not in ended]
         return WorkerRequest(msgspec.json.encode(left))
 
     def make_report(self) -> WorkerRequest:

@@ -107,6 +107,7 @@ class WorkerCall:
         self.foreign: set[str] = set()  # leases that are not of this server
         # Leases of other servers that have ended there, or whose results or decisions have arrived.
         self.delivered: set[str] = set()
+        self.ended: set[str] = set()  # leases whose results later requests of the worker brought
         self.revoked: dict[str, None] = {}  # in any turn so far
         self.revoked_before: frozenset[str] = frozenset()  # by the response to the poll before
         self.targets: set[int] = set()  # servers that may have jobs for the worker
@@ -229,7 +230,7 @@ class WorkerCall:
         if fields.running is None:
             held = self.asked.context.engine.sessions.held_by(self.name)
             running.update(render_lease(lease.key) for lease in held)
-        room = self.slots - len(running)
+        room = self.slots - len(running - self.ended)
         return room if fields.max_leases is None else min(room, fields.max_leases)
 
     def list_left(self) -> list[str]:

@@ -12,11 +12,13 @@ from schedo.engine.workers import Workers
 from schedo.errors import NotFound
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
-from tests.cluster.workers import HandWorker, lease_of
+from tests.cluster.workers import HandWorker, lease_of, result
+from tests.passes import one_pass
 
 Message = dict[str, Any]
 # So long nothing must come; what is wrong comes within some milliseconds.
 WATCHED_S = 0.2
+GIVEN_WITHIN_S = 5.0  # much less than the wait of the poll
 
 
 async def begin_poll(worker: HandWorker, world: MemberWorld) -> asyncio.Task[Message]:
@@ -124,3 +126,52 @@ async def test_a_worker_that_an_engine_does_not_know_has_all_its_slots(cluster: 
     sessions: Workers = cluster[1].engine.sessions
 
     assert sessions.count_taken("w") == 0
+
+
+async def begin_poll_with_lease(
+    worker: HandWorker, owner: MemberWorld, gateway: MemberWorld
+) -> tuple[asyncio.Task[Message], str]:
+    """Begin a poll of a worker that runs a job of the owner; return it with the lease."""
+    polling = worker.begin_poll(gateway)
+    await owner.submit(task="demo")
+    lease = lease_of(await polling)
+    polling = worker.begin_poll(gateway, lease)
+    find = gateway.router._gateway._workers.note_request
+    while (call := find(worker.name).poll) is None or not call.is_here:
+        await one_pass()
+    return polling, lease
+
+
+@pytest.mark.parametrize("owner", [0, 1])
+async def test_a_slot_that_a_result_beside_the_poll_frees_gets_a_later_job_of_another_server(
+    cluster: Cluster, owner: int
+) -> None:
+    _, *worlds = cluster
+    first, second = worlds
+    worker = HandWorker(slots=1)
+    polling, lease = await begin_poll_with_lease(worker, worlds[owner], second)
+
+    await worker.ask(second, max_leases=0, results=[result(lease)])
+    await first.post("/v1/jobs:batch", [{"task": "demo"}] * 2)
+
+    async with asyncio.timeout(GIVEN_WITHIN_S):
+        assert lease_of(await polling)
+
+
+@pytest.mark.parametrize("owner", [0, 1])
+async def test_a_slot_that_a_result_beside_the_poll_frees_gets_a_job_that_has_waited_for_it(
+    cluster: Cluster, owner: int
+) -> None:
+    _, *worlds = cluster
+    first, second = worlds
+    worker = HandWorker(slots=1)
+    polling, lease = await begin_poll_with_lease(worker, worlds[owner], second)
+    await first.submit(task="demo")
+    while not second.router._gateway._surplus_of_others.is_any:
+        await one_pass()
+    assert not polling.done()
+
+    await worker.ask(second, max_leases=0, results=[result(lease)])
+
+    async with asyncio.timeout(GIVEN_WITHIN_S):
+        assert lease_of(await polling)
