@@ -62,19 +62,20 @@ class Gateway:
         self._surplus_of_others = SurplusOfOthers(servers, self._workers, self._wake)
         sessions.watch_offers(self._surplus_of_others.note_offer)
         self._sessions = sessions
-        self._was_alone = not servers.others()
+        self._was_alone = False  # polls may wait that came while there was no other server
 
     def note_change(self) -> None:
         """Let workers that wait hear of jobs of servers that have come."""
-        was_alone, self._was_alone = self._was_alone, not self._servers.others()
-        if was_alone and not self._was_alone:
-            self._sessions.end_poll(None)  # their polls do not wait in this class
+        if self._was_alone and self._servers.others():
+            self._was_alone = False
+            self._sessions.end_poll(None)  # nothing else here knows of them
         elif self._workers.list_polls():
             self._surplus_of_others.want()
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a worker, or to its gateway."""
         if asked.hop is None and not self._servers.others() and owns_all(self._servers.cluster):
+            self._was_alone = True
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose in QUESTIONS:
             return await self._questions.respond(asked)

@@ -47,3 +47,24 @@ async def test_a_worker_of_the_only_server_gets_the_jobs_of_one_that_joins() -> 
         async with asyncio.timeout(COMES_WITHIN_S):
             await polling
             assert lease_of(await HandWorker().begin_poll(second))
+
+
+async def test_a_worker_gets_the_jobs_of_a_server_whose_shards_were_taken_before_its_session_ended(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    owners, silent = [*everything.owners], everything.members[0]
+    everything.give(range(SHARDS), second.number)
+    everything.members[0] = silent._replace(silent_us=None)  # no change is announced
+    polling = HandWorker().begin_poll(second)
+    while not second.engine.sessions.list():
+        await one_pass()
+
+    everything.members[0] = silent._replace(epoch=99)
+    everything.owners[:] = owners
+    everything.give([], None)
+    await first.submit(task="demo")
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        await polling
+        assert lease_of(await HandWorker().begin_poll(second))
