@@ -141,7 +141,7 @@ class Scheduler:
         self.dry_run = DryRuns(self._pauses, self._placement, self._workers, explainer).find
         self.find_surplus = partial(figures.find_surplus, self._jobs, self._pauses)
         self.slots = partial(figures.count_slots, self._workers)  # all, and those in use
-        self.idle_polls = sessions.polls.list_idle  # those that `recovered` can keep
+        self.idle_polls, self.shift_sessions = sessions.polls.list_idle, sessions.shift  # recovery
         self.take_replies = sessions.take_replies  # to complete polls, after `take_leases`
         return {AttemptResult: results.apply, **workers.appliers, **sessions.appliers}
 

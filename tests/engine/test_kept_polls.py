@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from schedo.core.limits import HOUR, SECOND
 from schedo.core.worker_messages import PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from tests.core.remote_site import make_poll
 from tests.engine.test_ownership import Shards, sharing
 from tests.engine.world import World
 
+WAIT_US = 30 * SECOND
 REMOTE = WorkerSpec("a", 1, frozenset({"remote"}))
 
 
 async def begin_poll(world: World) -> asyncio.Task[PollResponse]:
     """Return the open poll of a worker that runs nothing."""
-    request = make_poll(spec=REMOTE, running=frozenset(), max_leases=None, wait_s=30.0)
+    request = make_poll(spec=REMOTE, running=frozenset(), max_leases=None, wait_s=WAIT_US / SECOND)
     poll = asyncio.create_task(world.engine.sessions.work(request))
     while world.engine.sessions.list()[-1].name != "a":
         await world.engine.flush()
@@ -67,5 +71,25 @@ async def test_all_polls_end_when_the_change_of_the_shards_fails(path: Path) -> 
             raise RuntimeError("a bug")
 
         await world.engine._loop.restart(fail)
+
+        assert not (await poll).leases
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+async def test_a_poll_ends_at_its_time_if_the_clock_is_set_while_the_shards_change(
+    path: Path, step: int
+) -> None:
+    async with sharing(path) as (world, shards):
+        poll = await begin_poll(world)
+        ends_at = world.clock.now() + step + WAIT_US
+
+        async def change_and_set_clock() -> None:
+            await shards.change_shards()
+            world.clock.step(step)
+
+        await world.engine._loop.restart(change_and_set_clock)
+        await world.run_until(ends_at - 1)
+        assert not poll.done()
+        await world.run_until(ends_at)
 
         assert not (await poll).leases
