@@ -83,8 +83,10 @@ class LeaseOwners:
         if place.shard is not None:
             return self._cluster.owner(place.shard)
         members = self._cluster.members() if place.giver is not None else ()
-        living = (each for each in members if each.silent_us is not None)
-        return next((each for each in living if each.epoch == place.giver), None)
+        giver = next((each for each in members if each.epoch == place.giver), None)
+        if giver is None or giver.silent_us is None or self._cluster.has_lost(giver):
+            return None
+        return giver
 
     def _is_given(self, call: WorkerCall, lease: str) -> bool:
         """Whether the lease is of a server that lives, as far as is known without a read."""

@@ -52,7 +52,7 @@ class OwnerRequests:
                 if loop.time() > until:
                     raise Unavailable(MOVING_TEXT)
                 await self._servers.wait_for_change(PAUSE_S)
-                await self._owners.place(call, unasked)
+                await self._owners.place(call, unasked, believes_givers=False)
                 self._begin_due(call, unasked)
             limit_s = PAUSE_S if unasked else None
             await _wait(call.list_asking(), limit_s, asyncio.FIRST_COMPLETED)

@@ -27,7 +27,8 @@ class Place(NamedTuple):
 
     shard: int | None = None  # None: it has not been read
     # The epoch of the server that has given the lease. It is believed to own the job while it
-    # lives and does not deny that, so a job that ends soon needs no read.
+    # lives and neither denies that nor fails to take a result, so a job that ends soon needs no
+    # read.
     giver: int | None = None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
+from schedo.errors import PeerUnreachable
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
@@ -122,6 +123,42 @@ async def test_the_result_waits_for_the_next_owner_if_the_giver_denies_that_it_o
 
     assert (await polling)["refused"] == []
     assert await state_of(first, lease) is State.COMPLETED
+
+
+async def test_the_shard_is_read_once_the_giver_has_not_taken_the_result(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await take_elsewhere(first, second, worker)
+    reads = CountedReads(second, monkeypatch)
+
+    async def fail(*arguments: Any) -> None:
+        raise PeerUnreachable("it hangs")
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(second.router.servers.peers, "send", fail)
+        polling = asyncio.create_task(worker.poll(second, results=[result(lease)]))
+        async with asyncio.timeout(KNOWN_WITHIN_S):
+            while not reads.count:
+                await one_pass()
+
+    await polling
+    assert await state_of(first, lease) is State.COMPLETED
+
+
+async def test_a_giver_whose_shards_others_have_taken_is_not_asked_any_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await take_elsewhere(first, second, worker)
+    reads = CountedReads(second, monkeypatch)
+
+    monkeypatch.setattr(second.cluster, "has_lost", lambda member: member.no == first.number)
+    await worker.poll(second, lease)
+
+    assert reads.count >= 1
 
 
 @pytest.mark.parametrize("change", [{"silent_us": None}, {"epoch": 99}])
