@@ -113,9 +113,12 @@ class Workers:
     def find_surplus(self, most: int, skip: Container[ReadyKey] = ()) -> dict[ReadyKey, int]:
         """Return up to `most` ready keys with jobs that wait only for a worker, and how many.
 
-        skip: ready keys that are left out.
+        skip: ready keys that are left out. During a recovery nothing is found: it is not known yet
+        which workers wait.
         """
-        return {} if self._loop.failure else self._loop.scheduler.find_surplus(most, skip)
+        if self._loop.failure is not None or not self._loop.is_open:
+            return {}
+        return self._loop.scheduler.find_surplus(most, skip)
 
     def end_poll(self, name: str | None) -> None:
         """Let the open poll of a worker have its response now; None: those of all."""

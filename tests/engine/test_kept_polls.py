@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from schedo.core.limits import HOUR, SECOND
+from schedo.core.model import ReadyKey
 from schedo.core.worker_messages import PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from tests.core.remote_site import make_poll
@@ -93,3 +94,22 @@ async def test_a_poll_ends_at_its_time_if_the_clock_is_set_while_the_shards_chan
         await world.run_until(ends_at)
 
         assert not (await poll).leases
+
+
+async def test_no_job_is_offered_to_other_servers_before_it_is_known_which_workers_wait_on(
+    path: Path,
+) -> None:
+    async with sharing(path) as (world, shards):
+        sessions, found = world.engine.sessions, list[dict[ReadyKey, int]]()
+        await world.submit(task="remote")
+
+        async def look_and_change() -> None:
+            found.append(sessions.find_surplus(1))
+            await shards.change_shards()
+
+        assert sessions.find_surplus(1)
+        await world.engine._loop.restart(look_and_change)
+        await world.engine.flush()
+
+        assert found == [{}]
+        assert sessions.find_surplus(1)
