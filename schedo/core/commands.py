@@ -237,7 +237,7 @@ class Cordon(Command[WorkerStatus], frozen=True):
 
 
 class Drain(Command[WorkerStatus], frozen=True):
-    """Cordon the worker, and request that it finishes its attempts; raises NotFound."""
+    """Cordon the worker, and request that it finishes its attempts and ends; raises NotFound."""
 
     is_durable: ClassVar[bool] = False
     worker: str

@@ -90,7 +90,7 @@ class OpenPolls:
             self._adoption.note_poll(now)
 
     def follow_server(self, now: int) -> None:
-        """Let jobs that a dead server may have started wait for its workers, if one polls here."""
+        """Hold jobs back that a dead server may have started, if a worker polls here already."""
         if any(session.waiting is not None for session in self._sessions.values()):
             self._adoption.note_poll(now)
 
