@@ -25,7 +25,7 @@ QUERIES = {
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "slots", "waiting", "pauses", "unserved", "bulk_operations",
     "expectations",
-    "has_suspects_for", "limits", "list_unheard", "find_surplus",
+    "has_suspects_for", "limits", "list_unheard", "find_surplus", "idle_polls", "shift_sessions",
 }
 # fmt: on
 DOOR = CHANGES | RECOVERY | EFFECTS | QUERIES
