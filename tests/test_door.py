@@ -11,7 +11,7 @@ from tests.sources import Source, sources
 CHANGES = {"apply", "apply_result", "tick", "tick_attempts", "deliver", "committed", "follow_clock"}
 RECOVERY = {
     "restore", "take_over", "follow_server", "expect_worker", "recover_running", "recover_lost",
-    "recovered", "epoch", "last_id",
+    "recovered", "epoch", "last_id", "idle_polls", "shift_sessions",
 }
 EFFECTS = {
     "take_changes", "take_leases", "take_stops", "take_ready", "take_loads", "take_notes",
@@ -25,7 +25,7 @@ QUERIES = {
     "worker_statuses", "held_by", "is_live", "runs", "stop_reason", "unsent", "uncommitted",
     "offset_us", "delays", "stats", "slots", "waiting", "pauses", "unserved", "bulk_operations",
     "expectations",
-    "has_suspects_for", "limits", "list_unheard", "find_surplus", "idle_polls", "shift_sessions",
+    "has_suspects_for", "limits", "list_unheard", "find_surplus",
 }
 # fmt: on
 DOOR = CHANGES | RECOVERY | EFFECTS | QUERIES
