@@ -161,3 +161,23 @@ def test_the_rows_on_whose_keys_a_bug_has_failed_are_named(
 
     assert {*caught.value.jobs} == {rows[1].id}
     assert str(caught.value.__cause__) == "a bug"
+
+
+def test_a_bug_in_a_look_up_that_fails_on_no_single_row_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find, failures = JobTable.find_key, [ValueError("a bug")]
+
+    def fail_once(table: JobTable, key: str) -> Job | None:
+        if failures:
+            raise failures.pop()
+        return find(table, key)
+
+    monkeypatch.setattr(JobTable, "find_key", fail_once)
+    rows = [row(make_spec(unique=Unique(key)), n) for n, key in enumerate(("a", "b"))]
+    server = Server(slots=1)
+
+    with pytest.raises(ValueError, match="a bug"):
+        server.scheduler.apply(TakeIn(rows), MINUTE)
+
+    assert not server.scheduler.has_changes
