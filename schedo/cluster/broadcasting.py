@@ -20,20 +20,17 @@ import msgspec
 
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.gathering import GATHER_S
-from schedo.cluster.hops import OwnRequest
+from schedo.cluster.hops import OWN_PERMISSION, OwnRequest
 from schedo.cluster.servers import Servers
 from schedo.core.worker_messages import WorkerStatus
 from schedo.errors import PeerUnreachable, SchedoError, Unsatisfiable
 from schedo.protocol.problems import ProblemResponse
-from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
 from schedo.web.context import AppContext
 from schedo.web.elsewhere import name_missing
 from schedo.web.http import Response, problem_response
 from schedo.web.idempotency import HEADER, read_key
-from schedo.web.permissions import TokenPermission
 
-_PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # who broadcasts may do it at all servers
 _STATUSES = msgspec.json.Decoder(list[WorkerStatus])
 
 
@@ -114,7 +111,7 @@ async def list_remote_workers(servers: Servers) -> list[WorkerStatus]:
 
 
 async def _ask_for_workers(servers: Servers, member: Member) -> Sequence[WorkerStatus]:
-    own = OwnRequest("GET", "/v1/workers", "broadcast", _PERMISSION)
+    own = OwnRequest("GET", "/v1/workers", "broadcast", OWN_PERMISSION)
     try:
         async with asyncio.timeout(GATHER_S):
             response = await servers.send(member, "confirm", own)

@@ -65,7 +65,7 @@ class Gateway:
         self._was_alone = False  # polls may wait that came while there was no other server
 
     def note_change(self) -> None:
-        """Let workers that wait hear of jobs of servers that have come."""
+        """Ask servers that have just joined for jobs, for the workers whose polls wait here."""
         if self._was_alone and self._servers.others():
             self._was_alone = False
             self._sessions.end_poll(None)  # nothing else here knows of them

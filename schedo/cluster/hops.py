@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from schedo.core.limits import MINUTE, SECOND
 from schedo.errors import Unauthorized, Unavailable
+from schedo.protocol.roles import Role
 from schedo.web.elsewhere import CLIENT, HOP
 from schedo.web.permissions import ANYONE, TokenPermission
 
@@ -60,6 +61,8 @@ class OwnRequest(NamedTuple):
     permission: TokenPermission
     body: bytes = b""
 
+
+OWN_PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # of requests that no client has sent
 
 NOT_SIGNED = "the header schedo-hop is for servers of this cluster, which sign it"
 _DECODER = msgspec.json.Decoder(Hop)

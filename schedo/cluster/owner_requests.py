@@ -15,13 +15,11 @@ from contextlib import suppress
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.owner_pace import UNKNOWN
 from schedo.cluster.part_sender import MOVING_TEXT, PartSender
-from schedo.cluster.servers import Servers
+from schedo.cluster.servers import MOVING_S, PAUSE_S, Servers
 from schedo.cluster.worker_call import OwnerRequest, Refusal, WorkerCall
 from schedo.errors import SchedoError, Unavailable
 from schedo.store.cluster import Member
 
-MOVING_S = 1.0  # how long results wait for an owner while their shard moves
-PAUSE_S = 0.02  # between two looks for it
 # Requests without results to one server at a time. At a change of owners, a thousand workers have
 # one: with a connection for each, the servers had no time for their jobs.
 AT_ONCE = 8

@@ -15,16 +15,14 @@ import msgspec
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest, refuse
 from schedo.cluster.homes import explain_owner, find_maker
-from schedo.cluster.hops import Hop, OwnRequest, Purpose, Signer
+from schedo.cluster.hops import OWN_PERMISSION, Hop, OwnRequest, Purpose, Signer
 from schedo.cluster.peers import ChangeLost, Peers, ReadLost
 from schedo.cluster.reachability import Reachability
 from schedo.core.shards import shard_of
 from schedo.engine.engine import Engine
 from schedo.errors import NotFound, PeerUnreachable, SchedoError, Unavailable
-from schedo.protocol.roles import Role
 from schedo.store.cluster import Cluster, Member
 from schedo.web.http import Response
-from schedo.web.permissions import TokenPermission
 
 # How long a request waits while its shard moves, or its owner is believed to be a server that is
 # not the owner any more, or that has just died. A move and a take-over take some 20 ms.
@@ -32,7 +30,6 @@ MOVING_S = 1.0
 PAUSE_S = 0.02  # between two tries
 T = TypeVar("T")
 Act = Callable[[ClientRequest], Awaitable[Response]]
-_PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # of questions: no client asks them
 
 
 class Servers:
@@ -110,7 +107,7 @@ class Servers:
 
         kind: of the response. None: it does not respond in time, or is too old for the question.
         """
-        own = OwnRequest("POST", "/v1/work", purpose, _PERMISSION, body)
+        own = OwnRequest("POST", "/v1/work", purpose, OWN_PERMISSION, body)
         try:
             async with asyncio.timeout(limit_s):
                 response = await self.send(member, purpose, own)

@@ -5,8 +5,9 @@ until it has some, so a job waits for two requests between servers and for no in
 asked for then, in the name of a worker with room, decides the owner alone: no job is offered twice,
 and the worker's own poll has ended before, so no slot is.
 
-The next question comes at once. So the owner does not say again what it has just said, before a
-worker has asked it for jobs or some time has passed.
+A server sends its next request for the surplus as soon as it has the response to the last one. So
+the owner leaves the ready keys of its last response out of the next ones until a worker of another
+server has asked it for jobs, or for NAMED_S at most.
 
 Jobs that no worker here runs would fill each response and hide the others. So a request names the
 ready keys that are known and that no waiting worker serves, and the response leaves them out.
@@ -24,17 +25,15 @@ from itertools import islice
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest
-from schedo.cluster.hops import OwnRequest
+from schedo.cluster.hops import OWN_PERMISSION, OwnRequest
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.servers import Servers
 from schedo.core.model import ReadyKey
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.workers import Workers
 from schedo.errors import SchedoError
-from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
 from schedo.web.http import Response
-from schedo.web.permissions import TokenPermission
 
 KEYS_MAX = 16  # ready keys in one response
 SKIPPED_MAX = 1_024  # ready keys in one request
@@ -44,10 +43,9 @@ TASKS_KEPT = 20_000  # beyond that, the workers here count as offering every tas
 WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
 HELD_S = 10.0  # how long a request for the surplus is held
 EARLY_S = 1.0  # an empty response that comes sooner than this was not held
-TOLD_S = 0.02  # for so long, a ready key is not said again while no worker asks for jobs
+NAMED_S = 0.02  # after which a response names a ready key again, if no worker has asked for jobs
 TAKING_S = 0.002  # the first pause after requests for jobs that have brought none; it doubles
 PAUSE_S_MAX = 1.0
-_PERMISSION = TokenPermission(Role.ADMIN, "cluster")  # no client asks
 
 
 class Question(msgspec.Struct, omit_defaults=True):
@@ -66,9 +64,9 @@ class Found(msgspec.Struct):
     """The surplus of a server: ready keys, and how many of their jobs could start at least."""
 
     ready: list[tuple[ReadyKey, int]] = []
-    # Whether the server waits until a worker asks before it says the same again. One of the version
-    # before does not, so there is a pause before the next question.
-    waits: bool = False
+    # Whether the server names a ready key once until a worker asks it for jobs. A server of the
+    # version before names it in each response, so the one that asks makes a pause in between.
+    names_once: bool = False
 
 
 class OwnSurplus:
@@ -78,7 +76,8 @@ class OwnSurplus:
         self._workers = workers
         self._questions: dict[asyncio.Future[Found], frozenset[ReadyKey]] = {}
         self._rest: asyncio.TimerHandle | None = None  # after a long look that has found nothing
-        self._told: set[ReadyKey] = set()  # what workers of other servers are about to ask for
+        # Ready keys that a response has named: workers of other servers are about to ask for them.
+        self._named: set[ReadyKey] = set()
         self._forgetting: asyncio.TimerHandle | None = None
         workers.watch_surplus(self._look)
 
@@ -108,28 +107,30 @@ class OwnSurplus:
         """Note that a worker of another server has asked for jobs and has got its response."""
         if self._forgetting is not None:
             self._forgetting.cancel()
-            self._forget_told()
+            self._forget_named()
 
-    def _forget_told(self) -> None:
+    def _forget_named(self) -> None:
         self._forgetting = None
-        self._told.clear()
+        self._named.clear()
         self._look()
 
     def _look(self) -> None:
         if self._rest is not None:
             return
-        told: set[ReadyKey] = set()
+        named: set[ReadyKey] = set()
         for asking, skip in [*self._questions.items()]:
-            found = self._workers.find_surplus(KEYS_MAX, skip | self._told if self._told else skip)
+            found = self._workers.find_surplus(
+                KEYS_MAX, skip | self._named if self._named else skip
+            )
             if found:
-                asking.set_result(Found([*found.items()], waits=True))
+                asking.set_result(Found([*found.items()], names_once=True))
                 del self._questions[asking]
-                told |= found.keys()
-        if told:
-            self._told |= told
+                named |= found.keys()
+        if named:
+            self._named |= named
             if self._forgetting is None:
                 loop = asyncio.get_running_loop()
-                self._forgetting = loop.call_later(TOLD_S, self._forget_told)
+                self._forgetting = loop.call_later(NAMED_S, self._forget_named)
         skipped = sum(map(len, self._questions.values()))
         if skipped >= KEYS_MAX:
             loop = asyncio.get_running_loop()
@@ -259,7 +260,7 @@ class SurplusOfOthers:
                 if found.ready:
                     known.note(found, self._wake(member.no, found))
                     self._serving.clear()
-                    pause_s = known.pause_s if found.waits else max(known.pause_s, TAKING_S)
+                    pause_s = known.pause_s if found.names_once else max(known.pause_s, TAKING_S)
                     if pause_s:
                         await self._servers.wait_for_change(pause_s)
                 else:
@@ -276,7 +277,7 @@ class SurplusOfOthers:
         tasks = [*islice(self._offered, known.told, known.told + TASKS_MAX)]
         question = Question(known.skipped, tasks, self._offers_all)
         body = msgspec.json.encode(question)
-        own = OwnRequest("POST", "/v1/work", "surplus", _PERMISSION, body)
+        own = OwnRequest("POST", "/v1/work", "surplus", OWN_PERMISSION, body)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:

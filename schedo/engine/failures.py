@@ -28,7 +28,7 @@ log = logging.getLogger("schedo.engine")
 MUST_END = (StoreBroken, ServerBroken)
 BUGS_MAX = 5  # within
 BUGS_PERIOD_S = 60.0
-# Refuses what these jobs, by id, have brought; returns whether there is any that was not before.
+# Refuses what these jobs, by id, have brought; returns whether it has refused anything.
 Refuse = Callable[[Mapping[int, str]], bool]
 
 

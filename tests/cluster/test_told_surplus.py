@@ -61,7 +61,7 @@ async def until_asked(world: MemberWorld) -> None:
 async def test_jobs_are_named_once_until_a_worker_has_asked_for_them(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surplus, "TOLD_S", 60.0)
+    monkeypatch.setattr(surplus, "NAMED_S", 60.0)
     _, first, second = cluster
     gateway = SlowGateway(second, monkeypatch)
     polls = [HandWorker(name, slots=1).begin_poll(second) for name in ("a", "b")]
@@ -81,7 +81,7 @@ async def test_jobs_are_named_once_until_a_worker_has_asked_for_them(
 async def test_jobs_are_named_again_when_no_worker_asks_for_them(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surplus, "TOLD_S", 0.001)
+    monkeypatch.setattr(surplus, "NAMED_S", 0.001)
     _, first, second = cluster
     gateway = SlowGateway(second, monkeypatch)
     polling = HandWorker().begin_poll(second)
@@ -105,7 +105,7 @@ class OlderOwner:
             self.asked += 1
             if self.asked == 2:
                 self.was_asked_again.set()
-            own._told.clear()
+            own._named.clear()
             response = await respond(own, asking)
             found = msgspec.json.decode(response.body, type=Found)
             return response._replace(body=msgspec.json.encode({"ready": found.ready}))
