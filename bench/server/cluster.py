@@ -21,13 +21,16 @@ PATIENT = ("--failover-timeout", "2s")
 class Cluster:
     """The servers, each in a directory of its own."""
 
-    def __init__(self, directory: Path, address: str, count: int, *options: str) -> None:
+    def __init__(
+        self, directory: Path, address: str, count: int, *options: str, app: str | None = NOOP_APP
+    ) -> None:
+        """app: the application of each; None: only remote workers run its jobs."""
         self.servers = []
         for number in range(count):
             place = directory / str(number)
             place.mkdir()
             words = "--store", address, *PATIENT, *options
-            self.servers.append(Server(place, *words, app=NOOP_APP))
+            self.servers.append(Server(place, *words, app=app))
 
     def __enter__(self) -> Self:
         try:

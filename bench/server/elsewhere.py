@@ -13,17 +13,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.figures import percentiles, poisson_offsets_us
 from bench.peers import postgres
-from bench.server.cluster import PATIENT, until_shared
+from bench.server.cluster import Cluster
 from bench.server.connection import batch_request, run, send_all, until_idle
 from bench.server.evidence import NotDone
-from bench.server.process import Process, Server
+from bench.server.process import Process
 from bench.server.script import Option, Results, run_script
 from bench.server.workers import Workers
 
@@ -63,16 +62,13 @@ def _instant(seconds: float) -> str:
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
     """Measure both."""
-    with ExitStack() as stack:
-        socket = stack.enter_context(postgres.cluster())
-        address = stack.enter_context(postgres.database(socket))
-        servers: list[Server] = []
-        for name in ("owner", "gateway"):
-            place = directory / name
-            place.mkdir()
-            servers.append(stack.enter_context(Server(place, "--store", address, *PATIENT)))
-        run(until_shared(servers))
-        owner, gateway = servers
+    with (
+        postgres.cluster() as socket,
+        postgres.database(socket) as address,
+        Cluster(directory, address, 2, app=None) as cluster,
+    ):
+        run(cluster.until_shared())
+        owner, gateway = cluster.servers
         least = run(_measure(owner, owner, arguments))
         found = run(_measure(owner, gateway, arguments))
     what = f"{arguments.rate:,} jobs/s, due to worker"

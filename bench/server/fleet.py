@@ -16,14 +16,13 @@ import argparse
 import asyncio
 import os
 import time
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.figures import percentiles
 from bench.peers import postgres
-from bench.server.cluster import PATIENT, until_shared
+from bench.server.cluster import Cluster, until_shared
 from bench.server.connection import batch_request, run, send_all, until_idle
 from bench.server.evidence import NotDone
 from bench.server.process import Server
@@ -108,15 +107,12 @@ async def _measure(servers: list[Server], arguments: argparse.Namespace) -> Flee
 
 def measure(arguments: argparse.Namespace, directory: Path, results: Results) -> None:
     """Kill the server some times, and show how late the jobs were."""
-    with ExitStack() as stack:
-        socket = stack.enter_context(postgres.cluster())
-        address = stack.enter_context(postgres.database(socket))
-        servers: list[Server] = []
-        for name in ("victim", "first", "second"):
-            place = directory / name
-            place.mkdir()
-            servers.append(stack.enter_context(Server(place, "--store", address, *PATIENT)))
-        fleet = run(_measure(servers, arguments))
+    with (
+        postgres.cluster() as socket,
+        postgres.database(socket) as address,
+        Cluster(directory, address, 3, app=None) as cluster,
+    ):
+        fleet = run(_measure(cluster.servers, arguments))
     least = fleet.find(BEFORE)
     for what, span in SPANS.items():
         found = fleet.find(span)
