@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from schedo.core.states import State
 from schedo.errors import PeerUnreachable
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld
+from tests.cluster.members import Map, MemberWorld
 from tests.cluster.workers import HandWorker, lease_of, result
 from tests.passes import one_pass
 
@@ -147,30 +147,33 @@ async def test_the_shard_is_read_once_the_giver_has_not_taken_the_result(
     assert await state_of(first, lease) is State.COMPLETED
 
 
-async def test_a_giver_whose_shards_others_have_taken_is_not_asked_any_more(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, first, second = cluster
-    worker = HandWorker()
-    lease = await take_elsewhere(first, second, worker)
-    reads = CountedReads(second, monkeypatch)
-
-    monkeypatch.setattr(second.cluster, "has_lost", lambda member: member.no == first.number)
-    await worker.poll(second, lease)
-
-    assert reads.count >= 1
+GIVER = 1
 
 
-@pytest.mark.parametrize("change", [{"silent_us": None}, {"epoch": 99}])
-async def test_the_shard_is_read_once_the_giver_has_died_or_recovered(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+def lose_shards(everything: Map, gateway: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway.cluster, "has_lost", lambda member: member.no == GIVER)
+
+
+def die(everything: Map, gateway: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything.members[0] = everything.members[0]._replace(silent_us=None)
+
+
+def recover(everything: Map, gateway: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything.members[0] = everything.members[0]._replace(epoch=99)
+
+
+@pytest.mark.parametrize("change", [lose_shards, die, recover])
+async def test_the_shard_is_read_once_the_giver_has_lost_its_shards_or_died_or_recovered(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Map, MemberWorld, pytest.MonkeyPatch], None],
 ) -> None:
     everything, first, second = cluster
     worker = HandWorker()
     lease = await take_elsewhere(first, second, worker)
     reads = CountedReads(second, monkeypatch)
 
-    everything.members[0] = everything.members[0]._replace(**change)
+    change(everything, second, monkeypatch)
     await worker.poll(second, lease)
 
     assert reads.count >= 1
