@@ -186,6 +186,8 @@ class SharedCall(Generic[T]):
         """
         if self._next is None:
             self._next = asyncio.ensure_future(self._run(self._running))
+            # If all callers have given up, nothing awaits it, and asyncio would log its error.
+            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
         result = await asyncio.shield(self._next)
         await loop_share().admitted()
         return result

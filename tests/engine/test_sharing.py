@@ -281,3 +281,30 @@ async def test_the_callers_of_a_shared_call_continue_over_several_turns() -> Non
 
     ticks.end()
     assert max(Counter(went_on).values()) <= sharing.BEGUN_MAX
+
+
+async def test_an_error_that_no_caller_waits_for_any_more_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        begun.set()
+        await gate.wait()
+        raise ConnectionError("the database is away")
+
+    shared = SharedCall(fail)
+    caller = asyncio.ensure_future(shared.result())
+    await begun.wait()
+    caller.cancel()
+    await asyncio.wait([caller])
+
+    gate.set()
+    running = shared._running
+    assert running is not None
+    await asyncio.wait([running])
+    shared._running = None
+    del running
+    gc.collect()
+
+    assert not caplog.records
