@@ -90,7 +90,7 @@ async def _serve(
         await _wait_for_store(server, notifier, predecessor)
         if shutdown.is_requested:
             return Exit.DONE
-    if not await shutdown.interrupts(server.open()):
+    if not await shutdown.interrupts(_open(server, inherited)):
         await server.leave()
         return Exit.DONE
     try:
@@ -137,6 +137,23 @@ async def _wait_for_store(
         raise
     if server.shutdown.is_requested:
         await server.leave()
+
+
+async def _open(server: Server, inherited: Inherited) -> None:
+    """Open the store; bind before that if no other server can hold it.
+
+    A start that fails because of its port then makes no empty store. For a file that exists, the
+    lock comes first: a supervisor starts this server again if another one holds the store, but not
+    if the port is in use.
+    """
+    if not _may_be_held(server):
+        await server.bind(inherited)
+    await server.open()
+
+
+def _may_be_held(server: Server) -> bool:
+    path = server.store.path
+    return path is not None and os.path.exists(path)
 
 
 async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> None:

@@ -8,7 +8,7 @@
     drain     the workers finish what they run; the socket is open, so that clients can watch
     stop      the socket, what is left of the workers, then the engine, which makes all durable
 
-`stop` may follow any phase.
+`stop` may follow any phase. A server that would make its store binds before it opens it.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ class Server:
 
     async def leave(self) -> None:
         """Stop a server that has not opened its store."""
+        _close([*self._bound, *self._bound_grpc])
         await self.workers.drain(0.0)
         await self.store.close()
 
@@ -191,7 +192,10 @@ class Server:
         """Take inherited sockets, or else bind own ones; raise Unavailable if the port is in use.
 
         A take-over inherits the sockets of the server before, unless systemd passes others.
+        A server that is bound stays as it is.
         """
+        if self._bound:
+            return
         config, takeover = self.config, self.takeover
         passed = inherited.choose(config.host, config.port)
         left, grpc = ((), ()) if takeover is None else takeover.listeners

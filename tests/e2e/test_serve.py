@@ -218,6 +218,25 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         assert f"port {port} of 127.0.0.1 is in use" in second.stderr
 
 
+def test_a_server_whose_port_is_in_use_makes_no_store(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        port = server.url.rpartition(":")[2]
+        second = serve_second(tmp_path, "--port", port, "--store", "other/s.db")
+
+        assert second.returncode == 78
+        assert not (tmp_path / "other").exists()
+
+
+def test_a_second_server_on_the_same_file_and_port_is_refused_because_of_the_file(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server:
+        second = serve_second(tmp_path, "--port", server.url.rpartition(":")[2])
+
+        assert second.returncode == 73  # after which a supervisor starts it again
+        assert str(server.pid) in second.stderr
+
+
 def test_an_application_is_not_imported_if_the_port_is_in_use(tmp_path: Path) -> None:
     imported = tmp_path / "imported"
     code = f"from pathlib import Path\nPath({str(imported)!r}).touch()\nimport schedo\n"
