@@ -145,7 +145,10 @@ def import_(
             item._replace(effect="would be deleted") if is_dry else _prune(client, item)
             for item in stale
         ]
-    _report(taken, problems, stale, is_json)
+    if is_json:
+        _print_as_json(taken, problems, stale)
+    else:
+        _report(taken, problems, stale, is_dry)
     if any(not each.problem.is_notice for each in problems):
         click.get_current_context().exit(1)
 
@@ -247,23 +250,20 @@ def _warn(entry: CrontabEntry, warnings: Iterable[str]) -> None:
         click.echo(f"schedo: warning: {escape(f'{place}: {warning}')}", err=True)
 
 
+def _print_as_json(taken: list[_Imported], problems: list[_Problem], stale: list[_Stale]) -> None:
+    print_json(
+        {
+            "schedules": [_imported_record(item) for item in taken],
+            "refused": [_problem_record(each) for each in problems if not each.problem.is_notice],
+            "notices": [_problem_record(each) for each in problems if each.problem.is_notice],
+            "stale": [{"name": item.name, "deleted": item.effect == _DELETED} for item in stale],
+        }
+    )
+
+
 def _report(
-    taken: list[_Imported], problems: list[_Problem], stale: list[_Stale], is_json: bool
+    taken: list[_Imported], problems: list[_Problem], stale: list[_Stale], is_dry: bool
 ) -> None:
-    refused = [each for each in problems if not each.problem.is_notice]
-    if is_json:
-        notices = [_problem_record(each) for each in problems if each.problem.is_notice]
-        print_json(
-            {
-                "schedules": [_imported_record(item) for item in taken],
-                "refused": [_problem_record(each) for each in refused],
-                "notices": notices,
-                "stale": [
-                    {"name": item.name, "deleted": item.effect == _DELETED} for item in stale
-                ],
-            }
-        )
-        return
     lines = [(item.path, item.entry.line_number, 0, _imported_line(item)) for item in taken]
     lines += [(path, problem.line_number, 1, _problem_line(problem)) for path, problem in problems]
     is_one_file = len({path for path, *_ in lines}) == 1
@@ -276,9 +276,9 @@ def _report(
         click.echo(f"no longer in the file: {escape(f'{item.name} {done}')}")
     zones = ", ".join(sorted({item.tz for item in taken}))
     times = f"; times are in {zones}" if taken else ""
-    is_dry = any(item.effect is None for item in taken)
     done = "would be imported" if is_dry else "imported"
-    click.echo(f"{len(taken)} {done}, {len(refused)} refused{times}")
+    refused = sum(not each.problem.is_notice for each in problems)
+    click.echo(f"{len(taken)} {done}, {refused} refused{times}")
 
 
 def _imported_line(item: _Imported) -> str:

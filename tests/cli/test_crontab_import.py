@@ -191,13 +191,23 @@ def test_each_fire_is_shown_in_the_zone_of_its_entry(
     dry = ("--name", "web1", "--dry-run")
     both = schedo("crontab", "import", path, "--dry-run").stdout.splitlines()
     one = schedo("crontab", "import", "-", *dry, input="CRON_TZ=Asia/Tokyo\n0 3 * * * a\n")
-    none = schedo("crontab", "import", "-", *dry, input="# nothing\n")
 
     assert " 03:00:00.000+09:00 (" in both[0]
     assert " 03:00:00.000+00:00 (" in both[1]
     assert both[2] == "2 would be imported, 0 refused; times are in Asia/Tokyo, UTC"
     assert one.stdout.splitlines()[1] == "1 would be imported, 0 refused; times are in Asia/Tokyo"
-    assert none.stdout == "0 imported, 0 refused\n"
+
+
+def test_a_dry_run_never_says_that_it_has_imported_something(
+    server: FakeServer, schedo: Call
+) -> None:
+    dry = ("crontab", "import", "-", "--name", "web1", "--dry-run")
+
+    nothing = schedo(*dry, input="# nothing\n")
+    refused = schedo(*dry, input="61 * * * * backup\n")
+
+    assert nothing.stdout == "0 would be imported, 0 refused\n"
+    assert refused.stdout.splitlines()[-1] == "0 would be imported, 1 refused"
 
 
 def test_an_anacrontab_is_refused(server: FakeServer, schedo: Call, tmp_path: Path) -> None:
