@@ -17,7 +17,7 @@ from schedo.core.worker_messages import WorkerStatus
 from schedo.engine.broadcasts import broadcast_specs
 from schedo.engine.call_results import Accepted
 from schedo.engine.waiters import after_job_is_made
-from schedo.errors import SchedoError
+from schedo.errors import BadJson, Invalid, SchedoError
 from schedo.protocol.invocations import ShortRequest, ShortResponse
 from schedo.protocol.jobs import JobRequest, job_fields, job_id_in
 from schedo.protocol.masking import show_payload
@@ -71,7 +71,7 @@ async def _submit(
     may_broadcast: bool = True,
 ) -> Response:
     idempotent = IdempotentRequest(request)
-    job = await request.read(JobRequest, idempotent.see)
+    job = await _read_job(request, idempotent.see)
     spec = job.to_spec(*read_trace(request))
     context.check_work(request, spec)
     if job.broadcast:
@@ -112,6 +112,18 @@ async def _submit(
     if response.status >= 400:
         return response
     return response.with_headers(request.location(f"/v1/jobs/{job_id_in(response.body)}"))
+
+
+async def _read_job(request: Request, see: Callable[[Any], None]) -> JobRequest:
+    """Return the job in the body; the error for an array names the operation that takes one."""
+    try:
+        return await request.read(JobRequest, see)
+    except Invalid as error:
+        is_array = request.body.lstrip().startswith(b"[")
+        if isinstance(error, BadJson) or not is_array:
+            raise
+        detail = f"{error.problems[0].detail}; POST /v1/jobs:batch takes an array of jobs"
+        raise Invalid.field("", detail) from None
 
 
 async def _list_workers(context: AppContext, request: Request) -> list[WorkerStatus]:

@@ -82,6 +82,34 @@ async def test_a_line_that_is_no_json_refuses_the_batch_and_names_the_line(world
     assert await count_jobs(world) == 0
 
 
+@pytest.mark.parametrize("body", [b'[{"task":"a"}]', b" \n[]", b"[" + b'"x",' * 100_000 + b"1]"])
+async def test_a_batch_that_is_sent_as_one_job_is_refused_with_the_operation_for_batches(
+    world: World, body: bytes
+) -> None:
+    reply = await world.send("POST", "/v1/jobs", body)
+
+    assert (reply.status, reply.code) == (422, "invalid")
+    assert reply.json()["detail"] == (
+        "the request: Expected object, got array; POST /v1/jobs:batch takes an array of jobs"
+    )
+
+
+@pytest.mark.parametrize("body", [b'"[x]"', b"1"])
+async def test_another_value_in_place_of_a_job_is_refused_without_that_advice(
+    world: World, body: bytes
+) -> None:
+    reply = await world.send("POST", "/v1/jobs", body)
+
+    assert (reply.status, reply.code) == (422, "invalid")
+    assert "batch" not in reply.json()["detail"]
+
+
+async def test_an_array_that_is_no_json_is_refused_for_its_syntax(world: World) -> None:
+    reply = await world.send("POST", "/v1/jobs", b'[{"task":"a"}')
+
+    assert (reply.status, reply.code) == (400, "bad-json")
+
+
 async def test_an_empty_batch_has_an_empty_result(world: World) -> None:
     assert (await world.send("POST", "/v1/jobs:batch", b"[]")).json() == {"items": []}
 
