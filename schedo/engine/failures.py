@@ -32,6 +32,10 @@ BUGS_PERIOD_S = 60.0
 Refuse = Callable[[Mapping[int, str]], bool]
 
 
+class OutcomeUnknown(StoreError):
+    """What the request has done is not known, or not all of it; the message says what is known."""
+
+
 def log_fatal(error: Exception) -> None:
     """Log the error that stops the engine."""
     log.critical("%s; the engine has stopped", error)
@@ -41,7 +45,7 @@ def interrupted(error: SchedoError) -> SchedoError:
     """Return the error for commands that had run when `error` came: they may still be durable."""
     if isinstance(error, StoreFull | StoreRefused):  # these write nothing
         return error
-    return StoreError(f"{error}; the change may or may not be durable")
+    return OutcomeUnknown(f"{error}; the change may or may not be durable")
 
 
 class Bugs:

@@ -12,7 +12,8 @@ from schedo.core.keep import NOT_KEPT
 from schedo.core.model import Job
 from schedo.core.worker_messages import Decided
 from schedo.engine.dropped_jobs import DroppedJobs
-from schedo.errors import NotFound, SchedoError, StoreError, Unavailable
+from schedo.engine.failures import OutcomeUnknown
+from schedo.errors import NotFound, SchedoError, Unavailable
 
 
 class EndWaiters:
@@ -108,7 +109,7 @@ def after_job_is_made() -> Iterator[None]:
     try:
         yield
     except (NotFound, Unavailable) as error:
-        raise StoreError(f"the job was made, but its end is not known here: {error}") from error
+        raise OutcomeUnknown(f"the job was made, but its end is not known here: {error}") from error
 
 
 async def wait_for_end(

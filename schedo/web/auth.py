@@ -24,6 +24,7 @@ from schedo.errors import (
     Overloaded,
     SchedoError,
     StoreError,
+    StoreUnsuitable,
     Unauthorized,
     Unavailable,
 )
@@ -43,7 +44,9 @@ _OPEN = [operation.path for operation in OPERATIONS if operation.role is None]
 _OPEN_PATHS = frozenset(path for path in _OPEN if "{" not in path)
 _OPEN_PREFIXES = tuple(path.partition("{")[0] for path in _OPEN if "{" in path)
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
-_NO_CHANGE = "this request has changed nothing"
+# The store raises these, and knows nothing of the request. All other kinds of StoreError say in
+# their message what is known of its effect.
+_OF_THE_STORE = (StoreError, StoreUnsuitable)
 _SAME_ORIGIN = b"same-origin"
 _OWN_SITES = frozenset({_SAME_ORIGIN, b"none"})
 _HOSTS_REMEMBERED_MAX = 64
@@ -57,12 +60,11 @@ def _tell_effect(error: SchedoError, method: str) -> SchedoError:
     """Say in an error of the store what is known of the effect that the request had."""
     if method in _SAFE_METHODS:
         return Unavailable(f"{error}; this request changes nothing, so send it again")
-    text = str(error)
-    if "may or may not" in text or _NO_CHANGE in text:  # also in that of another server
-        return error
     if isinstance(error, NothingChanged):
-        return StoreError(f"{text}; {_NO_CHANGE}, so send it again")
-    return StoreError(f"{text}; the change may or may not have been carried out")
+        return StoreError(f"{error}; this request has changed nothing, so send it again")
+    if type(error) in _OF_THE_STORE:
+        return StoreError(f"{error}; the change may or may not have been carried out")
+    return error
 
 
 class AccessMiddleware:

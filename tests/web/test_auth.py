@@ -8,13 +8,11 @@ import pytest
 
 from schedo.core.ids import render_id
 from schedo.core.model import PauseScope
-from schedo.errors import StoreError
 from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from schedo.web.context import AppContext
 from schedo.web.credentials import host_name
 from schedo.web.handler_table import HANDLERS
-from schedo.web.holding import NothingChanged
 from schedo.web.http import Request, Response
 from schedo.web.settings import WebSettings
 from tests.web.world import Reply, World, secured
@@ -364,29 +362,3 @@ async def test_an_unexpected_error_returns_500_and_shows_only_the_request_id(
     assert request_id == reply.headers["x-request-id"]
     assert request_id in caplog.text
     assert "secret detail" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("error", "detail"),
-    [
-        (StoreError("away"), "away; the change may or may not have been carried out"),
-        (StoreError("away; it may or may not be durable"), "away; it may or may not be durable"),
-        (
-            NothingChanged(StoreError("away"), b""),
-            "away; this request has changed nothing, so send it again",
-        ),
-    ],
-    ids=str,
-)
-async def test_a_change_without_its_store_is_answered_with_what_is_known_of_it(
-    monkeypatch: pytest.MonkeyPatch, error: StoreError, detail: str
-) -> None:
-    async def fail(site: AppContext, request: Request) -> Response:
-        raise error
-
-    monkeypatch.setitem(HANDLERS, "pause_queue", fail)
-    async with World() as world:
-        reply = await world.post("/v1/queues/mail:pause", None)
-
-    assert (reply.status, reply.code) == (503, "outcome-unknown")
-    assert reply.json()["detail"] == detail

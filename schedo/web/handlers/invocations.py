@@ -16,6 +16,7 @@ from schedo.core.model import Job, JobSpec, ReadyKey
 from schedo.core.requirements import Requirements
 from schedo.core.states import FINAL, State
 from schedo.core.worker_messages import WorkerStatus
+from schedo.engine.failures import OutcomeUnknown
 from schedo.engine.waiters import after_job_is_made
 from schedo.engine.workers import spec_of
 from schedo.errors import (
@@ -23,7 +24,6 @@ from schedo.errors import (
     InvocationFailed,
     InvocationTimeout,
     NotFound,
-    StoreError,
 )
 from schedo.protocol.invocations import (
     CommitRequest,
@@ -176,7 +176,7 @@ async def _place(
             return await _show(context, request, jobs)
     if not context.draining.is_set():
         raise ClientGone
-    raise StoreError(  # a client that takes it for refused would run it twice
+    raise OutcomeUnknown(  # a client that takes it for refused would run it twice
         "the server is shutting down; if a worker accepted the job, it runs, and GET /v1/jobs lists"
         " it"
     )
