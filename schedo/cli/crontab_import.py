@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -28,6 +27,7 @@ from schedo.cli.crontab_sources import CrontabSource, read_sources
 from schedo.cli.errors import explain
 from schedo.cli.escapes import escape
 from schedo.cli.job_text import describe_effect
+from schedo.cli.local_zone import find_local_zone
 from schedo.cli.tables import print_json
 from schedo.cli.times import read_now, render_full
 from schedo.client.messages import Record
@@ -191,29 +191,6 @@ def _parse(source: CrontabSource) -> CrontabFile:
     return parse_crontab(
         source.text, system=source.is_system, source=source.prefix, current_user=me
     )
-
-
-def find_local_zone(root: str = "/") -> str:
-    """Return the name of the machine's time zone, which cron uses; UTC if it is not known."""
-    return next(filter(None, map(_zone_or_none, _zone_candidates(root))), "UTC")
-
-
-def _zone_candidates(root: str) -> Iterator[str]:
-    yield os.environ.get("TZ", "").removeprefix(":")
-    link = os.path.realpath(os.path.join(root, "etc/localtime"))
-    yield link.partition("/zoneinfo/")[2]
-    try:
-        yield Path(root, "etc/timezone").read_text("utf-8").strip()
-    except (OSError, ValueError):
-        return
-
-
-def _zone_or_none(name: str) -> str | None:
-    try:
-        check_zone(name)
-    except Invalid:
-        return None
-    return name
 
 
 def build_spec(entry: CrontabEntry, zone: str) -> dict[str, Any]:

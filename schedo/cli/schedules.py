@@ -16,6 +16,7 @@ from schedo.cli.fires import fires
 from schedo.cli.job_options import expect_options, given, shared_options
 from schedo.cli.job_text import describe_effect, describe_schedule, render_fact
 from schedo.cli.json_text import parse_json
+from schedo.cli.local_zone import find_local_zone
 from schedo.cli.names import SCHEDULE
 from schedo.cli.run_history import (
     describe_last_run,
@@ -62,7 +63,11 @@ schedules.add_command(fires)
 @as_json
 @connected
 def list_(client: Client, failing: bool, is_json: bool, **filters: Any) -> None:
-    """List schedules by name, with how the last run of each ended."""
+    """List schedules by name, with how the last run of each ended.
+
+    RULE is in the time zone TZ. NEXT and LAST are in that of this machine, as in all tables;
+    `schedo schedules fires NAME` lists the fires in the zone of the schedule.
+    """
     records = list(client.list_schedules(failing=failing, **given(filters, *filters)))
     if is_json:
         print_json(records)
@@ -72,8 +77,17 @@ def list_(client: Client, failing: bool, is_json: bool, **filters: Any) -> None:
     compact = {"NEXT": keep_distance, "LAST": keep_distance}
     rows = [_row(record, now) for record in records]
     print_table(headers, rows, compact, optional=("TZ", "OWNER", "LAST", "RULE"))
+    _note_zone(records)
     if not failing:
         warn_of_failing(records)
+
+
+def _note_zone(schedules: list[Record]) -> None:
+    """Say on stderr in which zone the table has its times, if a rule of it is in another one."""
+    zones = {schedule.get("tz", "UTC") for schedule in schedules if "cron" in schedule}
+    if zones - {find_local_zone()}:
+        note = "RULE is in the time zone TZ, NEXT and LAST are in that of this machine"
+        click.echo(f"schedo: {note}", err=True)
 
 
 def _row(schedule: Record, now: int) -> tuple[str, ...]:

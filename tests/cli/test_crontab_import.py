@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from schedo.cli.crontab import CrontabEntry, parse_crontab
-from schedo.cli.crontab_import import build_spec, find_local_zone
+from schedo.cli.crontab_import import build_spec
 from tests.cli.conftest import Call
 from tests.client.server import FakeServer, problem, schedule_record
 
@@ -314,33 +314,6 @@ def test_an_entry_keeps_its_shell_variables_input_zone_and_home() -> None:
         "stdin": "a\n",
         "cwd": "/srv",
     }
-
-
-@pytest.mark.parametrize(
-    ("make", "zone"),
-    [
-        (lambda root: (root / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Oslo"), None),
-        (lambda root: (root / "timezone").write_text("Asia/Tokyo\n"), "Asia/Tokyo"),
-        (lambda root: (root / "timezone").write_text("Nowhere/Land\n"), "UTC"),
-        (lambda root: None, "UTC"),
-    ],
-    ids=["link", "name", "wrong name", "nothing"],
-)
-def test_the_default_zone_is_the_machines(
-    make: object, zone: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TZ", raising=False)
-    (tmp_path / "etc").mkdir()
-    assert callable(make)
-    make(tmp_path / "etc")
-
-    assert find_local_zone(str(tmp_path)) == (zone or "Europe/Oslo")
-
-
-def test_the_variable_tz_overrides_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", ":America/Lima")
-
-    assert find_local_zone() == "America/Lima"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,29 @@ def test_schedules_are_printed_as_a_table(server: FakeServer, schedo: Call) -> N
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(("tz", "is_noted"), [("Asia/Tokyo", True), ("UTC", False)])
+def test_a_table_with_a_rule_in_another_zone_says_in_which_zone_its_times_are(
+    server: FakeServer, schedo: Call, tz: str, is_noted: bool
+) -> None:
+    server.on("GET", "/v1/schedules", 200, {"items": [schedule_record(tz=tz)]})
+
+    result = schedo("schedules", "ls")
+
+    note = "schedo: RULE is in the time zone TZ, NEXT and LAST are in that of this machine\n"
+    assert result.stderr == (note if is_noted else "")
+
+
+def test_a_schedule_without_a_cron_expression_needs_no_note_about_zones(
+    server: FakeServer, schedo: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    interval = schedule_record(every="90s")
+    del interval["cron"]
+    server.on("GET", "/v1/schedules", 200, {"items": [interval]})
+
+    assert schedo("schedules", "ls").stderr == ""
+
+
 @pytest.mark.parametrize(
     ("fields", "work"),
     [
