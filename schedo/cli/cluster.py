@@ -33,7 +33,8 @@ def cluster(client: Client, is_json: bool) -> None:
     HEARTBEAT is how long ago the last one was. CLOCK is by how much the clock of a server's
     machine is ahead of that of the database, which all jobs follow; a ms is no difference.
     REACHABLE says whether the server that was asked, which has a star, can send requests to the
-    other one; for itself, whether nothing else responds at its URL.
+    other one; for itself, whether nothing else responds at its URL. EPOCH numbers the starts and
+    the recoveries of all servers: the server with the highest one has started or recovered last.
     """
     found = client.get_cluster()
     if is_json:

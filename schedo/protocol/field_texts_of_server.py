@@ -13,7 +13,7 @@ SERVER_TEXTS = {
     "MemberResponse.number": "The slot of the ids that the server makes, from 1 on.",
     "MemberResponse.name": "Its host and its process.",
     "MemberResponse.url": "By which the other servers reach it; null until it listens.",
-    "MemberResponse.epoch": "With which it has opened the store.",
+    "MemberResponse.epoch": "The number of its last start or recovery, among those of all servers.",
     "MemberResponse.version": "The version of schedo that it runs.",
     "MemberResponse.state": "Whether it has shards or gets some, gives them away, or has ended.",
     "shards": "The shards that it owns.",

@@ -34,6 +34,13 @@ FOUND = {
 }
 
 
+def test_the_help_explains_each_column_whose_name_says_too_little(schedo: Call) -> None:
+    printed = schedo("cluster", "--help").stdout
+
+    for column in ("HEARTBEAT", "CLOCK", "REACHABLE", "EPOCH"):
+        assert column in printed
+
+
 def test_the_servers_are_listed_with_their_shards(server: FakeServer, schedo: Call) -> None:
     server.on("GET", "/v1/cluster", 200, FOUND)
 
