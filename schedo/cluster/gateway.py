@@ -13,23 +13,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Container, Set
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from schedo.cluster.asking import ask_each
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.homes import owns_all
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.owner_requests import LATE_S, OwnerRequests
 from schedo.cluster.part_sender import MOVING_TEXT, PartSender
-from schedo.cluster.parts_of_gateways import respond_to_gateway
+from schedo.cluster.parts_of_gateways import PartsOfGateways
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.questions import QUESTIONS, Questions
+from schedo.cluster.relayed_polls import RelayedPolls
 from schedo.cluster.servers import Servers
-from schedo.cluster.surplus import Found, SurplusOfOthers, use_up
+from schedo.cluster.surplus import Found, OwnSurplus, SurplusOfOthers, use_up
 from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
@@ -42,7 +41,6 @@ from schedo.cluster.worker_call import Place, PollingWorker, Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
 from schedo.errors import Unavailable
-from schedo.store.cluster import Member
 from schedo.web.http import Response
 
 HELD_BACK_S = 1.0  # between two looks whether this server has still promised a worker's slots
@@ -58,8 +56,11 @@ class Gateway:
         self._sender = PartSender(servers, self._owners)
         self._requests = OwnerRequests(servers, self._owners, self._sender)
         self._workers = PollingWorkers(asyncio.get_running_loop().time)
-        self._questions = Questions(sessions, self._workers)
+        own_surplus = OwnSurplus(sessions)
+        self._parts = PartsOfGateways(self._owners, own_surplus)
+        self._questions = Questions(own_surplus, self._parts, self._workers)
         self._surplus_of_others = SurplusOfOthers(servers, self._workers, self._wake)
+        self._relayed_polls = RelayedPolls(servers, self._workers, self._surplus_of_others)
         sessions.watch_offers(self._surplus_of_others.note_offer)
         self._sessions = sessions
         self._was_alone = False  # polls may wait that came while there was no other server
@@ -84,11 +85,7 @@ class Gateway:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return await asked.here()  # the handler says what is wrong
         if asked.hop is not None:
-            try:
-                return await respond_to_gateway(asked, request, self._owners)
-            finally:
-                if request.is_poll:
-                    self._questions.note_asked()
+            return await self._parts.respond(asked, request)
         name = request.fields.worker
         worker = self._workers.note_request(name)
         try:
@@ -96,7 +93,7 @@ class Gateway:
         except Refusal as refusal:
             return refusal.response
         finally:
-            self._workers.forget_if_done(name, worker)
+            self._workers.forget_if_done(worker)
 
     async def _divide(
         self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker
@@ -110,7 +107,7 @@ class Gateway:
             call.answers, worker.late = worker.late, {}
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
-                call.wait_s = (await read_poll(asked.request)).wait_s  # a wrong one changes nothing
+                await self._read_wait(call)  # a wrong one changes nothing
                 await self._owners.place(call, {*request.leases, *worker.elsewhere})
                 self._sender.list_again(call)
             response = None
@@ -120,64 +117,69 @@ class Gateway:
                 self._offer_freed(call, request.ended)
             if call.has_ended and response.status == HTTPStatus.OK:
                 self._servers.begin(self._sender.end_elsewhere(call))
+            call.is_answered = True
             return response
         finally:
             call.finish()
+            self._relayed_polls.note_response(call)
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""
         call.begin_turn()
         await self._ask_owners(call)
         call.drop_old_list()
-        # The first request of a worker says what it serves, and others may have that already.
+        await self._poll_others(call)
+        # The first request of a worker says what it serves, and others may have that already. And
+        # results that come with the request free slots, which is known here only then.
         is_new = call.spec is None and self._surplus_of_others.is_any
-        self._note_targets(call)
-        wait_s = 0.0 if is_new or call.targets or call.must_hear(call.said) else None
+        is_unknown = is_new or (call.is_held_back and not call.has_waited)
+        must_hear = call.worker.given or call.must_hear(call.said)
         owned_before = self._owners.list_own()
-        response, is_over = await self._ask_here(call, wait_s)
+        wait_s = 0.0 if is_unknown or must_hear else None
+        response, is_over = await self._ask_here(call, wait_s, goes_on=is_unknown)
         if response.status != HTTPStatus.OK:
             return response
-        asks_others = call.answers or call.targets or call.foreign or is_new or call.is_held_back
+        if is_over:
+            await self._relayed_polls.wait_for_short(call)
+        given = self._relayed_polls.take(call)
+        asks_others = call.answers or given or call.foreign or is_unknown
         if is_over and not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = read_response(response.body)
         if own.denied:
             own = await self._believe(call, own, owned_before)
-        found: list[PartResponse] = []
-        if not own.leases and not call.must_hear(call.said):
-            call.request = call.request.make_next(call.ended)
-            found = await self._ask_for_jobs(call)
-        merged = call.add_revoked(merge_responses(own, (*call.said, *found)))
+        merged = call.add_revoked(merge_responses(own, (*call.said, *given)))
         if is_over or call.must_hear([merged]) or not call.may_ask:
             call.note_sent(merged)
             return response._replace(body=msgspec.json.encode(merged))
+        call.request = call.request.make_next(call.ended)
         return None
 
-    def _note_targets(self, call: WorkerCall) -> None:
-        """Note which servers may have jobs for the worker, if it has room for any."""
-        spec = call.spec
-        if spec is None or not call.may_ask:
-            return
-        serving = self._surplus_of_others.serving(spec)
-        # Results that come with the request free slots: before they are known here, it has room.
-        has_room = not serving or not call.has_waited or self._find_room(call) > 0
-        call.is_held_back = not has_room and call.count_wanted() > 0
-        if serving and has_room:
-            call.targets.update({each.no for each in self._servers.others()}.intersection(serving))
+    async def _poll_others(self, call: WorkerCall) -> None:
+        """Poll the servers that have had jobs for the worker."""
+        if self._relayed_polls.list_serving(call):
+            await self._read_wait(call)
+            self._relayed_polls.begin(call)
 
-    async def _ask_here(self, call: WorkerCall, wait_s: float | None) -> tuple[Response, bool]:
+    async def _read_wait(self, call: WorkerCall) -> None:
+        if call.wait_s is None:
+            call.wait_s = (await read_poll(call.asked.request)).wait_s
+
+    async def _ask_here(
+        self, call: WorkerCall, wait_s: float | None, *, goes_on: bool
+    ) -> tuple[Response, bool]:
         """Carry out here what is about jobs of this server; return whether the wait is over.
 
-        wait_s: how long it may wait for a lease; None: as the worker wants.
+        wait_s: how long it may wait for a lease; None: as the worker wants. goes_on: there is a
+        further turn, also if the worker does not wait.
         """
         if wait_s is None and call.wait_s is None and not call.has_waited:
             call.has_waited = True  # it has just arrived, and is about jobs of this server only
             response = await call.carry_out_here(call.asked.here())
-            return response, not (call.targets or call.is_held_back or call.is_woken)
-        if call.wait_s is None:
-            call.wait_s = (await read_poll(call.asked.request)).wait_s
+            return response, not (call.is_held_back or call.is_woken)
+        await self._read_wait(call)
         loop = asyncio.get_running_loop()
-        left_s = max(call.began + call.wait_s - loop.time(), 0.0)
+        left_s = call.left_s
         if wait_s is None:
             wait_s = min(left_s, HELD_BACK_S) if call.is_held_back else left_s
             if call.is_woken or call.is_doubted:
@@ -195,45 +197,11 @@ class Gateway:
         response = await call.carry_out_here(call.asked.handle(call.asked.context, request))
         # One that came early without a reason ends the poll: a newer one has replaced it.
         was_ended = not call.is_woken and loop.time() < until - EARLY_S
-        goes_on = call.targets or call.is_woken
-        return response, was_ended or call.is_doubted or (left_s <= wait_s and not goes_on)
-
-    async def _ask_for_jobs(self, call: WorkerCall) -> list[PartResponse]:
-        """Ask the servers with a surplus for leases, as many as the worker has room for."""
-        targets, call.targets = call.targets, set()
-        members = [member for member in self._servers.others() if member.no in targets]
-        # One that has just been silent comes last, because it may keep its share for seconds.
-        members.sort(key=lambda member: member.no in call.worker.unanswered)
-        ask = partial(self._ask_one, call)
-        return await ask_each(members, lambda: self._find_room(call) if call.may_ask else 0, ask)
-
-    async def _ask_one(self, call: WorkerCall, member: Member, room: int) -> PartResponse | None:
-        """Ask one server for leases, and note those that it gives."""
-        groups = self._owners.group(call, call.worker.elsewhere)
-        leases = next((leases for each, leases in groups if each.no == member.no), [])
-        response = await self._sender.ask(call, member, leases, room)
-        if call.spec is not None:
-            is_any = response is not None and bool(response.leases)
-            self._surplus_of_others.note_outcome(member.no, call.spec, is_any=is_any)
-        if response is not None:
-            given = Place(giver=member.epoch)
-            call.worker.elsewhere.update(dict.fromkeys(response.new_leases, given))
-            call.foreign.update(response.new_leases)
-        return response
-
-    def _find_room(self, call: WorkerCall) -> int:
-        """Return how many more leases the worker can have.
-
-        This server may have promised slots of which the worker does not know.
-        """
-        wanted = call.count_wanted()
-        if wanted <= 0:
-            return wanted
-        taken = call.asked.context.engine.sessions.count_taken(call.name)
-        return 0 if taken is None else min(wanted, call.slots - taken - len(call.worker.elsewhere))
+        is_late = left_s <= wait_s and not (call.is_woken or goes_on)
+        return response, was_ended or call.is_doubted or is_late
 
     def _wake(self, no: int, found: Found) -> Set[ReadyKey]:
-        """Let workers that wait ask a server for jobs; return the ready keys that they serve."""
+        """Poll a server for workers that wait; return the ready keys that they serve."""
         left = dict(found.ready)
         taken: set[ReadyKey] = set()
         for call in self._workers.list_polls():
@@ -241,21 +209,16 @@ class Gateway:
             served = [] if spec is None else [key for key in left if spec.serves(key)]
             if not served:
                 continue
-            room = self._find_room(call)
-            if room <= 0:
-                self._hold_back(call)
-                continue
-            taken.update(served)
-            # Also if it is known: the engine may not have had the poll yet when that was found.
-            call.wake()
-            call.targets.add(no)
-            use_up(left, served, room)
+            if self._begin_polls(call, told_by=no):
+                use_up(left, served, call.find_room())
+            if not call.is_held_back:
+                taken.update(served)
             if not left:
                 break
         return taken
 
     def _offer_freed(self, call: WorkerCall, ended: Set[str]) -> None:
-        """Let the poll of a worker ask for jobs for the slots that a request beside it has freed.
+        """Let the poll of a worker have jobs for the slots that a request beside it has freed.
 
         ended: leases that the poll may list.
         """
@@ -263,19 +226,18 @@ class Gateway:
         if poll is None or poll is call:
             return
         poll.ended |= ended
-        spec = poll.spec if poll.may_ask else None
-        serving = self._surplus_of_others.serving(spec) if spec is not None else ()
-        if serving and self._find_room(poll) > 0:
-            poll.targets.update(serving)
-            poll.wake()
-        elif serving:
-            self._hold_back(poll)
+        self._begin_polls(poll)
 
-    def _hold_back(self, call: WorkerCall) -> None:
-        """Let a worker take a turn now and then that has room but for what is promised here."""
-        if not call.is_held_back and call.count_wanted() > 0:
-            call.is_held_back = True
+    def _begin_polls(self, call: WorkerCall, told_by: int | None = None) -> bool:
+        """Poll others for a worker that waits; return whether `told_by` is one of them.
+
+        A worker that has room but for what is promised here takes a turn now and then.
+        """
+        was_held_back = call.is_held_back
+        has_begun = self._relayed_polls.begin(call, told_by)
+        if call.is_held_back and not was_held_back:
             call.wake()
+        return has_begun
 
     async def _ask_owners(self, call: WorkerCall) -> None:
         """Ask the owners; those that take results late do not keep others from this server."""

@@ -30,10 +30,12 @@ from schedo.web.permissions import ANYONE, TokenPermission
 #     operation, or lists its remote workers.
 # work: a part of the request of a worker, which polls the first server (see gateway.py).
 # surplus: a question for jobs that no worker of the receiver has room for (see surplus.py).
+# recall: a worker whose gateway polls the receiver wants no more jobs, or has not got some leases
+#     (see relayed_polls.py).
 # why: a question for what keeps a job from the workers that poll the receiver (worker_reasons.py).
 # served: a question which jobs the workers that poll the receiver could run (unserved.py).
 # lists: a request to hear what workers run when they poll the receiver (unheard_workers.py).
-Purpose = Literal["forward", "confirm", "work", "surplus", "why", "served", "lists"]
+Purpose = Literal["forward", "confirm", "work", "surplus", "recall", "why", "served", "lists"]
 _KEY_PURPOSE = b"what one server of a cluster sends to another one"
 _AGE_US_MAX = MINUTE  # by the clocks of two servers
 

@@ -9,49 +9,90 @@ import msgspec
 
 from schedo.cluster.client_request import ClientRequest, refuse
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.surplus import OwnSurplus
 from schedo.cluster.work_parts import WorkerRequest, denies_nothing, read_response
 from schedo.errors import NotFound
-from schedo.protocol.leases import render_lease
+from schedo.protocol.leases import LeaseText, parse_lease, render_lease
 from schedo.web.http import Response
 
 EMPTY_S = 0.02  # after which a server that is asked for jobs says that it has none
 
 
-async def respond_to_gateway(
-    asked: ClientRequest, request: WorkerRequest, owners: LeaseOwners
-) -> Response:
-    """Carry out a part, unless it is about a job of another server.
+class _Hold(msgspec.Struct):
+    hold: float = 0.0  # how long a server waits for a job, in seconds
 
-    Raise NotFound for the end of a worker that this server does not know.
+
+class Recall(msgspec.Struct):
+    """A worker of another server wants no more jobs.
+
+    unsent: leases that it has not got, and that are to be released.
     """
-    name, sessions = request.fields.worker, asked.context.engine.sessions
-    if request.has_ended and not request.leases:
-        sessions.get(name)
-    held = {render_lease(lease.key) for lease in sessions.held_by(name)}
-    unknown = [lease for lease in request.leases if lease not in held]
-    if unknown and len(await owners.find_owned(unknown)) < len(unknown):
-        return refuse(asked.request)
-    response = await _carry_out(asked, request)
-    if response.status != 200 or denies_nothing(response.body):
-        return response
-    answer = read_response(response.body)
-    owned = await owners.find_owned(answer.denied)
-    moved = {*answer.denied} - owned  # their shards have moved meanwhile
-    if moved & request.changed:
-        return refuse(asked.request)  # it has no leases, because it was not asked for any
-    # The leases must reach the worker. The gateway finds the owners of the others the next time.
-    body = msgspec.json.encode(answer.without_denials(owned)) if moved else response.body
-    return response._replace(body=body)
+
+    worker: str
+    unsent: list[LeaseText] = []
+
+
+_HOLD = msgspec.json.Decoder(_Hold)
+_RECALL = msgspec.json.Decoder(Recall)
+
+
+class PartsOfGateways:
+    """Carries out the parts of the requests of workers that poll other servers."""
+
+    def __init__(self, owners: LeaseOwners, own_surplus: OwnSurplus) -> None:
+        self._owners, self._own_surplus = owners, own_surplus
+
+    async def respond(self, asked: ClientRequest, request: WorkerRequest) -> Response:
+        """Carry out a part, unless it is about a job of another server.
+
+        Raise NotFound for the end of a worker that this server does not know.
+        """
+        try:
+            return await self._respond(asked, request)
+        finally:
+            if request.is_poll:
+                self._own_surplus.note_asked()
+
+    async def _respond(self, asked: ClientRequest, request: WorkerRequest) -> Response:
+        name, sessions = request.fields.worker, asked.context.engine.sessions
+        if request.has_ended and not request.leases:
+            sessions.get(name)
+        held = {render_lease(lease.key) for lease in sessions.held_by(name)}
+        unknown = [lease for lease in request.leases if lease not in held]
+        if unknown and len(await self._owners.find_owned(unknown)) < len(unknown):
+            return refuse(asked.request)
+        response = await _carry_out(asked, request)
+        if response.status != 200 or denies_nothing(response.body):
+            return response
+        answer = read_response(response.body)
+        owned = await self._owners.find_owned(answer.denied)
+        moved = {*answer.denied} - owned  # their shards have moved meanwhile
+        if moved & request.changed:
+            return refuse(asked.request)  # it has no leases, because it was not asked for any
+        # The leases must reach the worker. The gateway finds the owners of the others later.
+        body = msgspec.json.encode(answer.without_denials(owned)) if moved else response.body
+        return response._replace(body=body)
+
+    def recall(self, asked: ClientRequest) -> Response:
+        """End the poll of a worker of another server, and release leases that it has not got."""
+        recall, sessions = _RECALL.decode(asked.request.body), asked.context.engine.sessions
+        if recall.unsent:
+            sessions.release_unsent(recall.worker, [parse_lease(each) for each in recall.unsent])
+        else:
+            sessions.end_poll(recall.worker)
+        return Response(200, b"{}")
 
 
 async def _carry_out(asked: ClientRequest, request: WorkerRequest) -> Response:
-    """Carry out a part; if it asks for jobs, respond soon unless one of them has started."""
+    """Carry out a part; if it asks for jobs, respond in time unless one of them has started."""
     if not request.is_poll:
         return await asked.here()
     name, sessions = request.fields.worker, asked.context.engine.sessions
+    held_s = _HOLD.decode(asked.request.body).hold or EMPTY_S
     carrying_out = asyncio.ensure_future(asked.here())
     try:
-        while not (await asyncio.wait((carrying_out,), timeout=EMPTY_S))[0]:
+        while not (await asyncio.wait((carrying_out,), timeout=held_s))[0]:
+            held_s = EMPTY_S
             with suppress(NotFound):  # the poll is still being read; it is ended the next time
                 if sessions.get(name).running <= len(sessions.held_by(name)):
                     sessions.end_poll(name)

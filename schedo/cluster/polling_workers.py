@@ -31,7 +31,7 @@ class PollingWorkers:
     def note_request(self, name: str) -> PollingWorker:
         """Return the worker of this name, which has sent a request."""
         now = self._forget_old()
-        worker = self._by_name.setdefault(name, PollingWorker())
+        worker = self._find_or_add(name)
         worker.asked_at = now
         return worker
 
@@ -41,19 +41,25 @@ class PollingWorkers:
         The worker may poll this server next, also if it has never done so before.
         """
         now = self._forget_old()
-        worker = self._by_name.get(name)
-        if worker is None:
-            worker = self._by_name[name] = PollingWorker()
+        is_new = name not in self._by_name
+        worker = self._find_or_add(name)
+        if is_new:
             worker.asked_at = now
         if no in worker.unanswered:
             return None
         worker.note_unanswered(no)
         return worker.poll
 
-    def forget_if_done(self, name: str, worker: PollingWorker) -> None:
-        """Forget the worker, whose request has ended, unless it is still to be known."""
-        if worker.is_done and self._by_name.get(name) is worker:
-            del self._by_name[name]
+    def _find_or_add(self, name: str) -> PollingWorker:
+        worker = self._by_name.get(name)
+        if worker is None:
+            worker = self._by_name[name] = PollingWorker(name)
+        return worker
+
+    def forget_if_done(self, worker: PollingWorker) -> None:
+        """Forget the worker, of which a request has ended, unless it is still to be known."""
+        if worker.is_done and self._by_name.get(worker.name) is worker:
+            del self._by_name[worker.name]
 
     def list_polls(self) -> list[WorkerCall]:
         """Return the polls: first those that wait, then those whose results are on their way."""

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.hops import Purpose
+from schedo.cluster.parts_of_gateways import PartsOfGateways
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.surplus import OwnSurplus
 from schedo.cluster.unheard_workers import note_doubts
 from schedo.cluster.unserved import say_what_is_served
 from schedo.cluster.worker_reasons import explain_own_workers
-from schedo.engine.workers import Workers
 from schedo.web.http import Response
 
-QUESTIONS: frozenset[Purpose] = frozenset(("surplus", "why", "served", "lists"))
+QUESTIONS: frozenset[Purpose] = frozenset(("surplus", "recall", "why", "served", "lists"))
 
 
 class Questions:
     """Responds to each of QUESTIONS."""
 
-    def __init__(self, sessions: Workers, workers: PollingWorkers) -> None:
-        self._own_surplus = OwnSurplus(sessions)
-        self._workers = workers
-
-    def note_asked(self) -> None:
-        """Note that a worker of another server has asked this one for jobs."""
-        self._own_surplus.note_asked()
+    def __init__(
+        self, own_surplus: OwnSurplus, parts: PartsOfGateways, workers: PollingWorkers
+    ) -> None:
+        self._own_surplus, self._parts, self._workers = own_surplus, parts, workers
 
     async def respond(self, asked: ClientRequest) -> Response:
         """Return the response to a question."""
@@ -32,6 +29,8 @@ class Questions:
         match asked.hop.purpose:
             case "surplus":
                 return await self._own_surplus.respond(asked)
+            case "recall":
+                return self._parts.recall(asked)
             case "why":
                 return explain_own_workers(asked)
             case "served":

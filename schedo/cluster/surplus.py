@@ -5,6 +5,10 @@ until it has some, so a job waits for two requests between servers and for no in
 asked for then, in the name of a worker with room, decides the owner alone: no job is offered twice,
 and the worker's own poll has ended before, so no slot is.
 
+A worker that has got jobs in this way polls the other server through its gateway beside its own
+poll, so the next job waits for one response only (see relayed_polls.py). What no such poll takes is
+the surplus.
+
 A server sends its next request for the surplus as soon as it has the response to the last one. So
 the owner leaves the ready keys of its last response out of the next ones until a worker of another
 server has asked it for jobs, or for NAMED_S at most.
@@ -19,7 +23,8 @@ one accepts a job for them without the warning that no worker has its task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Set
+import math
+from collections.abc import Callable, Iterable, Sequence, Set
 from itertools import islice
 
 import msgspec
@@ -46,6 +51,7 @@ EARLY_S = 1.0  # an empty response that comes sooner than this was not held
 NAMED_S = 0.02  # after which a response names a ready key again, if no worker has asked for jobs
 TAKING_S = 0.002  # the first pause after requests for jobs that have brought none; it doubles
 PAUSE_S_MAX = 1.0
+KEPT_S = 10.0  # for which a server is polled that has no job any more
 
 
 class Question(msgspec.Struct, omit_defaults=True):
@@ -149,6 +155,7 @@ class _Known:
         # skipped by the next requests: they would hide the rest.
         self.is_taken: dict[ReadyKey, bool] = {}
         self.pause_s = 0.0
+        self.given_at = -math.inf  # when it has last given a worker a job
         self.asking: asyncio.Task[Found] | None = None
         self.told = 0  # how many of the tasks that workers here offer
 
@@ -156,9 +163,14 @@ class _Known:
     def skipped(self) -> list[ReadyKey]:
         return [key for key, is_taken in self.is_taken.items() if not is_taken]
 
-    def note(self, found: Found, taken: Set[ReadyKey]) -> None:
-        """Note what the server has said; taken: whose jobs workers here take."""
-        is_new = any(key not in self.is_taken for key, _ in found.ready)
+    def add(self, found: Found) -> bool:
+        """Add what the server has said; return whether any of it is new."""
+        new = [key for key, _ in found.ready if key not in self.is_taken]
+        self.is_taken |= dict.fromkeys(new, False)
+        return bool(new)
+
+    def note(self, found: Found, taken: Set[ReadyKey], *, is_new: bool) -> None:
+        """Note whose jobs workers here take, of those that the server has just told of."""
         self.is_taken |= {key: key in taken for key, _ in found.ready}
         excess = self.skipped[:-SKIPPED_MAX]
         for key in excess:
@@ -169,12 +181,13 @@ class _Known:
     def wait_longer(self) -> None:
         self.pause_s = min(max(2 * self.pause_s, TAKING_S), PAUSE_S_MAX)
 
-    def forget(self, spec: WorkerSpec) -> None:
+    def forget(self, spec: WorkerSpec, *, was_held: bool) -> None:
         """Forget what such a worker serves: the server has given it nothing."""
         gone = {key: is_taken for key, is_taken in self.is_taken.items() if spec.serves(key)}
         for key in gone:
             del self.is_taken[key]
-        self.wait_longer()
+        if not was_held:
+            self.wait_longer()
         if self.asking is not None and not all(gone.values()):
             self.asking.cancel()  # it skips some of them
 
@@ -191,7 +204,8 @@ class SurplusOfOthers:
         """wake: lets workers that wait ask a server; returns the ready keys that they serve."""
         self._servers, self._workers, self._wake = servers, workers, wake
         self._known: dict[int, _Known] = {}  # by the number of the server
-        self._serving: dict[str, tuple[WorkerSpec, list[int]]] = {}  # what `serving` has found
+        # What `serving` has found.
+        self._serving: dict[str, tuple[WorkerSpec, Sequence[int]]] = {}
         self._questions: set[int] = set()  # the epochs of the servers that are asked
         self._offered: dict[str, None] = {}  # the tasks of workers that have polled here
         self._offers_all = False  # one of them has offered every task
@@ -210,8 +224,8 @@ class SurplusOfOthers:
         """Whether another server has said that it has jobs for which it has no worker."""
         return any(each.is_taken for each in self._known.values())
 
-    def serving(self, spec: WorkerSpec) -> list[int]:
-        """Return the servers that have said that they have jobs for such a worker."""
+    def serving(self, spec: WorkerSpec) -> Sequence[int]:
+        """Return the servers that have had jobs for such a worker."""
         known = self._serving.get(spec.id)
         if known is None or known[0] is not spec:
             if len(self._serving) >= WORKERS_KEPT:
@@ -236,15 +250,26 @@ class SurplusOfOthers:
             if known.asking is not None:
                 known.asking.cancel()  # the next request names them
 
-    def note_outcome(self, no: int, spec: WorkerSpec, *, is_any: bool) -> None:
-        """Note whether a server has given a worker any job."""
+    def note_given(self, no: int) -> None:
+        """Note that a server has given a worker a job."""
         known = self._known.get(no)
-        if known is None:
-            return
-        if is_any:
-            known.pause_s = 0.0
-        else:
-            known.forget(spec)
+        if known is not None:
+            known.pause_s, known.given_at = 0.0, asyncio.get_running_loop().time()
+
+    def has_given(self, no: int) -> bool:
+        """Whether the server has given any worker a job in the last KEPT_S."""
+        known = self._known.get(no)
+        now = asyncio.get_running_loop().time()
+        return known is not None and now - known.given_at < KEPT_S
+
+    def note_empty(self, no: int, spec: WorkerSpec, *, was_held: bool) -> None:
+        """Note that a server has given a worker nothing.
+
+        was_held: it had nothing for a while. Else it may tell of the same jobs at once again.
+        """
+        known = self._known.get(no)
+        if known is not None:
+            known.forget(spec, was_held=was_held)
             self._serving.clear()
 
     async def _ask_on(self, member: Member) -> None:
@@ -258,8 +283,9 @@ class SurplusOfOthers:
                 found = known.asking.result()
                 known.asking = None
                 if found.ready:
-                    known.note(found, self._wake(member.no, found))
-                    self._serving.clear()
+                    is_new = known.add(found)
+                    self._serving.clear()  # so that the workers which it wakes know of these
+                    known.note(found, self._wake(member.no, found), is_new=is_new)
                     pause_s = known.pause_s if found.names_once else max(known.pause_s, TAKING_S)
                     if pause_s:
                         await self._servers.wait_for_change(pause_s)

@@ -43,8 +43,10 @@ _FIELDS = msgspec.json.Decoder(_Fields)
 _RAW = msgspec.json.Decoder(dict[str, Raw])
 _ENTRIES = msgspec.json.Decoder(list[Raw])
 _LISTS = ("running", "results", "progress", "accept", "reject")
-# Only a server may send the last three.
-_OF_ONE_REQUEST = frozenset((*_LISTS, "wait", "max_leases", "elsewhere", "relayed", "age_us"))
+# Only a server may send the last ones.
+_OF_ONE_REQUEST = frozenset(
+    (*_LISTS, "wait", "max_leases", "elsewhere", "relayed", "age_us", "hold")
+)
 
 
 class WorkerRequest:
@@ -146,6 +148,11 @@ class PartResponse(Struct):
     heartbeat: int | float
     session_timeout: int | float
     drain: bool
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether a worker that asks for jobs learns anything from it."""
+        return bool(self.leases or self.stop or self.revoked or self.refused or self.drain)
 
     @property
     def denied(self) -> Sequence[str]:

@@ -14,11 +14,13 @@ from schedo.cluster.work_parts import PartResponse, WorkerRequest
 from schedo.core.limits import SECOND
 from schedo.core.worker_pool import WorkerSpec
 from schedo.protocol.leases import render_lease
+from schedo.store.cluster import Member
 from schedo.web.http import Response
 
-# An owner may hold a request for leases for 2 s, and believes a list only about leases that left it
-# 2 s before (ADR 70). So after this time it has released those that a list does not have.
-DOUBTED_S = 4.0
+# An owner may hold a poll for 2 s, and a start may take as long to be durable. It believes a list
+# only about leases that left it 2 s before (ADR 70). So after this time it has released those that
+# a list does not have.
+DOUBTED_S = 6.0
 AGAIN_S = 0.02  # after which a wait is ended once more that had not begun at first
 
 
@@ -52,10 +54,42 @@ class OwnerRequest:
         self.call, self.no, self.leases, self.task = call, no, leases, task
 
 
+class RelayedPoll:
+    """A poll in the name of a worker that is open at another server."""
+
+    def __init__(self, spec: WorkerSpec, room: int, *, is_held: bool) -> None:
+        """room: how many leases it may bring; is_held: the server may wait until it has a job."""
+        self.spec, self.room, self.is_held = spec, room, is_held
+        self.began = asyncio.get_running_loop().time()
+        self.is_over = False  # the worker has no more room
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def age_s(self) -> float:
+        """For how long it has been open."""
+        return asyncio.get_running_loop().time() - self.began
+
+
+class GivenLeases(NamedTuple):
+    """A response with leases that the worker has not got yet."""
+
+    member: Member  # that has given them
+    answer: PartResponse
+
+    def divide(self, room: int) -> tuple[PartResponse, PartResponse]:
+        """Return the response with the first leases, and what is left of it."""
+        leases = self.answer.leases
+        return self._with(leases[:room]), self._with(leases[room:])
+
+    def _with(self, leases: list[msgspec.Raw]) -> PartResponse:
+        return msgspec.structs.replace(self.answer, leases=leases)
+
+
 class PollingWorker:
     """What the gateway knows of one worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.elsewhere: dict[str, Place] = {}  # leases of other servers
         self.stopped: set[str] = set()  # leases of all servers whose stop request it has got
         self.revoked: frozenset[str] = frozenset()  # by the last response to a poll
@@ -65,11 +99,22 @@ class PollingWorker:
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
         self.asking: list[OwnerRequest] = []  # requests to owners that are on their way
         self.late: dict[int, PartResponse] = {}  # answers that its next poll brings
+        self.relayed: dict[int, RelayedPoll] = {}  # the newest open one, by the number of a server
+        self.given: list[GivenLeases] = []  # for its next response
+        self.is_full = False  # it had no room left when its last poll ended
 
     @property
     def is_done(self) -> bool:
         """Whether its gateway need not know it any more."""
-        return not (self.elsewhere or self.revoked or self.unanswered or self.poll)
+        known = (self.elsewhere, self.revoked, self.unanswered, self.poll, self.relayed, self.given)
+        return not any(known)
+
+    def note_answer(self, no: int, answer: PartResponse) -> None:
+        """Keep what an owner says for the response to the present poll, or to the next one."""
+        if self.poll is None:
+            self.late[no] = answer
+        else:
+            self.poll.note_answer(no, answer)
 
     def note_asking(self, request: OwnerRequest) -> None:
         """Note a request to an owner until it has ended."""
@@ -111,7 +156,6 @@ class WorkerCall:
         self.ended: set[str] = set()  # leases whose results later requests of the worker brought
         self.revoked: dict[str, None] = {}  # in any turn so far
         self.revoked_before: frozenset[str] = frozenset()  # by the response to the poll before
-        self.targets: set[int] = set()  # servers that may have jobs for the worker
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
         self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
@@ -119,6 +163,7 @@ class WorkerCall:
         self.is_woken = False  # there is something to ask other servers
         self.is_doubted = False  # a server asks for a newer list of what the worker runs
         self.is_over = False  # it is answered, or given up
+        self.is_answered = False
         self.refusal: Refusal | None = None  # by an owner
         self.answers: dict[int, PartResponse] = {}  # of owners, by the number of the server
         self.paces = Paces()
@@ -149,6 +194,12 @@ class WorkerCall:
     def may_ask(self) -> bool:
         """Whether the worker waits for leases, and with no newer request."""
         return self.worker.poll is self and not self.asked.context.draining.is_set()
+
+    @property
+    def left_s(self) -> float:
+        """For how long the worker still waits; 0 if that is not known yet."""
+        until = self.began + (self.wait_s or 0.0)
+        return max(until - asyncio.get_running_loop().time(), 0.0)
 
     @property
     def slots(self) -> int:
@@ -202,14 +253,13 @@ class WorkerCall:
 
     def note_answer(self, no: int, answer: PartResponse) -> None:
         """Keep what an owner says for the response; late, for that of the worker's present poll."""
-        call = self.worker.poll if self.is_over else self
-        if call is None:
-            self.worker.late[no] = answer
+        if self.is_over:
+            self.worker.note_answer(no, answer)
             return
-        before = call.answers.get(no)
-        call.answers[no] = answer if before is None else before.followed_by(answer)
-        if call.is_poll and call.must_hear([answer]):
-            call.wake()
+        before = self.answers.get(no)
+        self.answers[no] = answer if before is None else before.followed_by(answer)
+        if self.is_poll and self.must_hear([answer]):
+            self.wake()
 
     def refuse(self, refusal: Refusal) -> None:
         """Refuse the request because an owner does; its next turn does so."""
@@ -233,6 +283,23 @@ class WorkerCall:
             running.update(render_lease(lease.key) for lease in held)
         room = self.slots - len(running - self.ended)
         return room if fields.max_leases is None else min(room, fields.max_leases)
+
+    def list_running(self) -> set[str]:
+        """Return the leases that take slots of the worker, as far as it knows itself."""
+        fields = self.request.fields
+        named = {*(fields.running or ()), *(fields.accept or ()), *self.worker.elsewhere}
+        return named - self.ended - self.request.ended
+
+    def find_room(self) -> int:
+        """Return how many more leases the worker can have.
+
+        This server may have promised slots of which the worker does not know.
+        """
+        wanted = self.count_wanted()
+        if wanted <= 0:
+            return wanted
+        taken = self.asked.context.engine.sessions.count_taken(self.name)
+        return 0 if taken is None else min(wanted, self.slots - taken - len(self.worker.elsewhere))
 
     def list_left(self) -> list[str]:
         """Return the leases of the request that the server itself is asked about.

@@ -23,14 +23,15 @@ KINDS_KNOWN_MAX = 4_096
 IDLE_GROUPS_MAX = 64
 UNSERVED_SAMPLED = 100
 _LATER = 1 << 62  # after every assignment that was made
+_Standing = tuple[bool, float]  # whether it polls another server; the negative preference score
 _GroupKey = tuple[frozenset[int], ResourceAmounts, tuple[Preference, ...], bool]
 
 
 class WorkerGroup:
     """The workers that serve the same ready keys, best first.
 
-    The best worker is the preferred one, then the one with the most free slots, then the one whose
-    last assignment is the oldest.
+    The best worker is one that polls this server itself, then the preferred one, then the one with
+    the most free slots, then the one whose last assignment is the oldest.
     """
 
     __slots__ = (
@@ -54,7 +55,7 @@ class WorkerGroup:
         self.waiting: LazyHeap[Section] = LazyHeap(attrgetter("key"))
         self._available = available
         self._resources = requirements is not None and bool(requirements.resources)
-        self._members: dict[Worker, float] = {}  # the negative preference score
+        self._members: dict[Worker, _Standing] = {}
         self._heap: LazyHeap[Worker] = LazyHeap(self._rank)
 
     @property
@@ -77,7 +78,8 @@ class WorkerGroup:
     def add(self, worker: Worker) -> None:
         requirements = self.requirements
         self._members[worker] = (
-            0.0 if requirements is None else -requirements.preference_score(worker.spec.labels)
+            worker.spec.is_relayed,
+            0.0 if requirements is None else -requirements.preference_score(worker.spec.labels),
         )
         worker.groups[self] = None
         self.mark_available(worker)
@@ -120,11 +122,12 @@ class WorkerGroup:
         chosen: list[Worker] = []
         drawn: list[Worker] = []
         # The drawn workers, in the order in which they get further jobs.
-        candidates: list[tuple[int, int, int, Worker]] = []
+        candidates: list[tuple[_Standing, int, int, int, Worker]] = []
         while len(chosen) < count:
             worker = self._heap.first()
             if worker is not None:
-                entry = (-worker.free, -worker.last_assigned, worker.number, worker)
+                standing = self._members[worker]
+                entry = (standing, -worker.free, -worker.last_assigned, worker.number, worker)
                 if not candidates or entry < candidates[0]:
                     drawn.append(worker)
                     heappush(candidates, entry)
@@ -132,12 +135,13 @@ class WorkerGroup:
                     continue
             if not candidates:
                 break
-            free, _, number, worker = candidates[0]
+            standing, free, _, number, worker = candidates[0]
             chosen.append(worker)
             if free == -1:
                 heappop(candidates)
             else:
-                heapreplace(candidates, (free + 1, _LATER + len(chosen), number, worker))
+                later = _LATER + len(chosen)
+                heapreplace(candidates, (standing, free + 1, later, number, worker))
         for worker in drawn:
             self.mark_available(worker)
         return chosen

@@ -321,9 +321,9 @@ class WorkerPool:
     def place(self, ready_key: ReadyKey, count: int, exclude: Collection[str] = ()) -> list[Worker]:
         """Return workers for `count` jobs of the ready key right now, or [] if not all fit.
 
-        The preferred worker goes first, then one with an open poll, then the one with the most
-        free slots, then the one that has waited longest. A worker between two polls counts as well:
-        it takes the job with its next poll.
+        A worker that polls this server itself goes first, then the preferred one, then one with an
+        open poll, then the one with the most free slots, then the one that has waited longest. A
+        worker between two polls counts as well: it takes the job with its next poll.
         """
         requirements = ready_key.requirements or _ANYWHERE
         free = {
@@ -341,6 +341,7 @@ class WorkerPool:
             worker, _ = max(
                 candidates,
                 key=lambda a: (
+                    not a[0].spec.is_relayed,
                     _preference_score(requirements, a[0]),
                     a[0].can_start_now,
                     a[1],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Sequence
 
-from schedo.core.commands import CompletePolls, Cordon, DetachWorker, Drain
+from schedo.core.commands import CompletePolls, Cordon, DetachWorker, Drain, PollBroken
 from schedo.core.explain import Explanation
 from schedo.core.leases import Lease
-from schedo.core.model import Job, ReadyKey
+from schedo.core.model import Job, LeaseKey, ReadyKey
 from schedo.core.remote_reasons import ALONE, Others, RemoteReasons
 from schedo.core.worker_commands import RUNS_MAX
 from schedo.core.worker_messages import PollRequest, PollResponse, ProgressLine, WorkerStatus
@@ -119,6 +119,10 @@ class Workers:
         if self._loop.failure is not None or not self._loop.is_open:
             return {}
         return self._loop.scheduler.find_surplus(most, skip)
+
+    def release_unsent(self, name: str, leases: Sequence[LeaseKey]) -> None:
+        """Release leases that the worker has not got, and will not get; their jobs run again."""
+        self._loop.enqueue(PollBroken(0, name, leases))
 
     def end_poll(self, name: str | None) -> None:
         """Let the open poll of a worker have its response now; None: those of all."""

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from schedo.client.messages import HttpResponse
-from schedo.cluster.asking import ask_each
-from schedo.cluster.work_parts import PartResponse
-from schedo.store.cluster import Member, MemberState
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.workers import HandWorker
 
@@ -79,16 +76,3 @@ async def test_a_server_that_was_silent_is_asked_last_for_the_only_slot(
             answer = await worker.begin_poll(third)
 
         assert len(answer["leases"]) == 1
-
-
-async def test_a_server_that_has_nothing_leaves_its_share_to_the_next_one() -> None:
-    members = [Member(no, f"host {no}", "", no, "1", MemberState.OPEN, 0) for no in (1, 2, 3)]
-    asked: list[tuple[int, int]] = []
-
-    async def ask(member: Member, room: int) -> PartResponse | None:
-        asked.append((member.no, room))
-        return None
-
-    assert await ask_each(members, lambda: 2, ask) == []
-
-    assert asked == [(1, 1), (2, 1), (3, 2)]

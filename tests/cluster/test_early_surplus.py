@@ -36,7 +36,7 @@ async def test_a_job_that_is_found_before_the_poll_is_open_comes_at_once(
         found = await jobs_in_steps(steps)
         monkeypatch.undo()
         await first.submit(task="demo")
-        while not any(call.targets for call in workers.list_polls()):
+        while not any(call.worker.relayed for call in workers.list_polls()):
             await one_pass()
         return found
 

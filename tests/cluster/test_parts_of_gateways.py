@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from schedo.cluster.client_request import NOT_OWNER, ClientRequest
-from schedo.cluster.parts_of_gateways import respond_to_gateway
 from schedo.cluster.work_parts import PartResponse, WorkerRequest, read_response
 from schedo.web.context import AppContext
 from schedo.web.http import Response
@@ -21,7 +20,7 @@ MOVED, GIVEN = "0CRAAAE7DYK81.1.9", "0CRAAAE7DYK91.1.10"
 
 
 class Part(NamedTuple):
-    """What respond_to_gateway needs of a ClientRequest, with the response to it."""
+    """What PartsOfGateways needs of a ClientRequest, with the response to it."""
 
     context: AppContext
     request: Any
@@ -36,19 +35,19 @@ async def respond(
 ) -> Response:
     """Return the response to a part about a lease whose job moves while it is carried out."""
     first = cluster[1]
-    owners = first.router._gateway._owners
+    parts = first.router._gateway._parts
     owned = [{MOVED}, set[str]()]  # before, and afterwards
 
     async def find_owned(leases: Sequence[str]) -> set[str]:
         return owned.pop(0)
 
-    monkeypatch.setattr(owners, "find_owned", find_owned)
+    monkeypatch.setattr(parts._owners, "find_owned", find_owned)
     shown = {"protocol": 1, "epoch": 1, "stop": [], "heartbeat": 10, "session_timeout": 30}
     whole = {"leases": [], "revoked": [], "refused": [], "drain": False, **shown, **answer}
     answered = read_response(msgspec.json.encode(whole))
     part = Part(first.app.context, SimpleNamespace(id="r"), answered)
     body = msgspec.json.encode({"worker": "w", "max_leases": 0, **fields})
-    return await respond_to_gateway(cast(ClientRequest, part), WorkerRequest(body), owners)
+    return await parts.respond(cast(ClientRequest, part), WorkerRequest(body))
 
 
 async def test_a_lease_beside_the_denial_of_one_that_has_just_moved_reaches_the_worker(

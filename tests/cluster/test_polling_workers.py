@@ -22,7 +22,7 @@ class Known:
         """Carry a request out after which the worker runs these leases of other servers."""
         worker = self.workers.note_request(name)
         worker.elsewhere.update(dict.fromkeys(elsewhere, Place()))
-        self.workers.forget_if_done(name, worker)
+        self.workers.forget_if_done(worker)
 
 
 def test_a_worker_that_runs_nothing_for_other_servers_is_forgotten_at_once() -> None:

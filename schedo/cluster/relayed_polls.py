@@ -1,0 +1,252 @@
+"""Polls in the names of the workers that wait here, open at the servers that have jobs for them.
+
+A server that has told of jobs for which it has no worker (see surplus.py) holds such a poll until
+it has a job for the worker; the workers that poll it themselves come first. The worker's own poll
+waits here meanwhile, so one slot may get two jobs. That is settled here, because each lease passes
+this server: the worker gets as many as it has room for. The others go back to their servers at
+once, and start again there.
+
+Two servers with jobs rarely race for a slot: while a poll is new, its room is left out of the polls
+at other servers. One that is still open after SETTLED_S is at a server that has no job now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from schedo.cluster.client_request import ClientRequest, to_response
+from schedo.cluster.part_sender import ASK_S, LIST_S
+from schedo.cluster.parts_of_gateways import Recall
+from schedo.cluster.polling_workers import PollingWorkers
+from schedo.cluster.servers import Servers
+from schedo.cluster.surplus import SurplusOfOthers
+from schedo.cluster.work_parts import PartResponse, read_response
+from schedo.cluster.worker_call import (
+    GivenLeases,
+    Place,
+    PollingWorker,
+    Refusal,
+    RelayedPoll,
+    WorkerCall,
+)
+from schedo.errors import SchedoError, WorkerReplaced
+from schedo.store.cluster import Member
+from schedo.web.http import Response
+
+HELD_S = 2.0  # how long another server may hold a poll
+SETTLED_S = 0.005  # after which a poll that is still open is at a server that has no job now
+SHORT_S = 0.05  # a worker that waits for no longer gets what there is at once: no poll is held
+UNCLAIMED_S = 0.1  # for which leases wait for the worker's next poll
+# How many polls are kept open at one server although it has not just told of jobs.
+STANDING_MAX = 16
+RECALL_S = 1.0  # for which a server may be silent that is to end a poll
+
+
+class RelayedPolls:
+    """Polls other servers in the names of the workers that poll this one."""
+
+    def __init__(
+        self, servers: Servers, workers: PollingWorkers, surplus_of_others: SurplusOfOthers
+    ) -> None:
+        self._servers, self._workers = servers, workers
+        self._surplus_of_others = surplus_of_others
+        self._counts = Counter[int]()  # of open polls, by the number of the server
+
+    def begin(self, call: WorkerCall, told_by: int | None = None) -> bool:
+        """Poll the servers that have had jobs for the worker, as far as it has room.
+
+        told_by: a server that has just told of jobs. Returns whether it is polled anew.
+        """
+        spec, serving = call.spec, self.list_serving(call)
+        room = call.find_room() if serving else 0
+        call.is_held_back = bool(serving) and room <= 0 < call.count_wanted()
+        if spec is None or room <= 0:
+            return False
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        is_held = call.left_s > SHORT_S
+        relayed = call.worker.relayed
+        room -= sum(poll.room for poll in relayed.values() if now - poll.began < SETTLED_S)
+        members = self._choose(call, serving, told_by)
+        for at, member in enumerate(members):
+            if room <= 0:
+                loop.call_later(SETTLED_S, self.begin, call)
+                return any(each.no == told_by for each in members[:at])
+            share = -(-room // (len(members) - at))
+            room -= share
+            self._start(call, member, RelayedPoll(spec, share, is_held=is_held))
+        return any(each.no == told_by for each in members)
+
+    def list_serving(self, call: WorkerCall) -> Sequence[int]:
+        """Return the servers that have had jobs for the worker."""
+        spec = call.spec
+        return self._surplus_of_others.serving(spec) if spec is not None and call.may_ask else ()
+
+    def _choose(
+        self, call: WorkerCall, serving: Sequence[int], told_by: int | None
+    ) -> list[Member]:
+        """Return the servers that are to be polled anew."""
+        worker = call.worker
+        members = [
+            each
+            for each in self._servers.others()
+            if each.no in serving
+            and each.no not in worker.relayed
+            and (each.no == told_by or self._counts[each.no] < STANDING_MAX)
+        ]
+        # One that has just been silent comes last, because it may keep its share for seconds.
+        members.sort(key=lambda member: member.no in worker.unanswered)
+        return members
+
+    def _start(self, call: WorkerCall, member: Member, poll: RelayedPoll) -> None:
+        worker = call.worker
+        fields: dict[str, Any] = {"relayed": True, "max_leases": poll.room}
+        # It may be answered late, so it does not list what the worker runs: only what takes slots.
+        fields |= {"running": None, "elsewhere": [*call.list_running()]}
+        fields |= {"hold": HELD_S * poll.is_held, "wait": HELD_S + ASK_S}
+        part = call.request.make_part((), **fields)
+        request = call.asked.request._replace(body=part, is_part=True)
+        worker.relayed[member.no] = poll
+        self._counts[member.no] += 1
+        # The call is not kept: it has the body of the worker's request, which may be large.
+        sending = self._carry_out(replace(call.asked, request=request), worker, member, poll)
+        poll.task = self._servers.begin(sending)
+
+    async def _carry_out(
+        self, asked: ClientRequest, worker: PollingWorker, member: Member, poll: RelayedPoll
+    ) -> None:
+        response: Response | None = None
+        try:
+            async with asyncio.timeout(LIST_S + (HELD_S if poll.is_held else 0)):
+                response = to_response(await asked.send(member, "work"))
+        except (SchedoError, TimeoutError):
+            pass
+        finally:
+            self._counts[member.no] -= 1
+            if worker.relayed.get(member.no) is poll:
+                del worker.relayed[member.no]
+            if response is None:
+                worker.note_unanswered(member.no)
+        if response is not None and response.status == WorkerReplaced.status and worker.poll:
+            worker.poll.refuse(Refusal(response))
+        is_whole = response is not None and response.status == HTTPStatus.OK
+        answer = read_response(response.body) if response is not None and is_whole else None
+        if answer is not None and answer.leases:
+            self._surplus_of_others.note_given(member.no)
+            self._keep(worker, GivenLeases(member, answer))
+        else:
+            if answer is not None and answer.says_anything:
+                worker.note_answer(member.no, answer)
+            self._note_empty(worker, member, poll)
+        self._workers.forget_if_done(worker)
+
+    def _note_empty(self, worker: PollingWorker, member: Member, poll: RelayedPoll) -> None:
+        """Poll the server again if it had jobs lately; else wait until it tells of some."""
+        if poll.is_over:
+            return
+        was_held = poll.age_s > HELD_S / 2
+        if not (was_held and self._surplus_of_others.has_given(member.no)):
+            self._surplus_of_others.note_empty(member.no, poll.spec, was_held=was_held)
+        elif worker.poll is not None:
+            self.begin(worker.poll)
+
+    # The leases that come.
+
+    def _keep(self, worker: PollingWorker, given: GivenLeases) -> None:
+        """Keep leases for the worker's response."""
+        worker.given.append(given)
+        if worker.poll is not None:
+            worker.poll.wake()
+        elif worker.is_full:
+            self._return_all(worker)
+        else:
+            self._return_later(worker)
+
+    async def wait_for_short(self, call: WorkerCall) -> None:
+        """Wait for what servers give at once to a worker whose poll ends now."""
+        while call.may_ask and not call.worker.given:
+            short = [p.task for p in call.worker.relayed.values() if p.task and not p.is_held]
+            if not short:
+                break
+            await asyncio.wait(short, return_when=asyncio.FIRST_COMPLETED)
+
+    def take(self, call: WorkerCall) -> list[PartResponse]:
+        """Return what the worker gets of the leases that have come; the others go back."""
+        worker = call.worker
+        if not worker.given or call.is_replaced or not call.is_poll:
+            return []
+        given, worker.given = worker.given, []
+        room = call.find_room() if call.may_ask else 0
+        taken = []
+        for each in given:
+            fits, rest = each.divide(max(room, 0))
+            room -= len(fits.leases)
+            if rest.leases:
+                self._return(worker, GivenLeases(each.member, rest))
+            names = fits.new_leases
+            worker.elsewhere.update(dict.fromkeys(names, Place(giver=each.member.epoch)))
+            call.foreign.update(names)
+            taken.append(fits)
+        return taken
+
+    def note_response(self, call: WorkerCall) -> None:
+        """Note that the worker's poll has ended: with a response, or because it has gone."""
+        worker = call.worker
+        if not call.is_poll or worker.poll is not None:
+            return
+        if worker.given:
+            self._return_later(worker)
+        worker.is_full = not call.is_answered or call.find_room() <= 0
+        if worker.is_full:
+            self._return_all(worker)
+            for no, poll in [*worker.relayed.items()]:
+                del worker.relayed[no]
+                poll.is_over = True
+                if not call.is_answered:  # the server hears what the worker runs when it is back
+                    worker.note_unanswered(no)
+                self._servers.begin(self._end(worker, no, poll))
+
+    def _return_later(self, worker: PollingWorker) -> None:
+        asyncio.get_running_loop().call_later(UNCLAIMED_S, self._return_unclaimed, worker)
+
+    def _return_unclaimed(self, worker: PollingWorker) -> None:
+        if worker.poll is None:
+            self._return_all(worker)
+
+    def _return_all(self, worker: PollingWorker) -> None:
+        given, worker.given = worker.given, []
+        for each in given:
+            self._return(worker, each)
+
+    def _return(self, worker: PollingWorker, given: GivenLeases) -> None:
+        self._servers.begin(self._release(worker, given))
+
+    # What other servers hear.
+
+    async def _release(self, worker: PollingWorker, given: GivenLeases) -> None:
+        """Let a server release leases that the worker has not got."""
+        recall = Recall(worker.name, [*given.answer.new_leases])
+        if not await self._recall(given.member.no, recall):
+            worker.note_unanswered(given.member.no)
+
+    async def _end(self, worker: PollingWorker, no: int, poll: RelayedPoll) -> None:
+        """End a poll at a server, and wait no more for a response that does not come."""
+        await self._recall(no, Recall(worker.name))
+        assert poll.task is not None, "it has begun"
+        await asyncio.wait((poll.task,), timeout=RECALL_S)
+        poll.task.cancel()
+
+    async def _recall(self, no: int, recall: Recall) -> bool:
+        """Return whether the server has heard that a worker wants no more jobs."""
+        member = next((each for each in self._servers.others() if each.no == no), None)
+        if member is None:
+            return False
+        body = msgspec.json.encode(recall)
+        return await self._servers.ask(member, "recall", body, dict, RECALL_S) is not None
