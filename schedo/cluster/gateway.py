@@ -128,24 +128,27 @@ class Gateway:
         call.begin_turn()
         await self._ask_owners(call)
         call.drop_old_list()
-        await self._poll_others(call)
-        # The first request of a worker says what it serves, and others may have that already. And
-        # results that come with the request free slots, which is known here only then.
+        if self._relayed_polls.list_serving(call):
+            await self._read_wait(call)
+            self._relayed_polls.begin_soon(call)
+        # The first request of a worker says what it serves, and others may have that already.
         is_new = call.spec is None and self._surplus_of_others.is_any
-        is_unknown = is_new or (call.is_held_back and not call.has_waited)
-        must_hear = call.worker.given or call.must_hear(call.said)
+        must_hear = is_new or call.worker.given or call.must_hear(call.said)
         owned_before = self._owners.list_own()
-        wait_s = 0.0 if is_unknown or must_hear else None
-        response, is_over = await self._ask_here(call, wait_s, goes_on=is_unknown)
+        wait_s = 0.0 if must_hear else None
+        response, is_over = await self._ask_here(call, wait_s, goes_on=is_new)
         if response.status != HTTPStatus.OK:
             return response
-        if is_over:
-            await self._relayed_polls.wait_for_short(call)
+        own = None
+        if is_over and not call.is_doubted and self._relayed_polls.list_serving(call):
+            own = read_response(response.body)
+            if not own.leases:
+                await self._relayed_polls.poll_now(call)
         given = self._relayed_polls.take(call)
-        asks_others = call.answers or given or call.foreign or is_unknown
+        asks_others = call.answers or given or call.foreign or is_new
         if is_over and not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
-        own = read_response(response.body)
+        own = own or read_response(response.body)
         if own.denied:
             own = await self._believe(call, own, owned_before)
         merged = call.add_revoked(merge_responses(own, (*call.said, *given)))
@@ -154,12 +157,6 @@ class Gateway:
             return response._replace(body=msgspec.json.encode(merged))
         call.request = call.request.make_next(call.ended)
         return None
-
-    async def _poll_others(self, call: WorkerCall) -> None:
-        """Poll the servers that have had jobs for the worker."""
-        if self._relayed_polls.list_serving(call):
-            await self._read_wait(call)
-            self._relayed_polls.begin(call)
 
     async def _read_wait(self, call: WorkerCall) -> None:
         if call.wait_s is None:
@@ -209,7 +206,8 @@ class Gateway:
             served = [] if spec is None else [key for key in left if spec.serves(key)]
             if not served:
                 continue
-            if self._begin_polls(call, told_by=no):
+            # One that has just come asks this server first, and then the other one.
+            if not call.is_here or self._relayed_polls.begin(call, told_by=no):
                 use_up(left, served, call.find_room())
             if not call.is_held_back:
                 taken.update(served)
@@ -226,18 +224,7 @@ class Gateway:
         if poll is None or poll is call:
             return
         poll.ended |= ended
-        self._begin_polls(poll)
-
-    def _begin_polls(self, call: WorkerCall, told_by: int | None = None) -> bool:
-        """Poll others for a worker that waits; return whether `told_by` is one of them.
-
-        A worker that has room but for what is promised here takes a turn now and then.
-        """
-        was_held_back = call.is_held_back
-        has_begun = self._relayed_polls.begin(call, told_by)
-        if call.is_held_back and not was_held_back:
-            call.wake()
-        return has_begun
+        self._relayed_polls.begin(poll)
 
     async def _ask_owners(self, call: WorkerCall) -> None:
         """Ask the owners; those that take results late do not keep others from this server."""

@@ -44,6 +44,7 @@ HELD_S = 2.0  # how long another server may hold a poll
 SETTLED_S = 0.005  # after which a poll that is still open is at a server that has no job now
 SHORT_S = 0.05  # a worker that waits for no longer gets what there is at once: no poll is held
 UNCLAIMED_S = 0.1  # for which leases wait for the worker's next poll
+OWN_FIRST_S = 0.002  # after which a worker that waits here gets no job of this server at once
 # How many polls are kept open at one server although it has not just told of jobs.
 STANDING_MAX = 16
 RECALL_S = 1.0  # for which a server may be silent that is to end a poll
@@ -59,14 +60,27 @@ class RelayedPolls:
         self._surplus_of_others = surplus_of_others
         self._counts = Counter[int]()  # of open polls, by the number of the server
 
+    def begin_soon(self, call: WorkerCall) -> None:
+        """Poll the servers that have had jobs for the worker, if this one has none."""
+        if self.list_serving(call) and call.left_s > SHORT_S:
+            asyncio.get_running_loop().call_later(OWN_FIRST_S, self._begin_if_waiting, call)
+
+    def _begin_if_waiting(self, call: WorkerCall) -> None:
+        if call.is_here:
+            self.begin(call)
+
     def begin(self, call: WorkerCall, told_by: int | None = None) -> bool:
         """Poll the servers that have had jobs for the worker, as far as it has room.
 
-        told_by: a server that has just told of jobs. Returns whether it is polled anew.
+        told_by: a server that has just told of jobs. Returns whether it is polled anew. A worker
+        that has room but for what is promised here takes a turn now and then.
         """
         spec, serving = call.spec, self.list_serving(call)
         room = call.find_room() if serving else 0
+        was_held_back = call.is_held_back
         call.is_held_back = bool(serving) and room <= 0 < call.count_wanted()
+        if call.is_held_back and call.is_here and not was_held_back:
+            call.wake()
         if spec is None or room <= 0:
             return False
         loop = asyncio.get_running_loop()
@@ -169,8 +183,9 @@ class RelayedPolls:
         else:
             self._return_later(worker)
 
-    async def wait_for_short(self, call: WorkerCall) -> None:
-        """Wait for what servers give at once to a worker whose poll ends now."""
+    async def poll_now(self, call: WorkerCall) -> None:
+        """Let the worker have what other servers have now, because its poll ends."""
+        self.begin(call)
         while call.may_ask and not call.worker.given:
             short = [p.task for p in call.worker.relayed.values() if p.task and not p.is_held]
             if not short:
@@ -199,11 +214,12 @@ class RelayedPolls:
     def note_response(self, call: WorkerCall) -> None:
         """Note that the worker's poll has ended: with a response, or because it has gone."""
         worker = call.worker
-        if not call.is_poll or worker.poll is not None:
+        if worker.poll is not None or not (worker.given or worker.relayed):
             return
         if worker.given:
             self._return_later(worker)
-        worker.is_full = not call.is_answered or call.find_room() <= 0
+        is_leaving = not call.is_answered or call.asked.context.draining.is_set()
+        worker.is_full = is_leaving or call.find_room() <= 0
         if worker.is_full:
             self._return_all(worker)
             for no, poll in [*worker.relayed.items()]:
