@@ -24,7 +24,8 @@ from schedo.cluster.peers import ChangeLost
 from schedo.cluster.servers import Servers
 from schedo.core.commands import DeclareSchedules
 from schedo.engine.declarations import PAUSE_S, TRIES
-from schedo.errors import SchedoError, StoreError, Unavailable
+from schedo.engine.failures import OutcomeUnknown
+from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.declarations import render_entry
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.roles import Role
@@ -72,11 +73,11 @@ async def declare_in_parts(servers: Servers, asked: ClientRequest) -> Response:
     try:
         response, has_begun = await _declare(servers, asked, names)
     except Unavailable as error:  # some servers have done their part
-        raise StoreError(f"{_IN_PART}: {error}") from error
+        raise OutcomeUnknown(f"{_IN_PART}: {error}") from error
     if response.status < 400 or not has_begun:
         return response
     problem = msgspec.json.decode(response.body, type=ProblemResponse)
-    raise StoreError(f"{_IN_PART}: {problem.detail}")
+    raise OutcomeUnknown(f"{_IN_PART}: {problem.detail}")
 
 
 async def _try(servers: Servers, asked: ClientRequest, names: set[str]) -> Response:

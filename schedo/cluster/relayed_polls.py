@@ -41,7 +41,7 @@ from schedo.store.cluster import Member
 from schedo.web.http import Response
 
 HELD_S = 2.0  # how long another server may hold a poll
-SETTLED_S = 0.005  # after which a poll that is still open is at a server that has no job now
+SETTLED_S = 0.02  # after which a poll that is still open is at a server that has no job now
 SHORT_S = 0.05  # a worker that waits for no longer gets what there is at once: no poll is held
 UNCLAIMED_S = 0.1  # for which leases wait for the worker's next poll
 OWN_FIRST_S = 0.002  # after which a worker that waits here gets no job of this server at once
@@ -86,8 +86,7 @@ class RelayedPolls:
         loop = asyncio.get_running_loop()
         now = loop.time()
         is_held = call.left_s > SHORT_S
-        relayed = call.worker.relayed
-        room -= sum(poll.room for poll in relayed.values() if now - poll.began < SETTLED_S)
+        room -= call.worker.count_expected(now - SETTLED_S)
         members = self._choose(call, serving, told_by)
         for at, member in enumerate(members):
             if room <= 0:

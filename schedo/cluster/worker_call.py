@@ -109,6 +109,11 @@ class PollingWorker:
         known = (self.elsewhere, self.revoked, self.unanswered, self.poll, self.relayed, self.given)
         return not any(known)
 
+    def count_expected(self, since: float) -> int:
+        """Return how many leases have come or may come of polls that are open since then."""
+        new = sum(poll.room for poll in self.relayed.values() if poll.began > since)
+        return new + sum(len(each.answer.leases) for each in self.given)
+
     def note_answer(self, no: int, answer: PartResponse) -> None:
         """Keep what an owner says for the response to the present poll, or to the next one."""
         if self.poll is None:

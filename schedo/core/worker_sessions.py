@@ -156,8 +156,8 @@ class WorkerSessions:
             self.polls.close(session, now)
             unsent += session.unsent()
         self._leases.release(session, unsent, now, command.outcome)
-        # Of a worker that polls another server, that one says so: no connection of it is broken.
-        is_broken = is_waiting or (unsent and not session.spec.is_relayed)
+        # A relayed poll is of a gateway: if that is gone, its worker may live, and run attempts.
+        is_broken = (is_waiting or unsent) and not session.spec.is_relayed
         if is_broken and session.waiting is None and session.is_connected:
             session.move(_BROKEN)
         self._touch(session, now)
