@@ -299,9 +299,13 @@ class WorkerPool:
         worker = self._workers.get(worker_id)
         return worker is not None and worker.elsewhere > 0
 
-    def note_elsewhere(self, worker_id: str, count: int) -> None:
-        """Note how many of the worker's slots are in use for other servers."""
+    def note_elsewhere(self, worker_id: str, leases: Collection[LeaseKey]) -> None:
+        """Note the attempts that the worker runs for other servers: each takes a slot.
+
+        A gateway that cannot tell whose an attempt is names those of this server, too.
+        """
         worker = self._workers[worker_id]
+        count = sum(key not in worker.running for key in leases)
         if worker.elsewhere != count:
             worker.elsewhere = count
             worker.refresh()

@@ -205,7 +205,7 @@ class WorkerSessions:
         if not session.is_connected or session.registered is not request.spec:
             self._table.register(session, request.spec)
             self._workers.attach(session.spec)
-        self._workers.note_elsewhere(session.name, len(request.elsewhere))
+        self._workers.note_elsewhere(session.name, request.elsewhere)
         session.move(_DRAINING if request.is_draining else _CONNECTED)
         return session
 

@@ -1,0 +1,64 @@
+"""Polls in the names of workers that wait at one server, open at another one that has jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from schedo.cluster.worker_call import PollingWorker, RelayedPoll
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.cluster.workers import HandWorker, lease_of
+from tests.passes import one_pass
+
+WITHIN_S = 3.0
+AT_ONCE_S = 0.5  # much less than the second after which a gateway asks an owner again
+SETTLED_S = 0.05  # after which a poll that has just begun is open at the other server
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not is_so():
+            await one_pass()
+
+
+def find_worker(world: MemberWorld) -> PollingWorker | None:
+    """Return what the server knows of the worker that polls it."""
+    return world.router._gateway._workers._by_name.get("w")
+
+
+def list_open(world: MemberWorld) -> list[RelayedPoll]:
+    """Return the polls that the server keeps open at others for its worker."""
+    worker = find_worker(world)
+    return [] if worker is None else [*worker.relayed.values()]
+
+
+async def take(worker: HandWorker, gateway: MemberWorld, owner: MemberWorld) -> str:
+    """Return the lease of a job of another server; the gateway then polls that one, too."""
+    polling = worker.begin_poll(gateway)
+    await owner.submit(task="demo")
+    return lease_of(await polling)
+
+
+async def begin_poll(
+    worker: HandWorker, gateway: MemberWorld, *running: str, **fields: Any
+) -> asyncio.Task[dict[str, Any]]:
+    """Begin a poll, and return when the gateway polls another server for the worker, too."""
+    polling = asyncio.create_task(worker.poll(gateway, *running, wait=20, **fields))
+    await until(lambda: list_open(gateway))
+    await asyncio.wait([polling], timeout=SETTLED_S)
+    return polling
+
+
+async def test_a_worker_fills_its_slots_with_jobs_of_another_server_at_once(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=3)
+    running = [await take(worker, second, first)]
+    while len(running) < 3:
+        polling = await begin_poll(worker, second, *running)
+        await first.submit(task="demo")
+        async with asyncio.timeout(AT_ONCE_S):
+            running.append(lease_of(await polling))
