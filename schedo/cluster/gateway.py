@@ -105,6 +105,7 @@ class Gateway:
             worker.poll = call  # before any wait, so that the newest poll is the one that came last
             call.revoked_before, worker.revoked = worker.revoked, frozenset()
             call.answers, worker.late = worker.late, {}
+            self._relayed_polls.note_poll(call)
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 await self._read_wait(call)  # a wrong one changes nothing

@@ -127,6 +127,7 @@ class RelayedPolls:
         part = call.request.make_part((), **fields)
         request = call.asked.request._replace(body=part, is_part=True)
         worker.relayed[member.no] = poll
+        worker.described = call.request.hash_description()
         self._counts[member.no] += 1
         # The call is not kept: it has the body of the worker's request, which may be large.
         sending = self._carry_out(replace(call.asked, request=request), worker, member, poll)
@@ -147,13 +148,14 @@ class RelayedPolls:
                 del worker.relayed[member.no]
             if response is None:
                 worker.note_unanswered(member.no)
-        if response is not None and response.status == WorkerReplaced.status and worker.poll:
+        is_replaced = response is not None and response.status == WorkerReplaced.status
+        if response is not None and is_replaced and worker.poll and not poll.is_over:
             worker.poll.refuse(Refusal(response))
         is_whole = response is not None and response.status == HTTPStatus.OK
         answer = read_response(response.body) if response is not None and is_whole else None
         if answer is not None and answer.leases:
             self._surplus_of_others.note_given(member.no)
-            self._keep(worker, GivenLeases(member, answer))
+            self._keep(worker, poll, GivenLeases(member, answer))
         else:
             if answer is not None and answer.says_anything:
                 worker.note_answer(member.no, answer)
@@ -172,13 +174,14 @@ class RelayedPolls:
 
     # The leases that come.
 
-    def _keep(self, worker: PollingWorker, given: GivenLeases) -> None:
+    def _keep(self, worker: PollingWorker, poll: RelayedPoll, given: GivenLeases) -> None:
         """Keep leases for the worker's response."""
+        if poll.is_over:
+            self._return(worker, given)
+            return
         worker.given.append(given)
         if worker.poll is not None:
             worker.poll.wake()
-        elif worker.is_full:
-            self._return_all(worker)
         else:
             self._return_later(worker)
 
@@ -210,6 +213,17 @@ class RelayedPolls:
             taken.append(fits)
         return taken
 
+    def note_poll(self, call: WorkerCall) -> None:
+        """Note that a poll has come: what is for an earlier process of the worker goes back.
+
+        That process may have had other tasks, and the owners refuse its polls as soon as they hear
+        of the next one.
+        """
+        worker = call.worker
+        is_any = worker.given or worker.relayed
+        if is_any and worker.described != call.request.hash_description():
+            self._end_all(worker, is_lost=False)
+
     def note_response(self, call: WorkerCall) -> None:
         """Note that the worker's poll has ended: with a response, or because it has gone."""
         worker = call.worker
@@ -218,15 +232,22 @@ class RelayedPolls:
         if worker.given:
             self._return_later(worker)
         is_leaving = not call.is_answered or call.asked.context.draining.is_set()
-        worker.is_full = is_leaving or call.find_room() <= 0
-        if worker.is_full:
-            self._return_all(worker)
-            for no, poll in [*worker.relayed.items()]:
-                del worker.relayed[no]
-                poll.is_over = True
-                if not call.is_answered:  # the server hears what the worker runs when it is back
-                    worker.note_unanswered(no)
-                self._servers.begin(self._end(worker, no, poll))
+        if is_leaving or call.find_room() <= 0:
+            # The servers hear what a worker runs that has given its poll up when it is back.
+            self._end_all(worker, is_lost=not call.is_answered)
+
+    def _end_all(self, worker: PollingWorker, *, is_lost: bool) -> None:
+        """Return all leases that the worker has not got, and end its polls at other servers.
+
+        is_lost: the worker may have missed leases of these servers.
+        """
+        self._return_all(worker)
+        for no, poll in [*worker.relayed.items()]:
+            del worker.relayed[no]
+            poll.is_over = True
+            if is_lost:
+                worker.note_unanswered(no)
+            self._servers.begin(self._end(worker, no, poll))
 
     def _return_later(self, worker: PollingWorker) -> None:
         asyncio.get_running_loop().call_later(UNCLAIMED_S, self._return_unclaimed, worker)

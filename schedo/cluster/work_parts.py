@@ -89,7 +89,7 @@ class WorkerRequest:
     def make_part(self, leases: Collection[str], **fields: Any) -> bytes:
         """Return the part with what names one of the leases, and with further fields."""
         raw = self._raw
-        part: dict[str, Any] = {n: value for n, value in raw.items() if n not in _OF_ONE_REQUEST}
+        part = self._describe()
         if self.fields.running is not None:
             part["running"] = [lease for lease in self.fields.running if lease in leases]
         for name in _LISTS[1:]:
@@ -98,6 +98,17 @@ class WorkerRequest:
                 entries = zip(named, _ENTRIES.decode(raw[name]), strict=True)
                 part[name] = [entry for lease, entry in entries if lease in leases]
         return msgspec.json.encode(part | fields)
+
+    def _describe(self) -> dict[str, Any]:
+        """Return what all requests of one process of the worker say: its session, tasks, ..."""
+        return {name: raw for name, raw in self._raw.items() if name not in _OF_ONE_REQUEST}
+
+    def hash_description(self) -> int:
+        """Return the hash of what all requests of one process of the worker say.
+
+        Nothing of the request is kept for that: it may be large.
+        """
+        return hash(frozenset((name, bytes(raw)) for name, raw in self._describe().items()))
 
     @property
     def ended(self) -> Set[str]:

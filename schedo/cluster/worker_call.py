@@ -61,7 +61,7 @@ class RelayedPoll:
         """room: how many leases it may bring; is_held: the server may wait until it has a job."""
         self.spec, self.room, self.is_held = spec, room, is_held
         self.began = asyncio.get_running_loop().time()
-        self.is_over = False  # the worker has no more room
+        self.is_over = False  # the worker has no more room, or is another process: all goes back
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -101,7 +101,7 @@ class PollingWorker:
         self.late: dict[int, PartResponse] = {}  # answers that its next poll brings
         self.relayed: dict[int, RelayedPoll] = {}  # the newest open one, by the number of a server
         self.given: list[GivenLeases] = []  # for its next response
-        self.is_full = False  # it had no room left when its last poll ended
+        self.described = 0  # the hash of how the worker describes itself, for which these are
 
     @property
     def is_done(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from schedo.cluster.worker_call import PollingWorker, RelayedPoll
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
-from tests.cluster.workers import HandWorker, lease_of
+from tests.cluster.workers import HandWorker, lease_of, render_lease
 from tests.passes import one_pass
 
 WITHIN_S = 3.0
@@ -62,3 +62,45 @@ async def test_a_worker_fills_its_slots_with_jobs_of_another_server_at_once(
         await first.submit(task="demo")
         async with asyncio.timeout(AT_ONCE_S):
             running.append(lease_of(await polling))
+
+
+async def leave_open(worker: HandWorker, gateway: MemberWorld, owner: MemberWorld) -> None:
+    """Let the worker run one job of each server and poll neither, while its gateway does so."""
+    running = [await take(worker, gateway, owner)]
+    polling = await begin_poll(worker, gateway, *running)
+    await gateway.submit(task="demo")
+    await polling
+    assert list_open(gateway)
+
+
+async def test_the_next_process_of_a_worker_is_not_refused_for_a_poll_of_the_last_one(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=3)
+    await leave_open(worker, second, first)
+
+    worker.description |= {"session": "s2", "tasks": ["other"]}
+    polling = worker.begin_poll(second)
+    await until(lambda: not first.engine.sessions.held_by("w"))  # the owner has heard of it
+    await until(lambda: not list_open(second))
+    await second.submit(task="other")
+
+    assert lease_of(await polling)
+
+
+async def test_a_worker_with_fewer_tasks_gets_no_job_of_those_that_it_had(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=3, tasks=["demo", "old"])
+    await leave_open(worker, second, first)
+    running = [each.key for world in (first, second) for each in world.engine.sessions.held_by("w")]
+
+    worker.description["tasks"] = ["demo"]
+    polling = worker.begin_poll(second, *map(render_lease, running))
+    await first.submit(task="old")
+    await asyncio.wait([polling], timeout=AT_ONCE_S)
+
+    assert not polling.done()
+    polling.cancel()
