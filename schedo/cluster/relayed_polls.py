@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -131,7 +131,21 @@ class RelayedPolls:
         self._counts[member.no] += 1
         # The call is not kept: it has the body of the worker's request, which may be large.
         sending = self._carry_out(replace(call.asked, request=request), worker, member, poll)
-        poll.task = self._servers.begin(sending)
+        poll.task = self._begin(worker, sending)
+
+    def _begin(self, worker: PollingWorker, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something for a worker, which this server knows until that has ended.
+
+        Leases of the worker may have been lost then, and the owner hears of that with its polls.
+        """
+        worker.begun += 1
+        task = self._servers.begin(work)
+        task.add_done_callback(lambda _: self._note_end(worker))
+        return task
+
+    def _note_end(self, worker: PollingWorker) -> None:
+        worker.begun -= 1
+        self._workers.forget_if_done(worker)
 
     async def _carry_out(
         self, asked: ClientRequest, worker: PollingWorker, member: Member, poll: RelayedPoll
@@ -160,7 +174,6 @@ class RelayedPolls:
             if answer is not None and answer.says_anything:
                 worker.note_answer(member.no, answer)
             self._note_empty(worker, member, poll)
-        self._workers.forget_if_done(worker)
 
     def _note_empty(self, worker: PollingWorker, member: Member, poll: RelayedPoll) -> None:
         """Poll the server again if it had jobs lately; else wait until it tells of some."""
@@ -247,7 +260,7 @@ class RelayedPolls:
             poll.is_over = True
             if is_lost:
                 worker.note_unanswered(no)
-            self._servers.begin(self._end(worker, no, poll))
+            self._begin(worker, self._end(worker, no, poll))
 
     def _return_later(self, worker: PollingWorker) -> None:
         asyncio.get_running_loop().call_later(UNCLAIMED_S, self._return_unclaimed, worker)
@@ -262,7 +275,7 @@ class RelayedPolls:
             self._return(worker, each)
 
     def _return(self, worker: PollingWorker, given: GivenLeases) -> None:
-        self._servers.begin(self._release(worker, given))
+        self._begin(worker, self._release(worker, given))
 
     # What other servers hear.
 

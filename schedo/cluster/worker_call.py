@@ -102,11 +102,12 @@ class PollingWorker:
         self.relayed: dict[int, RelayedPoll] = {}  # the newest open one, by the number of a server
         self.given: list[GivenLeases] = []  # for its next response
         self.described = 0  # the hash of how the worker describes itself, for which these are
+        self.begun = 0  # what goes on for its relayed polls, also for those that are over
 
     @property
     def is_done(self) -> bool:
         """Whether its gateway need not know it any more."""
-        known = (self.elsewhere, self.revoked, self.unanswered, self.poll, self.relayed, self.given)
+        known = (self.elsewhere, self.revoked, self.unanswered, self.poll, self.given, self.begun)
         return not any(known)
 
     def count_expected(self, since: float) -> int:

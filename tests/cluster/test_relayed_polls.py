@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from schedo.cluster import relayed_polls
 from schedo.cluster.worker_call import PollingWorker, RelayedPoll
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
-from tests.cluster.workers import HandWorker, lease_of, render_lease
+from tests.cluster.test_lost_leases import IN_FLIGHT_S, BrokenWay, pass_time
+from tests.cluster.workers import HandWorker, holds, lease_of, render_lease, result
 from tests.passes import one_pass
 
 WITHIN_S = 3.0
@@ -103,4 +107,47 @@ async def test_a_worker_with_fewer_tasks_gets_no_job_of_those_that_it_had(
     await asyncio.wait([polling], timeout=AT_ONCE_S)
 
     assert not polling.done()
+    polling.cancel()
+
+
+async def poll_after(
+    worker: HandWorker, lease: str, gateway: MemberWorld
+) -> asyncio.Task[dict[str, Any]]:
+    """Begin a poll with the result of this lease, after which the worker runs nothing."""
+    return await begin_poll(worker, gateway, results=[result(lease)])
+
+
+async def test_a_worker_whose_leases_have_gone_back_is_forgotten(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=2)
+    polling = await poll_after(worker, await take(worker, second, first), second)
+    await second.submit(task="demo")
+    await polling
+
+    await first.submit(task="demo")  # the lease comes while the worker does not poll
+
+    await until(lambda: find_worker(second) is None)
+    await until(lambda: not first.engine.sessions.held_by("w"))
+
+
+async def test_a_lease_that_is_lost_while_its_worker_gets_full_starts_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relayed_polls, "RECALL_S", SETTLED_S)
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    lease = await take(worker, second, first)
+    way = BrokenWay(second, monkeypatch)
+    way.hangs = True
+    polling = await poll_after(worker, lease, second)
+    await first.submit(task="demo")
+    await until(way.is_lost.is_set)
+    await second.submit(task="demo")
+    own = lease_of(await polling)
+    await until(lambda: not second.router._gateway._relayed_polls._counts[first.number])
+
+    await pass_time(cluster, IN_FLIGHT_S + 1)
+    polling = worker.begin_poll(second, own)
+
+    await until(lambda: not holds(first, way.lease))
     polling.cancel()
