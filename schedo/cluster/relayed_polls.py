@@ -179,7 +179,7 @@ class RelayedPolls:
         """Poll the server again if it had jobs lately; else wait until it tells of some."""
         if poll.is_over:
             return
-        was_held = poll.age_s > HELD_S / 2
+        was_held = poll.is_held and poll.age_s > HELD_S / 2
         if not (was_held and self._surplus_of_others.has_given(member.no)):
             self._surplus_of_others.note_empty(member.no, poll.spec, was_held=was_held)
         elif worker.poll is not None:

@@ -151,3 +151,19 @@ async def test_a_lease_that_is_lost_while_its_worker_gets_full_starts_again(
 
     await until(lambda: not holds(first, way.lease))
     polling.cancel()
+
+
+async def test_a_worker_that_does_not_wait_is_not_held_by_a_slow_owner(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await take(worker, second, first)
+    await until(lambda: not list_open(second))
+    # Now each poll counts as a long one.
+    monkeypatch.setattr(relayed_polls, "HELD_S", 0.0)
+
+    async with asyncio.timeout(AT_ONCE_S):
+        answer = await worker.poll(second, lease)
+
+    assert answer["leases"] == []
