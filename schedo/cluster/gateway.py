@@ -207,10 +207,11 @@ class Gateway:
             served = [] if spec is None else [key for key in left if spec.serves(key)]
             if not served:
                 continue
+            room = max(call.find_room(), 0)
             # One that has just come asks this server first, and then the other one.
             if not call.is_here or self._relayed_polls.begin(call, told_by=no):
-                use_up(left, served, call.find_room())
-            if not call.is_held_back:
+                use_up(left, served, room)
+            if room > 0:  # else the other server would tell of these jobs again and again
                 taken.update(served)
             if not left:
                 break

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from schedo.cluster import relayed_polls
+from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.surplus import OwnSurplus
 from schedo.cluster.worker_call import PollingWorker, RelayedPoll
+from schedo.web.http import Response
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_lost_leases import IN_FLIGHT_S, BrokenWay, pass_time
@@ -167,3 +170,26 @@ async def test_a_worker_that_does_not_wait_is_not_held_by_a_slow_owner(
         answer = await worker.poll(second, lease)
 
     assert answer["leases"] == []
+
+
+async def test_a_full_worker_does_not_make_an_owner_tell_of_its_jobs_again_and_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    lease = await take(worker, second, first)
+    questions = 0
+    respond = OwnSurplus.respond
+
+    async def respond_and_count(own: OwnSurplus, asked: ClientRequest) -> Response:
+        nonlocal questions
+        questions += 1
+        return await respond(own, asked)
+
+    monkeypatch.setattr(OwnSurplus, "respond", respond_and_count)
+    polling = worker.begin_poll(second, lease)
+    await first.submit(task="demo")
+    await asyncio.wait([polling], timeout=AT_ONCE_S)
+
+    assert questions <= 3
+    polling.cancel()
