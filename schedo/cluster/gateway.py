@@ -145,13 +145,13 @@ class Gateway:
             own = read_response(response.body)
             if not own.leases:
                 await self._relayed_polls.poll_now(call)
-        given = self._relayed_polls.take(call)
-        asks_others = call.answers or given or call.foreign or is_new
+        asks_others = call.answers or call.worker.given or call.foreign or is_new
         if is_over and not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = own or read_response(response.body)
         if own.denied:
             own = await self._believe(call, own, owned_before)
+        given = self._relayed_polls.take(call)  # nothing can keep them from the response now
         merged = call.add_revoked(merge_responses(own, (*call.said, *given)))
         if is_over or call.must_hear([merged]) or not call.may_ask:
             call.note_sent(merged)

@@ -12,6 +12,8 @@ from schedo.cluster import relayed_polls
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.surplus import OwnSurplus
 from schedo.cluster.worker_call import PollingWorker, RelayedPoll
+from schedo.core.model import LeaseKey
+from schedo.errors import Unavailable
 from schedo.web.http import Response
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
@@ -193,3 +195,30 @@ async def test_a_full_worker_does_not_make_an_owner_tell_of_its_jobs_again_and_a
 
     assert questions <= 3
     polling.cancel()
+
+
+def has_given(world: MemberWorld) -> bool:
+    """Whether another server has given a lease that the worker has not got yet."""
+    worker = find_worker(world)
+    return worker is not None and bool(worker.given)
+
+
+async def test_a_lease_goes_back_if_the_request_that_should_get_it_is_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=3)
+    await leave_open(worker, second, first)
+    before = {each.key for each in first.engine.sessions.held_by("w")}
+    unknown = render_lease(LeaseKey(1, 1, second.engine.sessions.epoch))
+
+    async def refuse(*arguments: Any) -> None:
+        raise Unavailable("the jobs of some results move")
+
+    monkeypatch.setattr(second.router._gateway, "_believe", refuse)
+    await first.submit(task="demo")
+    await until(lambda: has_given(second))
+    reply = await worker.send(second, results=[result(unknown)])
+
+    assert reply.status == 503
+    await until(lambda: {each.key for each in first.engine.sessions.held_by("w")} == before)
