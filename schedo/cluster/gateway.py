@@ -151,7 +151,8 @@ class Gateway:
         own = own or read_response(response.body)
         if own.denied:
             own = await self._believe(call, own, owned_before)
-        given = self._relayed_polls.take(call)  # nothing can keep them from the response now
+        # Nothing can keep them from the response now.
+        given = self._relayed_polls.take(call, own_count=len(own.leases))
         merged = call.add_revoked(merge_responses(own, (*call.said, *given)))
         if is_over or call.must_hear([merged]) or not call.may_ask:
             call.note_sent(merged)

@@ -207,13 +207,18 @@ class RelayedPolls:
                 break
             await asyncio.wait(short, return_when=asyncio.FIRST_COMPLETED)
 
-    def take(self, call: WorkerCall) -> list[PartResponse]:
-        """Return what the worker gets of the leases that have come; the others go back."""
+    def take(self, call: WorkerCall, *, own_count: int) -> list[PartResponse]:
+        """Return what the worker gets of the leases that have come; the others go back.
+
+        own_count: how many leases of this server are in the same response.
+        """
         worker = call.worker
         if not worker.given or call.is_replaced or not call.is_poll:
             return []
         given, worker.given = worker.given, []
-        room = call.find_room() if call.may_ask else 0
+        room, most = call.find_room() if call.may_ask else 0, call.request.fields.max_leases
+        if most is not None:
+            room = min(room, most - own_count)
         taken = []
         for each in given:
             fits, rest = each.divide(max(room, 0))

@@ -11,7 +11,7 @@ import pytest
 from schedo.cluster import relayed_polls
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.surplus import OwnSurplus
-from schedo.cluster.worker_call import PollingWorker, RelayedPoll
+from schedo.cluster.worker_call import PollingWorker, RelayedPoll, WorkerCall
 from schedo.core.model import LeaseKey
 from schedo.errors import Unavailable
 from schedo.web.http import Response
@@ -222,3 +222,20 @@ async def test_a_lease_goes_back_if_the_request_that_should_get_it_is_refused(
 
     assert reply.status == 503
     await until(lambda: {each.key for each in first.engine.sessions.held_by("w")} == before)
+
+
+async def test_leases_of_two_servers_are_no_more_than_the_request_wants(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=4)
+    running = [await take(worker, second, first)]
+    polling = await begin_poll(worker, second, *running, max_leases=1)
+    monkeypatch.setattr(WorkerCall, "wake", lambda call: None)
+    await first.submit(task="demo")
+    await until(lambda: has_given(second))
+
+    await second.submit(task="demo")
+    answer = await polling
+
+    assert len(answer["leases"]) == 1
