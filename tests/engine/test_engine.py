@@ -12,6 +12,7 @@ from schedo.core.loads import Load
 from schedo.core.model import Failure, Job, Unique
 from schedo.core.states import State
 from schedo.engine.call_results import Accepted
+from schedo.engine.failures import OutcomeUnknown
 from schedo.errors import DuplicateKey, IllegalTransition, NotFound, StoreError, Unavailable
 from tests.engine.world import T0, THRICE, Answers, leased, recovered, running, spec
 from tests.passes import one_pass
@@ -71,7 +72,7 @@ async def test_a_failed_commit_drops_what_was_loaded_behind_it(path: Path) -> No
 
         results = await asyncio.gather(submit, retry, return_exceptions=True)
 
-        assert [type(each) for each in results] == [StoreError, StoreError]
+        assert [type(each) for each in results] == [OutcomeUnknown, OutcomeUnknown]
         await recovered(world)
         assert (await world.engine.retry(ended.id)).state is State.QUEUED
 

@@ -13,6 +13,7 @@ from schedo.core.leases import AttemptResult, Completed, Failed, Released
 from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
 from schedo.core.model import Failure, JobSpec, Overlap, Rule, ScheduleSpec, Trigger
 from schedo.core.states import State
+from schedo.engine.failures import OutcomeUnknown
 from schedo.errors import StoreError
 from schedo.store.base import Retention
 from tests.engine.world import T0, THRICE, World, leased, recovered, running
@@ -122,7 +123,7 @@ async def test_a_call_that_waits_for_a_load_gets_the_error_of_the_store(path: Pa
         world.store.release()
 
         answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
-        assert [type(answer) for answer in answers] == [StoreError, StoreError]
+        assert [type(answer) for answer in answers] == [OutcomeUnknown, OutcomeUnknown]
 
 
 async def test_a_result_survives_its_worker_and_a_failed_commit(path: Path) -> None:
