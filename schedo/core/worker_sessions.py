@@ -169,6 +169,9 @@ class WorkerSessions:
         if session is not None and self._attempts.is_live(lease.key):
             session.held[lease.key] = HeldLease(lease)
             self._placement.open(lease.key, now)
+            if session.spec.is_relayed and session.waiting is None:
+                # Its gateway has ended the poll: the worker may have no room for long.
+                self._leases.release(session, [lease.key], now)
             self._touched[session] = None
 
     def hold_stop(self, command: HoldStop, now: int, loaded: Loaded) -> None:

@@ -239,3 +239,29 @@ async def test_leases_of_two_servers_are_no_more_than_the_request_wants(
     answer = await polling
 
     assert len(answer["leases"]) == 1
+
+
+async def test_a_job_does_not_wait_for_a_worker_that_got_full_before_its_start_was_durable(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    polling = await poll_after(worker, await take(worker, second, first), second)
+    commit = first.engine.store.commit
+    commits = 0
+
+    async def commit_late(changes: Any) -> Any:
+        nonlocal commits
+        commits += 1
+        if commits == 2:  # the start; the first one has the job
+            await second.submit(task="demo")
+            await polling
+            await until(lambda: not second.router._gateway._relayed_polls._counts[first.number])
+        return await commit(changes)
+
+    monkeypatch.setattr(first.engine.store, "commit", commit_late)
+    await first.submit(task="demo", delivery="at_most_once")
+    await polling
+
+    async with asyncio.timeout(WITHIN_S):
+        assert lease_of(await HandWorker("v").begin_poll(first))
