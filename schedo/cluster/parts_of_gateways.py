@@ -74,12 +74,13 @@ class PartsOfGateways:
         return response._replace(body=body)
 
     def recall(self, asked: ClientRequest) -> Response:
-        """End the poll of a worker of another server, and release leases that it has not got."""
+        """End the poll of a worker of another server, or release leases that it has not got."""
         recall, sessions = _RECALL.decode(asked.request.body), asked.context.engine.sessions
+        known = asked.context.workers.get(recall.worker)
         if recall.unsent:
             sessions.release_unsent(recall.worker, [parse_lease(each) for each in recall.unsent])
-        else:
-            sessions.end_poll(recall.worker)
+        elif known is not None and known.spec is not None and known.spec.is_relayed:
+            sessions.end_poll(recall.worker)  # else the worker polls this server itself now
         return Response(200, b"{}")
 
 

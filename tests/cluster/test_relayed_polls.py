@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.cluster import relayed_polls
 from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.parts_of_gateways import Recall
 from schedo.cluster.surplus import OwnSurplus
 from schedo.cluster.worker_call import PollingWorker, RelayedPoll, WorkerCall
 from schedo.core.model import LeaseKey
@@ -265,3 +267,19 @@ async def test_a_job_does_not_wait_for_a_worker_that_got_full_before_its_start_w
 
     async with asyncio.timeout(WITHIN_S):
         assert lease_of(await HandWorker("v").begin_poll(first))
+
+
+async def test_the_poll_of_a_worker_that_has_come_to_the_owner_itself_goes_on(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    polling = HandWorker().begin_poll(first)
+    await until(lambda: "w" in first.app.context.workers)
+
+    recall = msgspec.json.encode(Recall("w"))
+    (owner,) = second.router.servers.others()
+    await second.router.servers.ask(owner, "recall", recall, dict, WITHIN_S)
+    await asyncio.wait([polling], timeout=SETTLED_S)
+
+    assert not polling.done()
+    polling.cancel()
