@@ -203,6 +203,7 @@ class Gateway:
         """Poll a server for workers that wait; return the ready keys that they serve."""
         left = dict(found.ready)
         taken: set[ReadyKey] = set()
+        is_begun = False
         for call in self._workers.list_polls():
             spec = call.spec if call.may_ask else None
             served = [] if spec is None else [key for key in left if spec.serves(key)]
@@ -212,10 +213,13 @@ class Gateway:
             # One that has just come asks this server first, and then the other one.
             if not call.is_here or self._relayed_polls.begin(call, told_by=no):
                 use_up(left, served, room)
+                is_begun = True
             if room > 0:  # else the other server would tell of these jobs again and again
                 taken.update(served)
             if not left:
                 break
+        if taken and not is_begun:
+            self._surplus_of_others.note_left(no)
         return taken
 
     def _offer_freed(self, call: WorkerCall, ended: Set[str]) -> None:

@@ -272,6 +272,15 @@ class SurplusOfOthers:
             known.forget(spec, was_held=was_held)
             self._serving.clear()
 
+    def note_left(self, no: int) -> None:
+        """Note that a server tells of jobs that the polls which are open there do not bring.
+
+        Perhaps their workers lack a resource, and the server tells of the same jobs at once again.
+        """
+        known = self._known.get(no)
+        if known is not None:
+            known.wait_longer()
+
     async def _ask_on(self, member: Member) -> None:
         known = self._known[member.no] = _Known()
         try:

@@ -25,6 +25,7 @@ from tests.passes import one_pass
 
 WITHIN_S = 3.0
 AT_ONCE_S = 0.5  # much less than the second after which a gateway asks an owner again
+SOME = 10  # questions in AT_ONCE_S, with a pause after each that doubles; else there are 24
 SETTLED_S = 0.05  # after which a poll that has just begun is open at the other server
 
 
@@ -176,26 +177,32 @@ async def test_a_worker_that_does_not_wait_is_not_held_by_a_slow_owner(
     assert answer["leases"] == []
 
 
+def count_questions(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return what says how often servers have asked others for their surplus since now."""
+    count = 0
+    respond = OwnSurplus.respond
+
+    async def respond_and_count(own: OwnSurplus, asked: ClientRequest) -> Response:
+        nonlocal count
+        count += 1
+        return await respond(own, asked)
+
+    monkeypatch.setattr(OwnSurplus, "respond", respond_and_count)
+    return lambda: count
+
+
 async def test_a_full_worker_does_not_make_an_owner_tell_of_its_jobs_again_and_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
     worker = HandWorker(slots=1)
     lease = await take(worker, second, first)
-    questions = 0
-    respond = OwnSurplus.respond
-
-    async def respond_and_count(own: OwnSurplus, asked: ClientRequest) -> Response:
-        nonlocal questions
-        questions += 1
-        return await respond(own, asked)
-
-    monkeypatch.setattr(OwnSurplus, "respond", respond_and_count)
+    questions = count_questions(monkeypatch)
     polling = worker.begin_poll(second, lease)
     await first.submit(task="demo")
     await asyncio.wait([polling], timeout=AT_ONCE_S)
 
-    assert questions <= 3
+    assert questions() <= 3
     polling.cancel()
 
 
@@ -282,4 +289,22 @@ async def test_the_poll_of_a_worker_that_has_come_to_the_owner_itself_goes_on(
     await asyncio.wait([polling], timeout=SETTLED_S)
 
     assert not polling.done()
+    polling.cancel()
+
+
+async def test_an_owner_is_asked_less_often_while_no_worker_can_take_its_job(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=3, resources={"gpu": 1})
+    gpu = {"task": "demo", "requires": {"resources": {"gpu": 1}}}
+    polling = worker.begin_poll(second)
+    await first.submit(**gpu)
+    lease = lease_of(await polling)
+    questions = count_questions(monkeypatch)
+    polling = worker.begin_poll(second, lease)
+    await first.submit(**gpu)
+    await asyncio.wait([polling], timeout=AT_ONCE_S)
+
+    assert questions() < SOME
     polling.cancel()
