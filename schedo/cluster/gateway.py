@@ -132,6 +132,8 @@ class Gateway:
         if self._relayed_polls.list_serving(call):
             await self._read_wait(call)
             self._relayed_polls.begin_soon(call)
+        else:
+            call.is_held_back = False
         # The first request of a worker says what it serves, and others may have that already.
         is_new = call.spec is None and self._surplus_of_others.is_any
         must_hear = is_new or call.worker.given or call.must_hear(call.said)

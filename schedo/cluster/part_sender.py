@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from schedo.cluster.client_request import NOT_OWNER, to_response
 from schedo.cluster.lease_owners import LeaseOwners
@@ -16,8 +17,7 @@ from schedo.store.cluster import Member
 from schedo.web.http import Response
 
 RESULT_S = 1.0  # how long results wait for a silent owner; they can be sent again
-LIST_S = 3.0  # the same for a part for which no request of the worker waits, or that asks for jobs
-ASK_S = 2.0  # for which a server may hold a request for jobs until their start is durable
+LIST_S = 3.0  # the same for a part for which no request of the worker waits
 MOVING_TEXT = "the jobs of some results move to another server; send the request again"
 
 
@@ -28,13 +28,10 @@ class PartSender:
         self._servers, self._owners = servers, owners
 
     async def ask(
-        self, call: WorkerCall, member: Member, leases: Collection[str], room: int = 0
+        self, call: WorkerCall, member: Member, leases: Collection[str]
     ) -> PartResponse | None:
-        """Return what a server says of its part; None: it does not own the jobs, or is silent.
-
-        room: how many new leases it may give.
-        """
-        response = await self._send(call, member, leases, room)
+        """Return what a server says of its part; None: it does not own the jobs, or is silent."""
+        response = await self._send(call, member, leases)
         if response is None or (NOT_OWNER, b"1") in response.headers:
             if response is not None:
                 self._owners.forget(call, member, leases)
@@ -46,13 +43,13 @@ class PartSender:
         return None
 
     async def _send(
-        self, call: WorkerCall, member: Member, leases: Collection[str], room: int
+        self, call: WorkerCall, member: Member, leases: Collection[str]
     ) -> Response | None:
         """Return the response of another server to its part; None: there is none."""
         # With those whose results are on their way, so that no owner misses them in the list.
         known = {*call.request.leases, *call.worker.elsewhere}
         others = [*known.difference(leases)]
-        fields = {"wait": ASK_S if room else 0, "max_leases": room, "age_us": call.age_us}
+        fields: dict[str, Any] = {"wait": 0, "max_leases": 0, "age_us": call.age_us}
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)
         asked = replace(call.asked, request=call.asked.request._replace(body=part, is_part=True))
         # A silent owner does not hold the request: a part can be sent again, and leases that are
@@ -67,9 +64,6 @@ class PartSender:
                 response = to_response(await asked.send(member, "work"))
         except (SchedoError, TimeoutError):
             pass
-        finally:  # also if the worker gives its request up
-            if response is None and room:
-                call.worker.note_unanswered(member.no)
         if response is not None and response.status == 200:
             call.note_heard(member.no)
         return response
@@ -89,11 +83,11 @@ class PartSender:
     async def _list_to(self, call: WorkerCall, member: Member, asked: Unanswered) -> None:
         asked.is_told_now = True
         try:
-            await self._send(call, member, (), 0)
+            await self._send(call, member, ())
         finally:
             asked.is_told_now = False
 
     async def end_elsewhere(self, call: WorkerCall) -> None:
         """Let all other servers know that the worker has ended; those that know it wait for it."""
         others = self._servers.others()
-        await asyncio.gather(*(self._send(call, member, (), 0) for member in others))
+        await asyncio.gather(*(self._send(call, member, ()) for member in others))

@@ -20,15 +20,18 @@ EMPTY_S = 0.02  # after which a server that is asked for jobs says that it has n
 
 class _Hold(msgspec.Struct):
     hold: float = 0.0  # how long a server waits for a job, in seconds
+    number: int = 0  # by which the gateway knows the poll
 
 
 class Recall(msgspec.Struct):
-    """A worker of another server wants no more jobs.
+    """What a gateway takes back that it has asked for in the name of a worker.
 
-    unsent: leases that it has not got, and that are to be released.
+    number: of the poll that is to end; unsent: leases that the worker has not got, and that are to
+    be released.
     """
 
     worker: str
+    number: int | None = None
     unsent: list[LeaseText] = []
 
 
@@ -41,6 +44,7 @@ class PartsOfGateways:
 
     def __init__(self, owners: LeaseOwners, own_surplus: OwnSurplus) -> None:
         self._owners, self._own_surplus = owners, own_surplus
+        self._numbers: dict[str, int] = {}  # of the open polls, by worker
 
     async def respond(self, asked: ClientRequest, request: WorkerRequest) -> Response:
         """Carry out a part, unless it is about a job of another server.
@@ -61,7 +65,7 @@ class PartsOfGateways:
         unknown = [lease for lease in request.leases if lease not in held]
         if unknown and len(await self._owners.find_owned(unknown)) < len(unknown):
             return refuse(asked.request)
-        response = await _carry_out(asked, request)
+        response = await self._carry_out(asked, request)
         if response.status != 200 or denies_nothing(response.body):
             return response
         answer = read_response(response.body)
@@ -74,22 +78,30 @@ class PartsOfGateways:
         return response._replace(body=body)
 
     def recall(self, asked: ClientRequest) -> Response:
-        """End the poll of a worker of another server, or release leases that it has not got."""
+        """End the poll of a worker of another server, and release leases that it has not got."""
         recall, sessions = _RECALL.decode(asked.request.body), asked.context.engine.sessions
-        known = asked.context.workers.get(recall.worker)
+        # A newer poll of the worker goes on, and so does one that it sends to this server itself.
+        if recall.number is not None and self._numbers.get(recall.worker) == recall.number:
+            sessions.end_poll(recall.worker)
         if recall.unsent:
             sessions.release_unsent(recall.worker, [parse_lease(each) for each in recall.unsent])
-        elif known is not None and known.spec is not None and known.spec.is_relayed:
-            sessions.end_poll(recall.worker)  # else the worker polls this server itself now
         return Response(200, b"{}")
 
+    async def _carry_out(self, asked: ClientRequest, request: WorkerRequest) -> Response:
+        """Carry out a part; if it asks for jobs, respond in time unless one of them has started."""
+        if not request.is_poll:
+            return await asked.here()
+        name, hold = request.fields.worker, _HOLD.decode(asked.request.body)
+        self._numbers[name] = hold.number
+        try:
+            return await _carry_out_poll(asked, name, hold.hold or EMPTY_S)
+        finally:
+            if self._numbers.get(name) == hold.number:
+                del self._numbers[name]
 
-async def _carry_out(asked: ClientRequest, request: WorkerRequest) -> Response:
-    """Carry out a part; if it asks for jobs, respond in time unless one of them has started."""
-    if not request.is_poll:
-        return await asked.here()
-    name, sessions = request.fields.worker, asked.context.engine.sessions
-    held_s = _HOLD.decode(asked.request.body).hold or EMPTY_S
+
+async def _carry_out_poll(asked: ClientRequest, name: str, held_s: float) -> Response:
+    sessions = asked.context.engine.sessions
     carrying_out = asyncio.ensure_future(asked.here())
     try:
         while not (await asyncio.wait((carrying_out,), timeout=held_s))[0]:

@@ -13,6 +13,7 @@ at other servers. One that is still open after SETTLED_S is at a server that has
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -22,7 +23,6 @@ from typing import Any
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest, to_response
-from schedo.cluster.part_sender import ASK_S, LIST_S
 from schedo.cluster.parts_of_gateways import Recall
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.servers import Servers
@@ -41,10 +41,14 @@ from schedo.store.cluster import Member
 from schedo.web.http import Response
 
 HELD_S = 2.0  # how long another server may hold a poll
+STARTED_S = 2.0  # how long it may take then until the start of a job is durable
+SENT_S = 1.0  # how long the response may be on its way
 SETTLED_S = 0.02  # after which a poll that is still open is at a server that has no job now
 SHORT_S = 0.05  # a worker that waits for no longer gets what there is at once: no poll is held
 UNCLAIMED_S = 0.1  # for which leases wait for the worker's next poll
-OWN_FIRST_S = 0.002  # after which a worker that waits here gets no job of this server at once
+# A worker that comes gets the jobs of this server first. If it still waits after this time, there
+# are none, and the others are polled.
+OWN_FIRST_S = 0.002
 # How many polls are kept open at one server although it has not just told of jobs.
 STANDING_MAX = 16
 RECALL_S = 1.0  # for which a server may be silent that is to end a poll
@@ -59,6 +63,7 @@ class RelayedPolls:
         self._servers, self._workers = servers, workers
         self._surplus_of_others = surplus_of_others
         self._counts = Counter[int]()  # of open polls, by the number of the server
+        self._numbers = itertools.count(1)
 
     def begin_soon(self, call: WorkerCall) -> None:
         """Poll the servers that have had jobs for the worker, if this one has none."""
@@ -90,11 +95,12 @@ class RelayedPolls:
         members = self._choose(call, serving, told_by)
         for at, member in enumerate(members):
             if room <= 0:
-                loop.call_later(SETTLED_S, self.begin, call)
+                loop.call_later(SETTLED_S, self.begin, call, told_by)
                 return any(each.no == told_by for each in members[:at])
             share = -(-room // (len(members) - at))
             room -= share
-            self._start(call, member, RelayedPoll(spec, share, is_held=is_held))
+            number = next(self._numbers)
+            self._start(call, member, RelayedPoll(number, spec, share, is_held=is_held))
         return any(each.no == told_by for each in members)
 
     def list_serving(self, call: WorkerCall) -> Sequence[int]:
@@ -123,7 +129,7 @@ class RelayedPolls:
         fields: dict[str, Any] = {"relayed": True, "max_leases": poll.room}
         # It may be answered late, so it does not list what the worker runs: only what takes slots.
         fields |= {"running": None, "elsewhere": [*call.list_running()]}
-        fields |= {"hold": HELD_S * poll.is_held, "wait": HELD_S + ASK_S}
+        fields |= {"hold": HELD_S * poll.is_held, "wait": HELD_S + STARTED_S, "number": poll.number}
         part = call.request.make_part((), **fields)
         request = call.asked.request._replace(body=part, is_part=True)
         worker.relayed[member.no] = poll
@@ -152,7 +158,7 @@ class RelayedPolls:
     ) -> None:
         response: Response | None = None
         try:
-            async with asyncio.timeout(LIST_S + (HELD_S if poll.is_held else 0)):
+            async with asyncio.timeout(HELD_S * poll.is_held + STARTED_S + SENT_S):
                 response = to_response(await asked.send(member, "work"))
         except (SchedoError, TimeoutError):
             pass
@@ -244,12 +250,14 @@ class RelayedPolls:
 
     def note_response(self, call: WorkerCall) -> None:
         """Note that the worker's poll has ended: with a response, or because it has gone."""
-        worker = call.worker
+        worker, is_draining = call.worker, bool(call.request.fields.draining)
         if worker.poll is not None or not (worker.given or worker.relayed):
             return
+        if not (call.is_poll or is_draining):
+            return  # it came between two polls
         if worker.given:
             self._return_later(worker)
-        is_leaving = not call.is_answered or call.asked.context.draining.is_set()
+        is_leaving = not call.is_answered or is_draining or call.asked.context.draining.is_set()
         if is_leaving or call.find_room() <= 0:
             # The servers hear what a worker runs that has given its poll up when it is back.
             self._end_all(worker, is_lost=not call.is_answered)
@@ -286,13 +294,13 @@ class RelayedPolls:
 
     async def _release(self, worker: PollingWorker, given: GivenLeases) -> None:
         """Let a server release leases that the worker has not got."""
-        recall = Recall(worker.name, [*given.answer.new_leases])
+        recall = Recall(worker.name, unsent=[*given.answer.new_leases])
         if not await self._recall(given.member.no, recall):
             worker.note_unanswered(given.member.no)
 
     async def _end(self, worker: PollingWorker, no: int, poll: RelayedPoll) -> None:
         """End a poll at a server, and wait no more for a response that does not come."""
-        await self._recall(no, Recall(worker.name))
+        await self._recall(no, Recall(worker.name, poll.number))
         assert poll.task is not None, "it has begun"
         await asyncio.wait((poll.task,), timeout=RECALL_S)
         poll.task.cancel()

@@ -1,13 +1,10 @@
 """Surplus: jobs that are ready at one server, where no worker has room, while another one has some.
 
 A server whose workers wait asks each other server for its surplus. The other one holds the request
-until it has some, so a job waits for two requests between servers and for no interval. What is
-asked for then, in the name of a worker with room, decides the owner alone: no job is offered twice,
-and the worker's own poll has ended before, so no slot is.
-
-A worker that has got jobs in this way polls the other server through its gateway beside its own
-poll, so the next job waits for one response only (see relayed_polls.py). What no such poll takes is
-the surplus.
+until it has some, so a job waits for no interval. Then the other one is polled in the names of
+workers with room (see relayed_polls.py). It alone decides which of its jobs goes to whom, so no job
+is offered twice. Such a poll stays open there for a while and takes the next jobs. What no such
+poll takes is the surplus.
 
 A server sends its next request for the surplus as soon as it has the response to the last one. So
 the owner leaves the ready keys of its last response out of the next ones until a worker of another

@@ -45,7 +45,7 @@ _ENTRIES = msgspec.json.Decoder(list[Raw])
 _LISTS = ("running", "results", "progress", "accept", "reject")
 # Only a server may send the last ones.
 _OF_ONE_REQUEST = frozenset(
-    (*_LISTS, "wait", "max_leases", "elsewhere", "relayed", "age_us", "hold")
+    (*_LISTS, "wait", "max_leases", "elsewhere", "relayed", "age_us", "hold", "number")
 )
 
 

@@ -17,10 +17,10 @@ from schedo.protocol.leases import render_lease
 from schedo.store.cluster import Member
 from schedo.web.http import Response
 
-# An owner may hold a poll for 2 s, and a start may take as long to be durable. It believes a list
-# only about leases that left it 2 s before (ADR 70). So after this time it has released those that
-# a list does not have.
-DOUBTED_S = 6.0
+# An owner may hold a poll for 2 s, and a start may take 2 s to be durable. It believes a list only
+# about leases that left it 2 s before (ADR 70). So after the sum of these, it has released those
+# that a list does not have.
+DOUBTED_S = 2.0 + 2.0 + 2.0
 AGAIN_S = 0.02  # after which a wait is ended once more that had not begun at first
 
 
@@ -57,9 +57,9 @@ class OwnerRequest:
 class RelayedPoll:
     """A poll in the name of a worker that is open at another server."""
 
-    def __init__(self, spec: WorkerSpec, room: int, *, is_held: bool) -> None:
+    def __init__(self, number: int, spec: WorkerSpec, room: int, *, is_held: bool) -> None:
         """room: how many leases it may bring; is_held: the server may wait until it has a job."""
-        self.spec, self.room, self.is_held = spec, room, is_held
+        self.number, self.spec, self.room, self.is_held = number, spec, room, is_held
         self.began = asyncio.get_running_loop().time()
         self.is_over = False  # the worker has no more room, or is another process: all goes back
         self.task: asyncio.Task[None] | None = None

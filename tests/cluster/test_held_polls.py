@@ -11,6 +11,7 @@ import pytest
 
 from schedo.client.messages import HttpResponse
 from schedo.cluster import relayed_polls, surplus
+from schedo.cluster.parts_of_gateways import Recall
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
@@ -282,3 +283,34 @@ async def test_one_slot_is_offered_to_one_of_two_servers_with_many_jobs(
                 done = [result(lease)]
 
         assert way.sent.count("recall") == 0
+
+
+async def test_a_late_request_to_end_a_poll_leaves_the_next_one_open(cluster: Cluster) -> None:
+    _, first, second = cluster
+    polling = await poll_both(cluster, HandWorker())
+    gateway = second.router._gateway
+    (poll,) = gateway._workers.note_request("w").relayed.values()
+    recall = Recall("w", number=poll.number - 1)
+    (member,) = second.router.servers.others()
+
+    found = await second.router.servers.ask(
+        member, "recall", msgspec.json.encode(recall), dict, COMES_WITHIN_S
+    )
+    await first.engine.flush()
+
+    assert found == {}
+    assert is_polled(first)
+    polling.cancel()
+
+
+async def test_a_request_beside_the_poll_ends_no_poll_at_another_server(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=2)
+    polling = await poll_both(cluster, worker)
+    await second.submit(task="own")
+    own = lease_of(await polling)
+
+    await worker.ask(second, running=[own], max_leases=0)
+
+    assert second.router._gateway._workers.note_request("w").relayed
+    assert is_polled(first)

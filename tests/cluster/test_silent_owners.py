@@ -205,7 +205,6 @@ async def test_a_silent_server_that_was_asked_for_jobs_does_not_hold_those_of_th
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(part_sender, "RESULT_S", 0.05)
-    monkeypatch.setattr(part_sender, "ASK_S", 0.1)
     _, first, second = cluster
     way = BrokenWay(second, monkeypatch)
     way.hangs = True
