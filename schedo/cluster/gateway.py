@@ -129,17 +129,11 @@ class Gateway:
         call.begin_turn()
         await self._ask_owners(call)
         call.drop_old_list()
-        if self._relayed_polls.list_serving(call):
-            await self._read_wait(call)
-            self._relayed_polls.begin_soon(call)
-        else:
-            call.is_held_back = False
-        # The first request of a worker says what it serves, and others may have that already.
-        is_new = call.spec is None and self._surplus_of_others.is_any
-        must_hear = is_new or call.worker.given or call.must_hear(call.said)
+        is_first = await self._prepare(call)
+        must_hear = is_first or call.worker.given or call.must_hear(call.said)
         owned_before = self._owners.list_own()
         wait_s = 0.0 if must_hear else None
-        response, is_over = await self._ask_here(call, wait_s, goes_on=is_new)
+        response, is_over = await self._ask_here(call, wait_s, goes_on=is_first)
         if response.status != HTTPStatus.OK:
             return response
         own = None
@@ -147,7 +141,7 @@ class Gateway:
             own = read_response(response.body)
             if not own.leases:
                 await self._relayed_polls.poll_now(call)
-        asks_others = call.answers or call.worker.given or call.foreign or is_new
+        asks_others = call.answers or call.worker.given or call.foreign or is_first
         if is_over and not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = own or read_response(response.body)
@@ -161,6 +155,22 @@ class Gateway:
             return response._replace(body=msgspec.json.encode(merged))
         call.request = call.request.make_next(call.ended)
         return None
+
+    async def _prepare(self, call: WorkerCall) -> bool:
+        """Poll others while the worker waits here; return whether this server is asked alone first.
+
+        The first request of a worker says what it serves, and others may have that already. And
+        when results have become durable, this server may have a job for the slots that they free.
+        """
+        if not self._relayed_polls.list_serving(call):
+            call.is_held_back = False
+            return call.spec is None and self._surplus_of_others.is_any
+        call.asks_here_first = True
+        await self._read_wait(call)
+        if call.has_results_here:
+            return True
+        self._relayed_polls.begin_soon(call)
+        return False
 
     async def _read_wait(self, call: WorkerCall) -> None:
         if call.wait_s is None:
@@ -213,7 +223,8 @@ class Gateway:
                 continue
             room = max(call.find_room(), 0)
             # One that has just come asks this server first, and then the other one.
-            if not call.is_here or self._relayed_polls.begin(call, told_by=no):
+            is_early = call.asks_here_first or not call.is_here
+            if is_early or self._relayed_polls.begin(call, told_by=no):
                 use_up(left, served, room)
                 is_begun = True
             if room > 0:  # else the other server would tell of these jobs again and again

@@ -46,9 +46,9 @@ SENT_S = 1.0  # how long the response may be on its way
 SETTLED_S = 0.02  # after which a poll that is still open is at a server that has no job now
 SHORT_S = 0.05  # a worker that waits for no longer gets what there is at once: no poll is held
 UNCLAIMED_S = 0.1  # for which leases wait for the worker's next poll
-# A worker that comes gets the jobs of this server first. If it still waits after this time, there
-# are none, and the others are polled.
-OWN_FIRST_S = 0.002
+# A worker that comes gets the jobs of this server first: the engine has decided after this number
+# of passes of the event loop. If the worker still waits then, the others are polled.
+OWN_FIRST_PASSES = 5
 # How many polls are kept open at one server although it has not just told of jobs.
 STANDING_MAX = 16
 RECALL_S = 1.0  # for which a server may be silent that is to end a poll
@@ -68,10 +68,13 @@ class RelayedPolls:
     def begin_soon(self, call: WorkerCall) -> None:
         """Poll the servers that have had jobs for the worker, if this one has none."""
         if self.list_serving(call) and call.left_s > SHORT_S:
-            asyncio.get_running_loop().call_later(OWN_FIRST_S, self._begin_if_waiting, call)
+            self._begin_after(OWN_FIRST_PASSES, call)
 
-    def _begin_if_waiting(self, call: WorkerCall) -> None:
-        if call.is_here:
+    def _begin_after(self, passes: int, call: WorkerCall) -> None:
+        if passes:
+            asyncio.get_running_loop().call_soon(self._begin_after, passes - 1, call)
+        elif call.is_here:
+            call.asks_here_first = False
             self.begin(call)
 
     def begin(self, call: WorkerCall, told_by: int | None = None) -> bool:

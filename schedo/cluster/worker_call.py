@@ -163,6 +163,7 @@ class WorkerCall:
         self.revoked: dict[str, None] = {}  # in any turn so far
         self.revoked_before: frozenset[str] = frozenset()  # by the response to the poll before
         self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
+        self.asks_here_first = False  # this server may have a job for it: no other one is polled
         self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
         self.is_here = False  # this server carries a part of it out
@@ -252,6 +253,12 @@ class WorkerCall:
     def undelivered(self) -> Set[str]:
         """The leases of other servers whose results or decisions have not arrived there."""
         return (self.request.changed & self.worker.elsewhere.keys()) - self.delivered
+
+    @property
+    def has_results_here(self) -> bool:
+        """Whether this server is still to carry out results or decisions of the request."""
+        others = self.worker.elsewhere.keys() | self.delivered
+        return not (self.has_waited or self.request.changed <= others)
 
     def list_asking(self) -> list[OwnerRequest]:
         """Return the requests to owners that this one has begun."""

@@ -314,3 +314,21 @@ async def test_a_request_beside_the_poll_ends_no_poll_at_another_server(cluster:
 
     assert second.router._gateway._workers.note_request("w").relayed
     assert is_polled(first)
+
+
+async def test_a_server_with_many_jobs_takes_no_job_of_another_one_that_has_to_go_back(
+    cluster: Cluster, way: Way
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=1)
+    polling = await poll_both(cluster, worker)
+    for owner in (second, first):
+        await owner.post("/v1/jobs:batch", [{"task": "demo"}] * 5)
+    way.sent.clear()
+    done = [result(lease_of(await polling))]
+    async with asyncio.timeout(COMES_WITHIN_S):
+        for _ in range(8):
+            lease = lease_of(await worker.poll(second, results=done, wait=20))
+            done = [result(lease)]
+
+    assert way.sent.count("recall") <= 1  # the poll that was open before
