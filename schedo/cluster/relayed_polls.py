@@ -140,9 +140,9 @@ class RelayedPolls:
         self._counts[member.no] += 1
         # The call is not kept: it has the body of the worker's request, which may be large.
         sending = self._carry_out(replace(call.asked, request=request), worker, member, poll)
-        poll.task = self._begin(worker, sending)
+        poll.task = self._do_for(worker, sending)
 
-    def _begin(self, worker: PollingWorker, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _do_for(self, worker: PollingWorker, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something for a worker, which this server knows until that has ended.
 
         Leases of the worker may have been lost then, and the owner hears of that with its polls.
@@ -276,7 +276,7 @@ class RelayedPolls:
             poll.is_over = True
             if is_lost:
                 worker.note_unanswered(no)
-            self._begin(worker, self._end(worker, no, poll))
+            self._do_for(worker, self._end(worker, no, poll))
 
     def _return_later(self, worker: PollingWorker) -> None:
         asyncio.get_running_loop().call_later(UNCLAIMED_S, self._return_unclaimed, worker)
@@ -291,7 +291,7 @@ class RelayedPolls:
             self._return(worker, each)
 
     def _return(self, worker: PollingWorker, given: GivenLeases) -> None:
-        self._begin(worker, self._release(worker, given))
+        self._do_for(worker, self._release(worker, given))
 
     # What other servers hear.
 

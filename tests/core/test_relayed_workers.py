@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schedo.core.commands import PollBroken
+from schedo.core.commands import CompletePolls, HoldLease, PollBroken
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerPool
-from tests.core.builders import SECOND, worker_spec
+from tests.core.builders import SECOND, T0, make_spec, worker_spec
 from tests.core.remote_site import Site, make_poll
 
 READY_KEY = ReadyKey("default", "work")
@@ -58,7 +58,7 @@ def test_a_worker_that_has_not_got_a_lease_from_its_server_keeps_its_other_attem
     kept = site.leased(slots=2, spec=spec)
     unsent = site.leased(slots=2, spec=spec)
 
-    site.apply(PollBroken(0, "a", [unsent.key]), 0)
+    site.apply(PollBroken(0, "a", [unsent.key]), T0)
     site.run_until((RECONNECT_S + 1) * SECOND)
 
     assert site.state(unsent.key.job_id) is State.QUEUED
@@ -72,8 +72,24 @@ def test_a_worker_whose_server_dies_keeps_its_attempts_while_it_finds_another_on
     kept = site.leased(slots=2, spec=spec, session_timeout_s=30.0)
     poll = site.poll(slots=2, spec=spec, session_timeout_s=30.0)
 
-    site.apply(PollBroken(poll, "a"), 0)
+    site.apply(PollBroken(poll, "a"), T0)
     site.run_until((RECONNECT_S + 1) * SECOND)
 
     assert site.state(kept.key.job_id) is State.RUNNING
     assert site.status() == "active"
+
+
+def test_a_lease_whose_relayed_poll_has_ended_before_its_start_was_durable_goes_back() -> None:
+    site = Site()
+    site.poll(spec=replace(make_poll().spec, is_relayed=True))
+    job_id = site.submit(make_spec()).id
+    site.scheduler.tick(T0)
+    [lease] = site.scheduler.take_leases()
+    site.apply(CompletePolls("a"), T0)
+    site.scheduler.take_replies(T0)
+
+    site.apply(HoldLease(lease), T0)
+    site.turn(T0)
+
+    assert site.state(job_id) is State.QUEUED
+    assert site.scheduler.held_by("a") == []
