@@ -147,7 +147,7 @@ class Gateway:
         own = own or read_response(response.body)
         if own.denied:
             own = await self._believe(call, own, owned_before)
-        # Nothing can keep them from the response now.
+        # From here on nothing can fail, so the leases that are taken reach the response.
         given = self._relayed_polls.take(call, own_count=len(own.leases))
         merged = call.add_revoked(merge_responses(own, (*call.said, *given)))
         if is_over or call.must_hear([merged]) or not call.may_ask:

@@ -143,9 +143,10 @@ class RelayedPolls:
         poll.task = self._do_for(worker, sending)
 
     def _do_for(self, worker: PollingWorker, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something for a worker, which this server knows until that has ended.
+        """Do something for a worker, and keep what this server knows of the worker until it ends.
 
-        Leases of the worker may have been lost then, and the owner hears of that with its polls.
+        If it fails, a lease may not have reached the worker. This server notes that, and tells the
+        owner with the worker's next poll what the worker runs, so that the job starts again.
         """
         worker.begun += 1
         task = self._servers.begin(work)

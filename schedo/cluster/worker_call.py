@@ -102,7 +102,7 @@ class PollingWorker:
         self.relayed: dict[int, RelayedPoll] = {}  # the newest open one, by the number of a server
         self.given: list[GivenLeases] = []  # for its next response
         self.described = 0  # the hash of how the worker describes itself, for which these are
-        self.begun = 0  # what goes on for its relayed polls, also for those that are over
+        self.begun = 0  # how many requests about its relayed polls go on, also about ended ones
 
     @property
     def is_done(self) -> bool:
@@ -170,7 +170,7 @@ class WorkerCall:
         self.is_woken = False  # there is something to ask other servers
         self.is_doubted = False  # a server asks for a newer list of what the worker runs
         self.is_over = False  # it is answered, or given up
-        self.is_answered = False
+        self.is_answered = False  # it has ended with a response, and not because the worker left
         self.refusal: Refusal | None = None  # by an owner
         self.answers: dict[int, PartResponse] = {}  # of owners, by the number of the server
         self.paces = Paces()

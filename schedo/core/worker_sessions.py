@@ -156,7 +156,7 @@ class WorkerSessions:
             self.polls.close(session, now)
             unsent += session.unsent()
         self._leases.release(session, unsent, now, command.outcome)
-        # A relayed poll is of a gateway: if that is gone, its worker may live, and run attempts.
+        # A relayed poll comes from a gateway. If that has gone, the worker may still run attempts.
         is_broken = (is_waiting or unsent) and not session.spec.is_relayed
         if is_broken and session.waiting is None and session.is_connected:
             session.move(_BROKEN)
