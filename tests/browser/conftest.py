@@ -6,6 +6,8 @@ fails its test by any message on the console and any error: the policy reports t
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -44,8 +46,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_HANGS_S))
+            assert isinstance(item, pytest.Function)
+            item.obj = _end_what_hangs(item.obj)
         if CHROMIUM is None:
             item.add_marker(pytest.mark.skip(reason=_NO_BROWSER))
+
+
+def _end_what_hangs(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """End a test a little before pytest-timeout would.
+
+    That one interrupts the event loop, so its traceback does not name the line that waits.
+    """
+
+    @functools.wraps(test)
+    async def ended(*args: Any, **kwargs: Any) -> None:
+        async with asyncio.timeout(_HANGS_S - 30):
+            await test(*args, **kwargs)
+
+    return ended
+
+
+async def next_frame(page: Page) -> None:
+    """Wait until the page has drawn what it was told, or for as long as a browser may hide it.
+
+    A tab that is not drawn has no frames; the page itself waits for 35 ms at most, too.
+    """
+    await page.evaluate(
+        "new Promise((go) => { requestAnimationFrame(go); setTimeout(go, 100); })",
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

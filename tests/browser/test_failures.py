@@ -13,7 +13,7 @@ from schedo.core.model import Failure
 from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
-from tests.browser.conftest import Axe, Open
+from tests.browser.conftest import Axe, Open, next_frame
 from tests.browser.shop import Shop, Shopkeeper
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m order 9781"
@@ -182,7 +182,7 @@ async def test_a_question_is_not_replaced_by_another_while_it_is_read(
 
     async with page.expect_response("**/v1/operations"):
         await first.continue_()
-    await page.evaluate("new Promise(requestAnimationFrame)")
+    await next_frame(page)
 
     await expect(sample).to_contain_text("second")
     await page.keyboard.press("Escape")

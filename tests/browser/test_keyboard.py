@@ -6,7 +6,7 @@ import re
 
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, next_frame
 from tests.browser.shop import Shop
 from tests.browser.test_failures import fail
 from tests.browser.test_leaving import hold
@@ -175,7 +175,7 @@ async def test_a_held_enter_does_not_answer_the_question_that_it_has_asked(
     await page.keyboard.down("Enter")
     await page.keyboard.up("Enter")
 
-    await page.evaluate("new Promise(requestAnimationFrame)")
+    await next_frame(page)
     await expect(page.get_by_role("dialog")).to_be_visible()
     assert not (await shop.engine.get_queue_status("mail")).queue.paused
 
@@ -201,7 +201,7 @@ async def test_a_button_keeps_the_focus_while_its_action_is_carried_out(
     asked = await hold(page, "/v1/schedules/cache.warm:trigger", "POST")
     await page.keyboard.press("Enter")
     answer = await asked.get()
-    await page.evaluate("new Promise(requestAnimationFrame)")
+    await next_frame(page)
     await page.keyboard.press("Enter")  # is only for the impatient
     await answer.continue_()
     await expect(page.locator(".toast")).to_be_visible()

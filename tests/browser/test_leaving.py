@@ -6,7 +6,7 @@ import asyncio
 
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, next_frame
 from tests.browser.shop import Shop
 from tests.browser.test_failures import fail
 
@@ -54,7 +54,7 @@ async def test_a_count_that_comes_late_asks_nothing_on_another_screen(
 
     async with page.expect_response("**/v1/operations"):
         await count.continue_()
-    await page.evaluate("new Promise(requestAnimationFrame)")
+    await next_frame(page)
 
     await expect(page.get_by_role("dialog")).to_have_count(0)
 

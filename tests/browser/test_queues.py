@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from schedo.store.sqlite import job_search, read_connection
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, next_frame
 from tests.browser.shop import Shop
 from tests.browser.test_frame import be_live
 
@@ -179,7 +179,7 @@ async def test_a_limit_that_is_half_typed_waits_while_the_user_looks_into_anothe
     await page.evaluate(
         "document.hasFocus = () => false; document.activeElement.dispatchEvent(new Event('blur'))"
     )
-    await page.evaluate("new Promise(requestAnimationFrame)")
+    await next_frame(page)
 
     await field.fill("12")
     await page.keyboard.press("Enter")
