@@ -67,7 +67,7 @@ def _end_what_hangs(test: Callable[..., Awaitable[None]]) -> Callable[..., Await
 
 
 async def next_frame(page: Page) -> None:
-    """Wait until the page has drawn what it was told, or for as long as a browser may hide it.
+    """Wait until the page has drawn its last change, or for 100 ms if the browser hides it.
 
     A tab that is not drawn has no frames; the page itself waits for 35 ms at most, too.
     """
