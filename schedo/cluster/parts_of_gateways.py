@@ -18,6 +18,14 @@ from schedo.web.http import Response
 EMPTY_S = 0.02  # after which a server that is asked for jobs says that it has none
 
 
+class _HeldPoll:
+    """A poll that a gateway keeps open here."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number  # by which the gateway knows it
+        self.is_recalled = asyncio.Event()
+
+
 class _Hold(msgspec.Struct):
     hold: float = 0.0  # how long a server waits for a job, in seconds
     number: int = 0  # by which the gateway knows the poll
@@ -44,7 +52,7 @@ class PartsOfGateways:
 
     def __init__(self, owners: LeaseOwners, own_surplus: OwnSurplus) -> None:
         self._owners, self._own_surplus = owners, own_surplus
-        self._numbers: dict[str, int] = {}  # of the open polls, by worker
+        self._polls: dict[str, _HeldPoll] = {}  # the newest open one of each worker
 
     async def respond(self, asked: ClientRequest, request: WorkerRequest) -> Response:
         """Carry out a part, unless it is about a job of another server.
@@ -81,8 +89,9 @@ class PartsOfGateways:
         """End the poll of a worker of another server, and release leases that it has not got."""
         recall, sessions = _RECALL.decode(asked.request.body), asked.context.engine.sessions
         # A newer poll of the worker goes on, and so does one that it sends to this server itself.
-        if recall.number is not None and self._numbers.get(recall.worker) == recall.number:
-            sessions.end_poll(recall.worker)
+        poll = self._polls.get(recall.worker)
+        if poll is not None and poll.number == recall.number:
+            poll.is_recalled.set()
         if recall.unsent:
             sessions.release_unsent(recall.worker, [parse_lease(each) for each in recall.unsent])
         return Response(200, b"{}")
@@ -92,23 +101,34 @@ class PartsOfGateways:
         if not request.is_poll:
             return await asked.here()
         name, hold = request.fields.worker, _HOLD.decode(asked.request.body)
-        self._numbers[name] = hold.number
+        poll = self._polls[name] = _HeldPoll(hold.number)
         try:
-            return await _carry_out_poll(asked, name, hold.hold or EMPTY_S)
+            return await _carry_out_poll(asked, name, poll, hold.hold or EMPTY_S)
         finally:
-            if self._numbers.get(name) == hold.number:
-                del self._numbers[name]
+            if self._polls.get(name) is poll:
+                del self._polls[name]
 
 
-async def _carry_out_poll(asked: ClientRequest, name: str, held_s: float) -> Response:
+async def _carry_out_poll(
+    asked: ClientRequest, name: str, poll: _HeldPoll, held_s: float
+) -> Response:
+    """Respond when there is a job, after `held_s`, or when the gateway recalls the poll.
+
+    A job whose start is not durable yet is waited for: the gateway may not poll again for long.
+    """
     sessions = asked.context.engine.sessions
     carrying_out = asyncio.ensure_future(asked.here())
+    recalling = asyncio.ensure_future(poll.is_recalled.wait())
     try:
-        while not (await asyncio.wait((carrying_out,), timeout=held_s))[0]:
-            held_s = EMPTY_S
+        await asyncio.wait(
+            (carrying_out, recalling), timeout=held_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        while not carrying_out.done():
             with suppress(NotFound):  # the poll is still being read; it is ended the next time
                 if sessions.get(name).running <= len(sessions.held_by(name)):
                     sessions.end_poll(name)
+            await asyncio.wait((carrying_out,), timeout=EMPTY_S)
         return await carrying_out
     finally:
         carrying_out.cancel()
+        recalling.cancel()

@@ -1,5 +1,8 @@
 """The deadlines of worker sessions: when a poll gets its response, when a worker is lost.
 
+Leases that wait for the next poll of a worker of another server go back after UNCLAIMED_US. That
+server polls again at once if the worker has room, and perhaps not for long if it has none.
+
 Time in which the server cannot read requests does not count: a stopped process, a blocked loop, a
 suspended machine, a recovery. `next_at` asks for a tick every LOOK_US. A tick that comes later
 shows how long the server has stalled, and the deadlines of all silent workers move by that. And no
@@ -16,6 +19,7 @@ LOOK_US = SECOND
 LATE_US = SECOND // 4  # a tick that is later than this shows that the server has stalled
 LISTEN_US = SECOND // 10
 LISTENS_MAX = 10  # even if the server is late all the time, the timeout ends
+UNCLAIMED_US = SECOND // 10  # for which leases wait for a poll that a gateway may not send
 
 
 class Heartbeats:
@@ -35,7 +39,8 @@ class Heartbeats:
         elif session.polls or session.wait_us is None:
             session.deadline_at = None
         else:
-            session.deadline_at = now + session.wait_us
+            wait_us = UNCLAIMED_US if session.is_unclaimed else session.wait_us
+            session.deadline_at = now + wait_us
         self._file(session)
 
     def note_request(self, worker: str) -> None:

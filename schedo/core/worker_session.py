@@ -231,6 +231,11 @@ class Session:
         """Return the leases that no response has carried yet."""
         return [key for key, held in self.held.items() if held.sent_at is None]
 
+    @property
+    def is_unclaimed(self) -> bool:
+        """Whether leases wait for a poll that the worker's gateway sends only if it has room."""
+        return self.spec.is_relayed and self.waiting is None and bool(self.unsent())
+
     def take_new(self, poll: OpenPoll, now: int) -> list[Lease]:
         """Return the leases that the response carries; the others wait for the one after.
 

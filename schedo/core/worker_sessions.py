@@ -169,10 +169,9 @@ class WorkerSessions:
         if session is not None and self._attempts.is_live(lease.key):
             session.held[lease.key] = HeldLease(lease)
             self._placement.open(lease.key, now)
-            if session.spec.is_relayed and session.waiting is None:
-                # Its gateway has ended the poll: the worker may have no room for long.
-                self._leases.release(session, [lease.key], now)
             self._touched[session] = None
+            if session.is_unclaimed:
+                self._heartbeats.expect(session, now)
 
     def hold_stop(self, command: HoldStop, now: int, loaded: Loaded) -> None:
         """Put the stop request into each response of the worker until the attempt ends."""
@@ -307,6 +306,10 @@ class WorkerSessions:
         for session in self._heartbeats.take_due(now):
             if session.polls:
                 self._touched[session] = None
+                continue
+            if session.is_unclaimed:
+                self._leases.release(session, session.unsent(), now)
+                self._touch(session, now)
                 continue
             wait = describe_duration(session.wait_us or 0)
             if session.state is _BROKEN:

@@ -21,18 +21,12 @@ from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
 from tests.cluster.test_lost_leases import IN_FLIGHT_S, BrokenWay, pass_time
 from tests.cluster.workers import HandWorker, holds, lease_of, render_lease, result
-from tests.passes import one_pass
+from tests.passes import until
 
 WITHIN_S = 3.0
 AT_ONCE_S = 0.5  # much less than the second after which a gateway asks an owner again
 SOME = 10  # questions in AT_ONCE_S, with a pause after each that doubles; else there are 24
 SETTLED_S = 0.05  # after which a poll that has just begun is open at the other server
-
-
-async def until(is_so: Callable[[], Any]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not is_so():
-            await one_pass()
 
 
 def find_worker(world: MemberWorld) -> PollingWorker | None:
@@ -250,9 +244,13 @@ async def test_leases_of_two_servers_are_no_more_than_the_request_wants(
     assert len(answer["leases"]) == 1
 
 
-async def test_a_job_does_not_wait_for_a_worker_that_got_full_before_its_start_was_durable(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+async def get_full(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, has_ended: Callable[[], object]
 ) -> None:
+    """Let a worker get a job of its gateway while the start of one of the owner is stored.
+
+    has_ended: whether that start may become durable now.
+    """
     _, first, second = cluster
     worker = HandWorker(slots=1)
     polling = await poll_after(worker, await take(worker, second, first), second)
@@ -265,15 +263,38 @@ async def test_a_job_does_not_wait_for_a_worker_that_got_full_before_its_start_w
         if commits == 2:  # the start; the first one has the job
             await second.submit(task="demo")
             await polling
-            await until(lambda: not second.router._gateway._relayed_polls._counts[first.number])
+            await until(has_ended)
         return await commit(changes)
 
     monkeypatch.setattr(first.engine.store, "commit", commit_late)
     await first.submit(task="demo", delivery="at_most_once")
     await polling
 
+
+async def test_a_job_goes_back_at_once_if_the_worker_got_full_while_its_start_was_stored(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, _ = cluster
+    parts = first.router._gateway._parts
+
+    await get_full(cluster, monkeypatch, lambda: parts._polls["w"].is_recalled.is_set())
+
     async with asyncio.timeout(WITHIN_S):
         assert lease_of(await HandWorker("v").begin_poll(first))
+
+
+async def test_a_job_goes_back_if_the_worker_got_full_long_before_its_start_was_durable(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, _ = cluster
+    parts = first.router._gateway._parts
+
+    await get_full(cluster, monkeypatch, lambda: "w" not in parts._polls)
+
+    waiting = HandWorker("v").begin_poll(first)
+    await until(lambda: first.engine.sessions.held_by("w"))
+    await pass_time(cluster, 1)
+    assert lease_of(await waiting)
 
 
 async def test_the_poll_of_a_worker_that_has_come_to_the_owner_itself_goes_on(

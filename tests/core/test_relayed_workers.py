@@ -13,6 +13,7 @@ from tests.core.remote_site import Site, make_poll
 
 READY_KEY = ReadyKey("default", "work")
 RECONNECT_S = 5
+RELAYED = replace(make_poll(slots=2).spec, is_relayed=True)
 
 
 def attached(*, near: int, far: int) -> WorkerPool:
@@ -54,9 +55,8 @@ def test_invocations_are_placed_on_the_workers_of_this_server_first() -> None:
 
 def test_a_worker_that_has_not_got_a_lease_from_its_server_keeps_its_other_attempts() -> None:
     site = Site()
-    spec = replace(make_poll(slots=2).spec, is_relayed=True)
-    kept = site.leased(slots=2, spec=spec)
-    unsent = site.leased(slots=2, spec=spec)
+    kept = site.leased(slots=2, spec=RELAYED)
+    unsent = site.leased(slots=2, spec=RELAYED)
 
     site.apply(PollBroken(0, "a", [unsent.key]), T0)
     site.run_until((RECONNECT_S + 1) * SECOND)
@@ -68,9 +68,8 @@ def test_a_worker_that_has_not_got_a_lease_from_its_server_keeps_its_other_attem
 
 def test_a_worker_whose_server_dies_keeps_its_attempts_while_it_finds_another_one() -> None:
     site = Site()
-    spec = replace(make_poll(slots=2).spec, is_relayed=True)
-    kept = site.leased(slots=2, spec=spec, session_timeout_s=30.0)
-    poll = site.poll(slots=2, spec=spec, session_timeout_s=30.0)
+    kept = site.leased(slots=2, spec=RELAYED, session_timeout_s=30.0)
+    poll = site.poll(slots=2, spec=RELAYED, session_timeout_s=30.0)
 
     site.apply(PollBroken(poll, "a"), T0)
     site.run_until((RECONNECT_S + 1) * SECOND)
@@ -79,9 +78,58 @@ def test_a_worker_whose_server_dies_keeps_its_attempts_while_it_finds_another_on
     assert site.status() == "active"
 
 
-def test_a_lease_whose_relayed_poll_has_ended_before_its_start_was_durable_goes_back() -> None:
+def start_beside_another(site: Site) -> tuple[LeaseKey, LeaseKey]:
+    """Let a response to a relayed poll have one lease while another start is not durable yet."""
+    site.poll(slots=2, spec=RELAYED)
+    sent, late = site.submit(make_spec()).id, site.submit(make_spec()).id
+    site.scheduler.tick(T0)
+    leases = {lease.key.job_id: lease for lease in site.scheduler.take_leases()}
+    site.apply(HoldLease(leases[sent]), T0)
+    site.scheduler.take_replies(T0)
+    site.apply(HoldLease(leases[late]), T0)
+    return leases[sent].key, leases[late].key
+
+
+def test_a_lease_that_is_late_for_the_response_to_a_relayed_poll_is_in_the_next_one() -> None:
     site = Site()
-    site.poll(spec=replace(make_poll().spec, is_relayed=True))
+    sent, late = start_beside_another(site)
+
+    response = site.poll_at_once(
+        now=T0 + SECOND // 20, slots=2, spec=RELAYED, running=None, elsewhere=[sent]
+    )
+
+    assert [lease.key for lease in response.leases] == [late]
+    site.run_until(T0 + SECOND)
+    assert site.state(late.job_id) is State.RUNNING
+
+
+def test_a_lease_that_is_late_goes_back_if_no_relayed_poll_follows() -> None:
+    site = Site()
+    sent, late = start_beside_another(site)
+
+    site.run_until(T0 + SECOND // 2)
+
+    assert [lease.key for lease in site.scheduler.held_by("a")] == [sent]
+    assert site.state(late.job_id) is State.QUEUED
+    assert site.state(sent.job_id) is State.RUNNING
+    assert site.warnings == []
+
+
+def test_a_worker_whose_late_lease_has_gone_back_is_lost_only_after_its_timeout() -> None:
+    site = Site()
+    sent, _ = start_beside_another(site)
+
+    site.run_until(T0 + 9 * SECOND)
+    assert site.state(sent.job_id) is State.RUNNING
+
+    site.run_until(T0 + 31 * SECOND)
+    assert site.state(sent.job_id) is not State.RUNNING
+    assert "worker a is lost with 1 attempts" in site.warnings[0]
+
+
+def test_a_lease_whose_relayed_poll_is_recalled_before_its_start_is_durable_goes_back() -> None:
+    site = Site()
+    site.poll(spec=RELAYED)
     job_id = site.submit(make_spec()).id
     site.scheduler.tick(T0)
     [lease] = site.scheduler.take_leases()
@@ -89,7 +137,7 @@ def test_a_lease_whose_relayed_poll_has_ended_before_its_start_was_durable_goes_
     site.scheduler.take_replies(T0)
 
     site.apply(HoldLease(lease), T0)
-    site.turn(T0)
+    site.run_until(T0 + SECOND // 2)
 
     assert site.state(job_id) is State.QUEUED
     assert site.scheduler.held_by("a") == []
