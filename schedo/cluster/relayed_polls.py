@@ -36,8 +36,10 @@ from schedo.cluster.worker_call import (
     RelayedPoll,
     WorkerCall,
 )
+from schedo.core.limits import SECOND
 from schedo.errors import SchedoError, WorkerReplaced
 from schedo.store.cluster import Member
+from schedo.web.elsewhere import SENT_AT
 from schedo.web.http import Response
 
 HELD_S = 2.0  # how long another server may hold a poll
@@ -51,6 +53,9 @@ UNCLAIMED_S = 0.1  # for which leases wait for the worker's next poll
 OWN_FIRST_PASSES = 5
 # How many polls are kept open at one server although it has not just told of jobs.
 STANDING_MAX = 16
+# Leases that come later than this go back. Their server takes them for lost when a list that is 2 s
+# younger does not have them (ADR 70), and they still have to get to the worker.
+LATE_US = SECOND
 RECALL_S = 1.0  # for which a server may be silent that is to end a poll
 
 
@@ -177,9 +182,9 @@ class RelayedPolls:
             worker.poll.refuse(Refusal(response))
         is_whole = response is not None and response.status == HTTPStatus.OK
         answer = read_response(response.body) if response is not None and is_whole else None
-        if answer is not None and answer.leases:
+        if response is not None and answer is not None and answer.leases:
             self._surplus_of_others.note_given(member.no)
-            self._keep(worker, poll, GivenLeases(member, answer))
+            self._keep(worker, poll, GivenLeases(member, answer, _read_sent_at(response)))
         else:
             if answer is not None and answer.says_anything:
                 worker.note_answer(member.no, answer)
@@ -229,9 +234,10 @@ class RelayedPolls:
         room, most = call.find_room() if call.may_ask else 0, call.request.fields.max_leases
         if most is not None:
             room = min(room, most - own_count)
+        now = call.asked.context.engine.clock.now()
         taken = []
         for each in given:
-            fits, rest = each.divide(max(room, 0))
+            fits, rest = each.divide(0 if _is_late(each, now) else max(room, 0))
             room -= len(fits.leases)
             if rest.leases:
                 self._return(worker, GivenLeases(each.member, rest))
@@ -316,3 +322,13 @@ class RelayedPolls:
             return False
         body = msgspec.json.encode(recall)
         return await self._servers.ask(member, "recall", body, dict, RECALL_S) is not None
+
+
+def _is_late(given: GivenLeases, now: int) -> bool:
+    """Whether the server may take the leases for lost before the worker lists them."""
+    return given.sent_at is not None and now - given.sent_at > LATE_US
+
+
+def _read_sent_at(response: Response) -> int | None:
+    """Return when the leases of a response were sent; None: an earlier version does not say it."""
+    return next((int(value) for name, value in response.headers if name == SENT_AT), None)

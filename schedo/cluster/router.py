@@ -101,6 +101,7 @@ class Router:
             scope["schedo.headers"] = {**headers, b"host": headers[CLIENT_HOST]}
         scope["schedo.confirms"] = hop.purpose == "confirm"
         scope["schedo.is_part"] = hop.purpose == "work"
+        scope["schedo.sent_at"] = hop.at
         scope["schedo.client_id"], scope["schedo.permission"] = hop.client_id, hop.permission
         scope["schedo.request_id"] = hop.request_id
         scope["schedo.transport"] = RemoteClient(hop.address)

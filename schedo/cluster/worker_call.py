@@ -75,6 +75,7 @@ class GivenLeases(NamedTuple):
 
     member: Member  # that has given them
     answer: PartResponse
+    sent_at: int | None = None  # None: a server of the version before does not say that
 
     def divide(self, room: int) -> tuple[PartResponse, PartResponse]:
         """Return the response with the first leases, and what is left of it."""

@@ -41,7 +41,9 @@ class PollRequest(NamedTuple):
     supports_offers: bool = False  # else the worker accepts each lease by polling for it
     elsewhere: frozenset[LeaseKey] = frozenset()  # attempts that it runs for other servers
     age_us: int = 0  # for so long, another server had the request before this one
-    came_at: int | None = None  # when this server got it; it may wait for a load. None: now
+    # When this server got it, or another one sent it: it may be on its way or wait for a load for
+    # long. None: now.
+    came_at: int | None = None
 
     @property
     def is_relayed_end(self) -> bool:
@@ -58,6 +60,7 @@ class PollResponse(NamedTuple):
     revoked: Sequence[LeaseKey] = ()  # attempts that the worker lists but must not run
     refused: Sequence[tuple[LeaseKey, str]] = ()  # results, with the reason
     drain: bool = False
+    sent_at: int = 0  # from then on, the server believes that the worker has the leases
 
 
 class Run(NamedTuple):

@@ -274,6 +274,7 @@ class WorkerSessions:
             [*late, *session.take_revoked(poll)],
             poll.refused,
             session.drain_requested,
+            now,
         )
         self._replies.append(PollReply(poll.id, session.name, response))
         self._heartbeats.expect(session, now)

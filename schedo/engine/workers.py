@@ -33,8 +33,9 @@ class Workers:
         claim: waits until the response may take this number of bytes, or raises Overloaded; then
         the response has few leases or none.
         """
-        came = request._replace(came_at=self._loop.clock.now())
-        return await self._loop.polls.work(came, claim)
+        if request.came_at is None:
+            request = request._replace(came_at=self._loop.clock.now())
+        return await self._loop.polls.work(request, claim)
 
     @property
     def epoch(self) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from schedo.web.http import Request, Response
 
 HOP, CLIENT = b"schedo-hop", b"schedo-client"  # headers of a request from another server
+SENT_AT = b"schedo-sent-at"  # of a response to another server: when its leases were sent
 _UNREACHABLE = b"schedo-unreachable"
 
 

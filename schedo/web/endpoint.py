@@ -161,6 +161,7 @@ def _make_request(
         scope["root_path"],
         scope.get("schedo.confirms", False),
         scope.get("schedo.is_part", False),
+        scope.get("schedo.sent_at"),
     )
 
 

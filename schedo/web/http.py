@@ -71,6 +71,7 @@ class Request(NamedTuple):
     root: str = ""  # the prefix of the addresses for browsers
     confirms: bool = False  # another server has carried it out, and this one follows
     is_part: bool = False  # a server has divided the request of a worker, and this is a part of it
+    sent_at: int | None = None  # when that server sent the part; None: no other server has
     home_shards: Collection[int] = ()  # in a cluster, the shards whose owner must carry it out
 
     def find_header(self, name: bytes) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,8 +15,9 @@ from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
+from tests.cluster.test_lost_leases import pass_time
 from tests.cluster.workers import HandWorker, holds, lease_of, result
-from tests.passes import one_pass
+from tests.passes import one_pass, until
 
 COMES_WITHIN_S = 5.0  # much less than the wait of a poll
 WATCHED_S = 0.2  # so long nothing must come; what is wrong comes within some milliseconds
@@ -49,12 +49,6 @@ class Way:
 @pytest.fixture
 def way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Way:
     return Way(cluster[2], monkeypatch)
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(COMES_WITHIN_S):
-        while not is_so():
-            await one_pass()
 
 
 def is_polled(world: MemberWorld, name: str = "w") -> bool:
@@ -332,3 +326,21 @@ async def test_a_server_with_many_jobs_takes_no_job_of_another_one_that_has_to_g
             done = [result(lease)]
 
     assert way.sent.count("recall") <= 1  # the poll that was open before
+
+
+async def test_a_lease_that_was_long_on_its_way_to_the_gateway_is_not_given_to_the_worker(
+    cluster: Cluster, way: Way
+) -> None:
+    _, first, _ = cluster
+    polling = await poll_both(cluster, HandWorker())
+    way.is_open.clear()
+    way.kept.clear()
+    await first.submit(task="demo", delivery="at_most_once")
+    await way.kept.wait()
+    await pass_time(cluster, 3)
+    way.is_open.set()
+
+    lease = lease_of(await polling)
+
+    assert holds(first, lease)
+    assert parse_lease(lease).attempt == 2

@@ -206,3 +206,46 @@ async def test_the_owner_of_a_job_that_has_ended_is_told_nothing_again(cluster: 
     await worker.poll(second, results=[result(lease)])
 
     assert worker.name not in second.router._gateway._workers
+
+
+class SlowWay:
+    """Keeps a list of what a worker runs on its way from a server to another one."""
+
+    def __init__(self, world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._send = world.router.servers.peers.send
+        self.is_kept = asyncio.Event()
+        self.is_open = asyncio.Event()
+        self.has_arrived = asyncio.Event()
+        monkeypatch.setattr(world.router.servers.peers, "send", self.send)
+
+    async def send(self, member: Any, hop: Any, body: bytes, *arguments: Any) -> HttpResponse:
+        is_list = hop.purpose == "work" and msgspec.json.decode(body).get("running")
+        if not is_list or self.is_kept.is_set():
+            return await self._send(member, hop, body, *arguments)
+        self.is_kept.set()
+        await self.is_open.wait()
+        response = await self._send(member, hop, body, *arguments)
+        self.has_arrived.set()
+        return response
+
+
+async def test_a_list_that_was_long_on_its_way_takes_no_lease_that_left_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=2)
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    lease = lease_of(await polling)
+    way = SlowWay(second, monkeypatch)
+    polling = worker.begin_poll(second, lease)
+    await way.is_kept.wait()
+    await first.submit(task="demo")
+    later = lease_of(await polling)
+
+    await pass_time(cluster, IN_FLIGHT_S + 1)
+    way.is_open.set()
+    await way.has_arrived.wait()
+
+    assert holds(first, lease)
+    assert holds(first, later)

@@ -28,6 +28,7 @@ from schedo.protocol.roles import Role
 from schedo.protocol.work import WorkRequest, WorkResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
+from schedo.web.elsewhere import SENT_AT
 from schedo.web.http import Request, Response
 from schedo.web.permissions import TokenPermission
 
@@ -47,6 +48,7 @@ async def work(context: AppContext, request: Request) -> Response:
     poll = at_once(reading) if is_short else await jobs_in_steps(reading)
     del fields, reading
     responding = _respond(context, request, poll)
+    is_from_server = request.sent_at is not None
     del request  # with its body
     try:
         response = await responding
@@ -55,7 +57,8 @@ async def work(context: AppContext, request: Request) -> Response:
         raise
     steps = _render(response, context.engine.health().epoch, poll.session_timeout_s)
     is_short = len(response.refused) + len(response.leases) <= _FEW_ENTRIES
-    return Response(200, at_once(steps) if is_short else await jobs_in_steps(steps))
+    found = Response(200, at_once(steps) if is_short else await jobs_in_steps(steps))
+    return found.with_headers((SENT_AT, b"%d" % response.sent_at)) if is_from_server else found
 
 
 async def _respond(context: AppContext, request: Request, poll: PollRequest) -> PollResponse:
@@ -111,7 +114,8 @@ def _make_poll(context: AppContext, request: Request, fields: WorkRequest) -> St
     spec = poll.spec
     if request.permission is not None:
         spec = request.permission.narrow(spec)
-    return poll._replace(spec=_remember(context, request, spec))
+    # What another server has sent may have been on its way for long (ADR 70).
+    return poll._replace(spec=_remember(context, request, spec), came_at=request.sent_at)
 
 
 def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> WorkerSpec:
