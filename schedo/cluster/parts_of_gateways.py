@@ -11,6 +11,7 @@ from schedo.cluster.client_request import ClientRequest, refuse
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.surplus import OwnSurplus
 from schedo.cluster.work_parts import WorkerRequest, denies_nothing, read_response
+from schedo.engine.workers import Workers
 from schedo.errors import NotFound
 from schedo.protocol.leases import LeaseText, parse_lease, render_lease
 from schedo.web.http import Response
@@ -19,11 +20,27 @@ EMPTY_S = 0.02  # after which a server that is asked for jobs says that it has n
 
 
 class _HeldPoll:
-    """A poll that a gateway keeps open here."""
+    """A poll that a gateway keeps open here, until there is a job or its time is up."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number  # by which the gateway knows it
-        self.is_recalled = asyncio.Event()
+    def __init__(self, sessions: Workers, name: str, number: int, held_s: float) -> None:
+        """number: by which the gateway knows it; held_s: after which it ends without a job."""
+        self._sessions, self._name, self.number = sessions, name, number
+        self._timer = asyncio.get_running_loop().call_later(held_s, self.end)
+
+    def end(self) -> None:
+        """End it soon: a job whose start is not durable yet comes with the response.
+
+        The gateway may not poll again for long. A poll that is still being read is not known yet.
+        """
+        with suppress(NotFound):
+            if self._sessions.get(self._name).running <= len(self._sessions.held_by(self._name)):
+                self._sessions.end_poll(self._name)
+        self.close()
+        self._timer = asyncio.get_running_loop().call_later(EMPTY_S, self.end)
+
+    def close(self) -> None:
+        """Note that it has ended."""
+        self._timer.cancel()
 
 
 class _Hold(msgspec.Struct):
@@ -91,7 +108,7 @@ class PartsOfGateways:
         # A newer poll of the worker goes on, and so does one that it sends to this server itself.
         poll = self._polls.get(recall.worker)
         if poll is not None and poll.number == recall.number:
-            poll.is_recalled.set()
+            poll.end()
         if recall.unsent:
             sessions.release_unsent(recall.worker, [parse_lease(each) for each in recall.unsent])
         return Response(200, b"{}")
@@ -101,34 +118,12 @@ class PartsOfGateways:
         if not request.is_poll:
             return await asked.here()
         name, hold = request.fields.worker, _HOLD.decode(asked.request.body)
-        poll = self._polls[name] = _HeldPoll(hold.number)
+        sessions = asked.context.engine.sessions
+        poll = _HeldPoll(sessions, name, hold.number, hold.hold or EMPTY_S)
+        self._polls[name] = poll
         try:
-            return await _carry_out_poll(asked, name, poll, hold.hold or EMPTY_S)
+            return await asked.here()
         finally:
+            poll.close()
             if self._polls.get(name) is poll:
                 del self._polls[name]
-
-
-async def _carry_out_poll(
-    asked: ClientRequest, name: str, poll: _HeldPoll, held_s: float
-) -> Response:
-    """Respond when there is a job, after `held_s`, or when the gateway recalls the poll.
-
-    A job whose start is not durable yet is waited for: the gateway may not poll again for long.
-    """
-    sessions = asked.context.engine.sessions
-    carrying_out = asyncio.ensure_future(asked.here())
-    recalling = asyncio.ensure_future(poll.is_recalled.wait())
-    try:
-        await asyncio.wait(
-            (carrying_out, recalling), timeout=held_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        while not carrying_out.done():
-            with suppress(NotFound):  # the poll is still being read; it is ended the next time
-                if sessions.get(name).running <= len(sessions.held_by(name)):
-                    sessions.end_poll(name)
-            await asyncio.wait((carrying_out,), timeout=EMPTY_S)
-        return await carrying_out
-    finally:
-        carrying_out.cancel()
-        recalling.cancel()

@@ -276,8 +276,15 @@ async def test_a_job_goes_back_at_once_if_the_worker_got_full_while_its_start_wa
 ) -> None:
     _, first, _ = cluster
     parts = first.router._gateway._parts
+    recall, recalled = parts.recall, asyncio.Event()
 
-    await get_full(cluster, monkeypatch, lambda: parts._polls["w"].is_recalled.is_set())
+    def note_recall(asked: ClientRequest) -> Response:
+        recalled.set()
+        return recall(asked)
+
+    monkeypatch.setattr(parts, "recall", note_recall)
+
+    await get_full(cluster, monkeypatch, recalled.is_set)
 
     async with asyncio.timeout(WITHIN_S):
         assert lease_of(await HandWorker("v").begin_poll(first))
