@@ -165,6 +165,26 @@ class RelayedPolls:
     async def _carry_out(
         self, asked: ClientRequest, worker: PollingWorker, member: Member, poll: RelayedPoll
     ) -> None:
+        response = await self._send(asked, worker, member, poll)
+        if response is None or response.status != HTTPStatus.OK:
+            is_replaced = response is not None and response.status == WorkerReplaced.status
+            if response is not None and is_replaced and worker.poll and not poll.is_over:
+                worker.poll.refuse(Refusal(response))
+            self._note_empty(worker, member, poll)
+            return
+        answer = read_response(response.body)
+        if answer.leases:
+            self._keep(worker, poll, GivenLeases(member, answer, _read_sent_at(response)))
+            self._note_given(member.no)
+            return
+        if answer.says_anything:
+            worker.note_answer(member.no, answer)
+        self._note_empty(worker, member, poll)
+
+    async def _send(
+        self, asked: ClientRequest, worker: PollingWorker, member: Member, poll: RelayedPoll
+    ) -> Response | None:
+        """Return the response to a poll; None: there is none in time."""
         response: Response | None = None
         try:
             async with asyncio.timeout(HELD_S * poll.is_held + STARTED_S + SENT_S):
@@ -177,18 +197,17 @@ class RelayedPolls:
                 del worker.relayed[member.no]
             if response is None:
                 worker.note_unanswered(member.no)
-        is_replaced = response is not None and response.status == WorkerReplaced.status
-        if response is not None and is_replaced and worker.poll and not poll.is_over:
-            worker.poll.refuse(Refusal(response))
-        is_whole = response is not None and response.status == HTTPStatus.OK
-        answer = read_response(response.body) if response is not None and is_whole else None
-        if response is not None and answer is not None and answer.leases:
-            self._surplus_of_others.note_given(member.no)
-            self._keep(worker, poll, GivenLeases(member, answer, _read_sent_at(response)))
-        else:
-            if answer is not None and answer.says_anything:
-                worker.note_answer(member.no, answer)
-            self._note_empty(worker, member, poll)
+        return response
+
+    def _note_given(self, no: int) -> None:
+        """Note that a server has given a job; if it begins to, poll it for the others that wait."""
+        is_first = not self._surplus_of_others.has_given(no)
+        self._surplus_of_others.note_given(no)
+        for call in self._workers.list_polls() if is_first else ():
+            if self._counts[no] >= STANDING_MAX:
+                break
+            if call.is_here and not (call.asks_here_first or call.worker.given):
+                self.begin(call)
 
     def _note_empty(self, worker: PollingWorker, member: Member, poll: RelayedPoll) -> None:
         """Poll the server again if it had jobs lately; else wait until it tells of some."""

@@ -344,3 +344,19 @@ async def test_a_lease_that_was_long_on_its_way_to_the_gateway_is_not_given_to_t
 
     assert holds(first, lease)
     assert parse_lease(lease).attempt == 2
+
+
+async def test_a_server_that_begins_to_give_jobs_is_polled_for_all_workers_that_wait(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    waiting = [HandWorker(name).begin_poll(second) for name in ("u", "v", "w")]
+    await until(lambda: all(is_polled(second, name) for name in ("u", "v", "w")))
+
+    await first.submit(task="demo")
+    done, left = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+
+    assert len(done) == 1
+    await until(lambda: sum(is_polled(first, name) for name in ("u", "v", "w")) == len(left))
+    for each in left:
+        each.cancel()
