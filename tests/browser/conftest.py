@@ -18,6 +18,7 @@ from playwright.async_api import (
     Browser,
     BrowserContext,
     Page,
+    Route,
     ViewportSize,
     async_playwright,
     expect,
@@ -74,6 +75,18 @@ async def next_frame(page: Page) -> None:
     await page.evaluate(
         "new Promise((go) => { requestAnimationFrame(go); setTimeout(go, 100); })",
     )
+
+
+async def intercept(page: Page, url: str, handler: Callable[[Route], Any], **options: Any) -> None:
+    """Let the test answer requests of a page that is open; options: of `page.route`.
+
+    That returns a little before a busy browser hands the requests over, so this waits for one.
+    """
+    await page.route(url, handler, **options)
+    await page.route("**/healthz", lambda route: route.fulfill(body="intercepted"))
+    while await page.evaluate("fetch('/healthz').then((it) => it.text())") != "intercepted":
+        pass
+    await page.unroute("**/healthz")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -13,7 +13,7 @@ from schedo.core.model import Failure
 from schedo.core.outcomes import NEXT_RUN_FIRST, PAST_UNTIL, FailedAttempt
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerSpec
-from tests.browser.conftest import Axe, Open, next_frame
+from tests.browser.conftest import Axe, Open, intercept, next_frame
 from tests.browser.shop import Shop, Shopkeeper
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m order 9781"
@@ -124,7 +124,7 @@ async def test_a_retry_of_more_jobs_than_are_looked_at_says_whom_it_may_catch(
     await fail(shop, "often", 2, "it broke")
     page = await open_page("/failures")
     endless = {"items": [], "next_cursor": "more"}
-    await page.route("**/v1/jobs?**", lambda route: route.fulfill(json=endless))
+    await intercept(page, "**/v1/jobs?**", lambda route: route.fulfill(json=endless))
 
     await page.get_by_role("button", name="Retry these…").click()
 
@@ -172,7 +172,7 @@ async def test_a_question_is_not_replaced_by_another_while_it_is_read(
     await fail(shop, "second", 1, "it broke")
     page = await open_page("/failures")
     counts: asyncio.Queue[Route] = asyncio.Queue()
-    await page.route("**/v1/operations", counts.put)
+    await intercept(page, "**/v1/operations", counts.put)
     for task in ("first", "second"):
         await page.get_by_role("button", name=f"Retry these… {task}").click()
     first, second = await counts.get(), await counts.get()

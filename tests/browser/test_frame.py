@@ -8,7 +8,7 @@ import re
 
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.conftest import Axe, Open
+from tests.browser.conftest import Axe, Open, intercept
 from tests.browser.shop import Shop
 
 
@@ -74,7 +74,7 @@ async def test_a_screen_whose_file_failed_once_comes_with_the_whole_page(
             failed.append(route.request.url)
             await route.abort()
 
-    await page.route("**/screens/workers.js", fail_once)
+    await intercept(page, "**/screens/workers.js", fail_once)
 
     await page.get_by_role("link", name="Workers", exact=True).click()
 

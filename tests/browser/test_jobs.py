@@ -13,7 +13,7 @@ from schedo.core.limits import HOUR
 from schedo.core.model import JobSpec
 from schedo.core.worker_pool import WorkerSpec
 from schedo.store.sqlite import read_connection
-from tests.browser.conftest import Axe, Open
+from tests.browser.conftest import Axe, Open, intercept
 from tests.browser.shop import Shop, Shopkeeper
 from tests.browser.test_frame import be_live
 
@@ -251,7 +251,7 @@ async def test_a_search_that_goes_on_late_leaves_no_gap_below_new_jobs(
     await expect(ids).to_have_text([old])
     go_on = page.get_by_role("button", name="Go on")
     requests: asyncio.Queue[Route] = asyncio.Queue()
-    await page.route("**/v1/jobs?**", requests.put, times=1)
+    await intercept(page, "**/v1/jobs?**", requests.put, times=1)
     await go_on.click()
     late = await requests.get()
     new = await submit(1_000)
@@ -275,7 +275,7 @@ async def test_a_search_that_cannot_go_on_says_so(
     page = await open_page("/jobs?q=needle")
     go_on = page.get_by_role("button", name="Go on")
     await expect(go_on).to_be_visible()
-    await page.route("**/v1/jobs?**", lambda route: route.abort())
+    await intercept(page, "**/v1/jobs?**", lambda route: route.abort())
 
     await go_on.click()
 

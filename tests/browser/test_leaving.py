@@ -6,7 +6,7 @@ import asyncio
 
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.conftest import Open, next_frame
+from tests.browser.conftest import Open, intercept, next_frame
 from tests.browser.shop import Shop
 from tests.browser.test_failures import fail
 
@@ -20,7 +20,7 @@ async def hold(page: Page, path: str, method: str) -> Requests:
     async def take(route: Route) -> None:
         await (held.put(route) if route.request.method == method else route.continue_())
 
-    await page.route(f"**{path}", take)
+    await intercept(page, f"**{path}", take)
     return held
 
 

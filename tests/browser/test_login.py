@@ -10,7 +10,7 @@ from schedo.protocol.public_url import parse_public_url
 from schedo.protocol.roles import Role
 from schedo.web.permissions import ANONYMOUS, TokenPermission, digest
 from schedo.web.settings import WebSettings
-from tests.browser.conftest import Axe, Open
+from tests.browser.conftest import Axe, Open, intercept
 from tests.browser.shop import Shop
 
 TOKEN = "correct-horse-battery-staple-0123456789"
@@ -112,7 +112,7 @@ async def test_who_could_not_log_out_reads_so(open_page: Open, shop: Shop) -> No
     await page.get_by_label("Token").fill(TOKEN)
     await page.get_by_role("button", name="Log in").click()
     await expect(page).to_have_title("Overview · schedo")
-    await page.route("**/v1/session", lambda route: route.abort())
+    await intercept(page, "**/v1/session", lambda route: route.abort())
     await page.get_by_role("button", name="Keys and choices").click()
     log_out = page.get_by_role("button", name="Log out")
 

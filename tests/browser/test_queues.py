@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from schedo.store.sqlite import job_search, read_connection
-from tests.browser.conftest import Open, next_frame
+from tests.browser.conftest import Open, intercept, next_frame
 from tests.browser.shop import Shop
 from tests.browser.test_frame import be_live
 
@@ -157,7 +157,7 @@ async def test_a_change_that_could_not_be_read_is_read_when_it_can_be(
     await shop.seed()
     page = await open_page("/queues")
     await be_live(page)
-    await page.route("**/v1/queues", lambda route: route.fulfill(status=503, body="{}"))
+    await intercept(page, "**/v1/queues", lambda route: route.fulfill(status=503, body="{}"))
     async with page.expect_response(lambda response: response.status == 503):
         await shop.patch("/v1/queues/images", {"concurrency": 9})
 

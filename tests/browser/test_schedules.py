@@ -7,7 +7,7 @@ import re
 from playwright.async_api import Page, Route, expect
 
 from schedo.protocol.times import parse_duration, parse_instant, render_instant
-from tests.browser.conftest import Axe, Open
+from tests.browser.conftest import Axe, Open, intercept
 from tests.browser.shop import Shop
 from tests.browser.test_frame import be_live
 
@@ -203,7 +203,9 @@ async def test_schedules_are_not_shown_as_failing_when_the_failing_ones_cannot_b
     await shop.seed()
     page = await open_page("/schedules")
     await expect(page.locator("tbody tr")).to_have_count(3)
-    await page.route("**/v1/schedules?*health=failing*", lambda route: route.fulfill(status=500))
+    await intercept(
+        page, "**/v1/schedules?*health=failing*", lambda route: route.fulfill(status=500)
+    )
 
     await page.get_by_role("button", name="failing").click()
 
