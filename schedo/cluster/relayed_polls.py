@@ -128,8 +128,12 @@ class RelayedPolls:
             and each.no not in worker.relayed
             and (each.no == told_by or self._counts[each.no] < STANDING_MAX)
         ]
-        # One that has just been silent comes last, because it may keep its share for seconds.
-        members.sort(key=lambda member: member.no in worker.unanswered)
+        # One that has just been silent comes last, because it may keep its share for seconds. Of
+        # the others, the one that has jobs: a single slot is not offered to the next for SETTLED_S.
+        given_at = self._surplus_of_others.given_at
+        members.sort(
+            key=lambda it: (it.no in worker.unanswered, it.no != told_by, -given_at(it.no))
+        )
         return members
 
     def _start(self, call: WorkerCall, member: Member, poll: RelayedPoll) -> None:

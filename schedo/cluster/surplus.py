@@ -253,11 +253,14 @@ class SurplusOfOthers:
         if known is not None:
             known.pause_s, known.given_at = 0.0, asyncio.get_running_loop().time()
 
+    def given_at(self, no: int) -> float:
+        """Return when the server has last given a worker a job, by the clock of the event loop."""
+        known = self._known.get(no)
+        return -math.inf if known is None else known.given_at
+
     def has_given(self, no: int) -> bool:
         """Whether the server has given any worker a job in the last KEPT_S."""
-        known = self._known.get(no)
-        now = asyncio.get_running_loop().time()
-        return known is not None and now - known.given_at < KEPT_S
+        return asyncio.get_running_loop().time() - self.given_at(no) < KEPT_S
 
     def note_empty(self, no: int, spec: WorkerSpec, *, was_held: bool) -> None:
         """Note that a server has given a worker nothing.

@@ -88,7 +88,7 @@ class WorkerRequest:
 
     def make_part(self, leases: Collection[str], **fields: Any) -> bytes:
         """Return the part with what names one of the leases, and with further fields."""
-        raw = self._raw
+        raw, leases = self._raw, frozenset(leases)
         part = self._describe()
         if self.fields.running is not None:
             part["running"] = [lease for lease in self.fields.running if lease in leases]

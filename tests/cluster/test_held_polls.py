@@ -11,8 +11,10 @@ import pytest
 from schedo.client.messages import HttpResponse
 from schedo.cluster import relayed_polls, surplus
 from schedo.cluster.parts_of_gateways import Recall
+from schedo.cluster.worker_call import RelayedPoll, WorkerCall
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
+from schedo.store.cluster import Member
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.test_lost_leases import pass_time
@@ -277,6 +279,29 @@ async def test_one_slot_is_offered_to_one_of_two_servers_with_many_jobs(
                 done = [result(lease)]
 
         assert way.sent.count("recall") == 0
+
+
+async def test_one_slot_is_offered_first_to_the_server_that_gave_the_last_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_cluster(3) as (_, (first, second, third)):
+        worker = HandWorker(slots=1)
+        done: list[dict[str, Any]] = []
+        for owner in (first, second):
+            await owner.submit(task="demo")
+            done = [result(lease_of(await worker.poll(third, results=done, wait=20)))]
+        polls = third.router._gateway._relayed_polls
+        start, polled = polls._start, []
+
+        def note_start(call: WorkerCall, member: Member, poll: RelayedPoll) -> None:
+            polled.append(member.no)
+            start(call, member, poll)
+
+        monkeypatch.setattr(polls, "_start", note_start)
+        await second.submit(task="demo")
+        assert lease_of(await worker.poll(third, results=done, wait=20))
+
+        assert polled[0] == second.number
 
 
 async def test_a_late_request_to_end_a_poll_leaves_the_next_one_open(cluster: Cluster) -> None:

@@ -70,3 +70,18 @@ async def test_a_part_with_the_result_of_a_job_that_has_just_moved_is_refused(
     response = await respond(cluster, monkeypatch, {"refused": [refused]}, results=[result(MOVED)])
 
     assert (response.status, (NOT_OWNER, b"1") in response.headers) == (503, True)
+
+
+class Unsearchable(list[str]):
+    """Leases of a large request, which no one may search one by one."""
+
+    def __contains__(self, lease: object) -> bool:
+        raise AssertionError("a search for each lease takes seconds with 10,000 of them")
+
+
+def test_a_part_is_made_without_a_search_for_each_lease() -> None:
+    request = WorkerRequest(msgspec.json.encode({"worker": "w", "running": [MOVED, GIVEN]}))
+
+    part = request.make_part(Unsearchable([GIVEN]))
+
+    assert msgspec.json.decode(part)["running"] == [GIVEN]
