@@ -30,3 +30,12 @@ def test_the_links_of_a_paper_lead_to_files(path: Path) -> None:
     links = _LINK.findall(path.read_text())
 
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_modules_that_the_description_of_the_structure_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    places = [ROOT, ROOT / "schedo", ROOT / "schedo" / "web" / "ui"]
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js))`", text)
+
+    assert len(named) > 100
+    assert [each for each in named if not any((place / each).exists() for place in places)] == []

@@ -24,6 +24,7 @@ from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.owner_requests import LATE_S, OwnerRequests
 from schedo.cluster.part_sender import MOVING_TEXT, PartSender
 from schedo.cluster.parts_of_gateways import PartsOfGateways
+from schedo.cluster.polling_worker import Place, PollingWorker
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.questions import QUESTIONS, Questions
 from schedo.cluster.relayed_polls import RelayedPolls
@@ -37,11 +38,12 @@ from schedo.cluster.work_parts import (
     read_poll,
     read_response,
 )
-from schedo.cluster.worker_call import Place, PollingWorker, Refusal, WorkerCall
+from schedo.cluster.worker_call import Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
 from schedo.errors import Unavailable
 from schedo.web.http import Response
+from schedo.web.worker_names import check_name
 
 HELD_BACK_S = 1.0  # between two looks whether this server has still promised a worker's slots
 EARLY_S = 0.05  # before its end, a wait has been ended by something
@@ -101,11 +103,7 @@ class Gateway:
         """Carry out each part of the request at the owner of its jobs, and wait here for more."""
         call = WorkerCall(asked, request, worker)
         if request.is_poll:
-            self._surplus_of_others.want()
-            worker.poll = call  # before any wait, so that the newest poll is the one that came last
-            call.revoked_before, worker.revoked = worker.revoked, frozenset()
-            call.answers, worker.late = worker.late, {}
-            self._relayed_polls.note_poll(call)
+            await self._begin_poll(call)
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 await self._read_wait(call)  # a wrong one changes nothing
@@ -123,6 +121,18 @@ class Gateway:
         finally:
             call.finish()
             self._relayed_polls.note_response(call)
+
+    async def _begin_poll(self, call: WorkerCall) -> None:
+        """Let the poll replace the one before, unless it is refused: then it changes nothing."""
+        worker = call.worker
+        worker.polls_come += 1
+        number = worker.polls_come  # the newest poll is the one that came last
+        if worker.is_polled:
+            await self._read_wait(call)
+            check_name(call.asked.context, call.asked.request, call.name)
+        self._surplus_of_others.want()
+        if worker.begin_poll(call, number):
+            self._relayed_polls.note_poll(call)
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
         """Ask all servers that may have something for the worker; None: nothing is there yet."""

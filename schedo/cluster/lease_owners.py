@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
-from schedo.cluster.worker_call import Place, WorkerCall
+from schedo.cluster.polling_worker import Place
+from schedo.cluster.worker_call import WorkerCall
 from schedo.core.shards import SHARDS
 from schedo.engine.sharing import SharedCall
 from schedo.engine.workers import Workers

@@ -15,8 +15,9 @@ from contextlib import suppress
 from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.owner_pace import UNKNOWN
 from schedo.cluster.part_sender import MOVING_TEXT, PartSender
+from schedo.cluster.polling_worker import OwnerRequest
 from schedo.cluster.servers import MOVING_S, PAUSE_S, Servers
-from schedo.cluster.worker_call import OwnerRequest, Refusal, WorkerCall
+from schedo.cluster.worker_call import Refusal, WorkerCall
 from schedo.errors import SchedoError, Unavailable
 from schedo.store.cluster import Member
 

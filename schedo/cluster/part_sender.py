@@ -9,9 +9,10 @@ from typing import Any
 
 from schedo.cluster.client_request import NOT_OWNER, to_response
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.polling_worker import Unanswered
 from schedo.cluster.servers import Servers
 from schedo.cluster.work_parts import PartResponse, read_response
-from schedo.cluster.worker_call import Refusal, Unanswered, WorkerCall
+from schedo.cluster.worker_call import Refusal, WorkerCall
 from schedo.errors import SchedoError, WorkerReplaced
 from schedo.store.cluster import Member
 from schedo.web.http import Response

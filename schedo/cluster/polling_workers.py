@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schedo.cluster.worker_call import PollingWorker, WorkerCall
+from schedo.cluster.polling_worker import PollingWorker
+from schedo.cluster.worker_call import WorkerCall
 from schedo.core.limits import SECOND
 from schedo.protocol.work import SESSION_TIMEOUT_US
 

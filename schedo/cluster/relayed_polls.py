@@ -24,18 +24,12 @@ import msgspec
 
 from schedo.cluster.client_request import ClientRequest, to_response
 from schedo.cluster.parts_of_gateways import Recall
+from schedo.cluster.polling_worker import GivenLeases, Place, PollingWorker, RelayedPoll
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.servers import Servers
 from schedo.cluster.surplus import SurplusOfOthers
 from schedo.cluster.work_parts import PartResponse, read_response
-from schedo.cluster.worker_call import (
-    GivenLeases,
-    Place,
-    PollingWorker,
-    Refusal,
-    RelayedPoll,
-    WorkerCall,
-)
+from schedo.cluster.worker_call import Refusal, WorkerCall
 from schedo.core.limits import SECOND
 from schedo.errors import SchedoError, WorkerReplaced
 from schedo.store.cluster import Member

@@ -11,7 +11,8 @@ import pytest
 from schedo.client.messages import HttpResponse
 from schedo.cluster import relayed_polls, surplus
 from schedo.cluster.parts_of_gateways import Recall
-from schedo.cluster.worker_call import RelayedPoll, WorkerCall
+from schedo.cluster.polling_worker import RelayedPoll
+from schedo.cluster.worker_call import WorkerCall
 from schedo.core.states import State
 from schedo.protocol.leases import parse_lease
 from schedo.store.cluster import Member

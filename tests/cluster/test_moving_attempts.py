@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from schedo.cluster import owner_requests
-from schedo.cluster.worker_call import Place, WorkerCall
+from schedo.cluster.polling_worker import Place
+from schedo.cluster.worker_call import WorkerCall
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from tests.cluster.conftest import Cluster

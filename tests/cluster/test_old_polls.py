@@ -9,9 +9,15 @@ import pytest
 
 from schedo.cluster import owner_pace
 from schedo.core import held_leases
+from schedo.core.model import JobSpec
+from schedo.protocol.roles import Role
 from schedo.virtual_clock import VirtualClock
+from schedo.web.permissions import TokenPermission, digest
+from schedo.web.settings import WebSettings
 from tests.cluster.conftest import Cluster
+from tests.cluster.members import running_cluster
 from tests.cluster.workers import HandWorker, holds, lease_of
+from tests.passes import until
 
 UNKNOWN = "0CRAAAE7DYK81.1.9"  # of a job that no server has
 COMES_WITHIN_S = 2.0
@@ -118,3 +124,36 @@ async def test_a_poll_that_waited_for_the_database_frees_no_slot_of_the_worker(
         answer = await polling
     assert answer["leases"] == []
     assert answer["stop"] == [{"lease": lease, "reason": "cancel"}]
+
+
+@pytest.mark.parametrize("wrong", [{"wait": "x"}, {"slots": -1}, {"session": 7}])
+async def test_a_poll_that_is_refused_ends_no_other_poll_of_the_worker(
+    cluster: Cluster, wrong: dict[str, Any]
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    polling = worker.begin_poll(second)
+    await until(lambda: second.router._gateway._workers.list_polls())
+
+    assert (await worker.send(second, **wrong)).status == 422
+    await first.submit(task="demo")
+
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert lease_of(await polling)
+
+
+async def test_a_token_that_may_not_have_the_name_of_a_worker_takes_no_jobs_from_it() -> None:
+    tokens = {digest(name): TokenPermission(Role.WORKER, name) for name in ("own", "other")}
+    async with running_cluster(2, WebSettings(tokens=tokens, anyone=None)) as (_, worlds):
+        first, second = worlds
+        poll = {"worker": "w", "session": "s", "wait": 20}
+        own, other = ([("authorization", f"Bearer {token}")] for token in ("own", "other"))
+        polling = asyncio.create_task(second.post("/v1/work", poll, own))
+        await until(lambda: second.router._gateway._workers.list_polls())
+        await until(lambda: "w" in second.app.context.workers)
+
+        assert (await second.post("/v1/work", poll, other)).status == 403
+        await first.engine.submit([JobSpec(task="demo")])
+
+        async with asyncio.timeout(COMES_WITHIN_S):
+            assert len((await polling).json()["leases"]) == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schedo.cluster import polling_workers
+from schedo.cluster.polling_worker import Place
 from schedo.cluster.polling_workers import KEPT_S, PollingWorkers
-from schedo.cluster.worker_call import Place
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker, result
 

@@ -12,8 +12,9 @@ import pytest
 from schedo.cluster import relayed_polls
 from schedo.cluster.client_request import ClientRequest
 from schedo.cluster.parts_of_gateways import Recall
+from schedo.cluster.polling_worker import PollingWorker, RelayedPoll
 from schedo.cluster.surplus import OwnSurplus
-from schedo.cluster.worker_call import PollingWorker, RelayedPoll, WorkerCall
+from schedo.cluster.worker_call import WorkerCall
 from schedo.core.model import LeaseKey
 from schedo.errors import Unavailable
 from schedo.web.http import Response

@@ -20,17 +20,16 @@ from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.sharing import jobs_in_steps
 from schedo.engine.worker_polls import Claim
-from schedo.errors import Forbidden, NotFound, Overloaded, Unavailable
+from schedo.errors import Overloaded, Unavailable
 from schedo.protocol.reading import Steps, at_once
 from schedo.protocol.relayed_work import RelayedWorkRequest
 from schedo.protocol.requirements import escape
-from schedo.protocol.roles import Role
 from schedo.protocol.work import WorkRequest, WorkResponse
 from schedo.web.auth import ClientGone
 from schedo.web.context import AppContext, KnownWorker
 from schedo.web.elsewhere import SENT_AT
 from schedo.web.http import Request, Response
-from schedo.web.permissions import TokenPermission
+from schedo.web.worker_names import check_name
 
 _WORKERS_REMEMBERED_MAX = 4_096
 _PARTS_SHARED_MAX = 16  # of up to 1,000 names each
@@ -126,11 +125,9 @@ def _remember(context: AppContext, request: Request, spec: WorkerSpec) -> Worker
     known = context.workers.get(spec.id)
     if known is None and len(context.workers) >= _WORKERS_REMEMBERED_MAX:
         _evict_disconnected(context)
-    if known is not None and known.client_id == request.client_id:
-        if known.spec is not None and known.spec == spec:
-            return known.spec
-    elif request.permission is not None and request.permission.role is Role.WORKER:
-        _check_name(context, spec.id, request.permission, known)
+    if known is not None and known.client_id == request.client_id and known.spec == spec:
+        return known.spec
+    check_name(context, request, spec.id)
     _check_event_jobs(context, request, spec)
     spec = _share_parts(spec)
     context.workers[spec.id] = KnownWorker(request.client_id, spec)
@@ -155,21 +152,6 @@ def _forget_spec(context: AppContext, name: str) -> None:
     known = context.workers.get(name)
     if known is not None:
         context.workers[name] = known._replace(spec=None)
-
-
-def _check_name(
-    context: AppContext, name: str, permission: TokenPermission, known: KnownWorker | None
-) -> None:
-    """Refuse a name that another token uses, or whose leases this token does not cover.
-
-    After a restart the server does not know the tokens of the workers, but it knows their leases.
-    """
-    held = context.engine.sessions.held_by(name)
-    if known is not None and (held or _is_connected(context, name)):
-        raise Forbidden(f"the worker {name!r} is connected already, with another token")
-    for lease in held:
-        if not permission.allows(lease.queue, lease.task):
-            raise Forbidden(f"the worker {name!r} runs jobs that this token does not cover")
 
 
 def _share_parts(spec: WorkerSpec) -> WorkerSpec:
@@ -199,13 +181,6 @@ def _share_mapping(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
 def _share_defaults(text: bytes) -> Mapping[str, Options]:
     """Return the defaults of this text; they may have objects, which no cache takes as a key."""
     return msgspec.json.decode(text, type=dict[str, Options])
-
-
-def _is_connected(context: AppContext, name: str) -> bool:
-    try:
-        return context.engine.sessions.get(name).state != "disconnected"
-    except NotFound:
-        return False
 
 
 def _evict_disconnected(context: AppContext) -> None:
