@@ -42,6 +42,7 @@ from schedo.cluster.worker_call import Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
 from schedo.errors import Unavailable
+from schedo.web.auth import ClientGone
 from schedo.web.http import Response
 from schedo.web.worker_names import check_name
 
@@ -118,6 +119,10 @@ class Gateway:
                 self._servers.begin(self._sender.end_elsewhere(call))
             call.is_answered = True
             return response
+        except ClientGone:
+            if worker.poll is call:
+                self._servers.begin(self._sender.tell_left(call))
+            raise
         finally:
             call.finish()
             self._relayed_polls.note_response(call)

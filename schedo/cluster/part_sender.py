@@ -7,8 +7,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from schedo.cluster.client_request import NOT_OWNER, to_response
 from schedo.cluster.lease_owners import LeaseOwners
+from schedo.cluster.parts_of_gateways import Recall
 from schedo.cluster.polling_worker import Unanswered
 from schedo.cluster.servers import Servers
 from schedo.cluster.work_parts import PartResponse, read_response
@@ -87,6 +90,17 @@ class PartSender:
             await self._send(call, member, ())
         finally:
             asked.is_told_now = False
+
+    async def tell_left(self, call: WorkerCall) -> None:
+        """Let the owners of the worker's jobs know that its connection broke.
+
+        If it sends none of them a request soon, through any server, its jobs are lost there.
+        """
+        owners = self._owners.group(call, call.worker.elsewhere)
+        body = msgspec.json.encode(Recall(call.name, has_left=True))
+        await asyncio.gather(
+            *(self._servers.ask(each, "recall", body, dict, LIST_S) for each, _ in owners)
+        )
 
     async def end_elsewhere(self, call: WorkerCall) -> None:
         """Let all other servers know that the worker has ended; those that know it wait for it."""

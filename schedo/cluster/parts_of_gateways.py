@@ -52,12 +52,13 @@ class Recall(msgspec.Struct):
     """What a gateway takes back that it has asked for in the name of a worker.
 
     number: of the poll that is to end; unsent: leases that the worker has not got, and that are to
-    be released.
+    be released; has_left: the connection of the worker to the gateway broke.
     """
 
     worker: str
     number: int | None = None
     unsent: list[LeaseText] = []
+    has_left: bool = False
 
 
 _HOLD = msgspec.json.Decoder(_Hold)
@@ -109,6 +110,8 @@ class PartsOfGateways:
         poll = self._polls.get(recall.worker)
         if poll is not None and poll.number == recall.number:
             poll.end()
+        if recall.has_left and asked.hop is not None:
+            sessions.note_left(recall.worker, asked.hop.at)
         if recall.unsent:
             sessions.release_unsent(recall.worker, [parse_lease(each) for each in recall.unsent])
         return Response(200, b"{}")

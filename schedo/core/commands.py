@@ -257,13 +257,15 @@ class PollBroken(Command[None], frozen=True):
     """End a poll that can get no response, because its connection broke.
 
     unsent: the leases of its response, if there is one already, and not all of them are sent;
-    outcome: of their attempts.
+    outcome: of their attempts. left_at: when the worker's connection to its gateway broke, which
+    is another server; None: nothing is known of that.
     """
 
     id: int
     worker: str
     unsent: Sequence[LeaseKey] = ()
     outcome: Released | Snoozed = Released()
+    left_at: int | None = None
 
 
 class HoldLease(Command[None], frozen=True):

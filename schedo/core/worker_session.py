@@ -165,6 +165,11 @@ class Session:
             case _:
                 return self.timeout_us
 
+    def has_left(self, left_at: int | None) -> bool:
+        """Whether the worker has left its gateway and sent nothing through any server since."""
+        seen_at = self.last_seen_at or 0
+        return left_at is not None and self.spec.is_relayed and seen_at <= left_at
+
     def move(self, state: SessionState) -> None:
         """Change the state, as far as FOLLOWERS allows it."""
         assert state is self.state or state in FOLLOWERS[self.state], (self.state, state)

@@ -152,12 +152,13 @@ class WorkerSessions:
         self._accepting.pop(command.id, None)
         unsent = [key for key in command.unsent if key in session.held]
         is_waiting = poll is not None and poll is session.waiting
-        if is_waiting:
+        has_left = session.has_left(command.left_at)
+        if is_waiting or has_left:
             self.polls.close(session, now)
             unsent += session.unsent()
         self._leases.release(session, unsent, now, command.outcome)
         # A relayed poll comes from a gateway. If that has gone, the worker may still run attempts.
-        is_broken = (is_waiting or unsent) and not session.spec.is_relayed
+        is_broken = has_left or ((is_waiting or unsent) and not session.spec.is_relayed)
         if is_broken and session.waiting is None and session.is_connected:
             session.move(_BROKEN)
         self._touch(session, now)

@@ -125,6 +125,13 @@ class Workers:
         """Release leases that the worker has not got, and will not get; their jobs run again."""
         self._loop.enqueue(PollBroken(0, name, leases))
 
+    def note_left(self, name: str, at: int) -> None:
+        """Note when the connection of a worker to its gateway, another server, broke.
+
+        It is lost RECONNECT_US later unless it sends a request through any server.
+        """
+        self._loop.enqueue(PollBroken(0, name, left_at=at))
+
     def end_poll(self, name: str | None) -> None:
         """Let the open poll of a worker have its response now; None: those of all."""
         self._loop.enqueue(CompletePolls(name))

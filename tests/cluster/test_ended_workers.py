@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
+from schedo.core.limits import SECOND
+from schedo.core.worker_session import RECONNECT_US
 from schedo.errors import NotFound
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
+from tests.cluster.test_lost_leases import pass_time
 from tests.cluster.workers import HandWorker, holds, result
+from tests.passes import until
 
 
 async def end(worker: HandWorker, at: MemberWorld, *running: str, **fields: Any) -> None:
@@ -106,3 +111,28 @@ async def test_the_end_of_an_earlier_process_is_not_that_of_the_next_one(
 
     assert await state_of(later, first) == "active"
     await later.poll(first, lease)
+
+
+async def test_the_owners_of_the_jobs_of_a_killed_worker_notice_it_as_soon_as_its_gateway(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await worker.take(first, task="demo")
+    await worker.poll(second, lease)
+    port = int(second.cluster.me.url.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = msgspec.json.encode({**worker.description, "running": [lease], "wait": 30})
+    head = f"POST /v1/work HTTP/1.1\r\nhost: localhost:8080\r\ncontent-length: {len(body)}\r\n"
+    writer.write(f"{head}content-type: application/json\r\n\r\n".encode() + body)
+    await until(lambda: second.router._gateway._workers.list_polls())
+
+    writer.close()
+    await until(lambda: state_at(first) == "broken")
+    await pass_time(cluster, RECONNECT_US // SECOND + 1)
+
+    await until(lambda: not holds(first, lease))
+
+
+def state_at(world: MemberWorld) -> str:
+    return world.engine._loop.scheduler._session_table.by_name["w"].state

@@ -78,6 +78,56 @@ def test_a_worker_whose_server_dies_keeps_its_attempts_while_it_finds_another_on
     assert site.status() == "active"
 
 
+def test_a_worker_that_has_left_its_gateway_is_lost_if_it_does_not_come_back() -> None:
+    site = Site()
+    lease = site.leased(slots=2, spec=RELAYED)
+    waiting = site.poll(slots=2, spec=RELAYED)
+
+    site.apply(PollBroken(0, "a", left_at=T0), T0)
+    site.turn(T0)
+    site.run_until(T0 + (RECONNECT_S - 1) * SECOND)
+    assert site.state(lease.key.job_id) is State.RUNNING
+    assert site.response(waiting).leases == []
+
+    site.run_until(T0 + (RECONNECT_S + 1) * SECOND)
+    assert site.state(lease.key.job_id) is not State.RUNNING
+    assert "it did not reconnect in 5 s" in site.warnings[0]
+
+
+def test_a_worker_that_comes_back_through_another_gateway_keeps_its_attempts() -> None:
+    site = Site()
+    lease = site.leased(slots=2, spec=RELAYED)
+
+    site.apply(PollBroken(0, "a", left_at=T0), T0)
+    site.report_in(now=T0 + SECOND, slots=2, spec=RELAYED, running=[lease.key])
+    site.run_until(T0 + (RECONNECT_S + 2) * SECOND)
+
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+
+def test_late_news_that_a_worker_has_left_its_gateway_changes_nothing() -> None:
+    site = Site()
+    lease = site.leased(slots=2, spec=RELAYED)
+    site.report_in(now=T0 + SECOND, slots=2, spec=RELAYED, running=[lease.key])
+
+    site.apply(PollBroken(0, "a", left_at=T0), T0 + 2 * SECOND)
+    site.run_until(T0 + (RECONNECT_S + 3) * SECOND)
+
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+
+def test_news_of_a_gateway_that_a_worker_has_left_it_changes_nothing_where_it_polls_itself() -> (
+    None
+):
+    site = Site()
+    lease = site.leased(slots=2)
+
+    site.apply(PollBroken(0, "a", left_at=T0 + 1), T0)
+    site.run_until(T0 + (RECONNECT_S + 1) * SECOND)
+
+    assert site.state(lease.key.job_id) is State.RUNNING
+
+
 def start_beside_another(site: Site) -> tuple[LeaseKey, LeaseKey]:
     """Let a response to a relayed poll have one lease while another start is not durable yet."""
     site.poll(slots=2, spec=RELAYED)
