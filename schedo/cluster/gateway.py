@@ -91,11 +91,13 @@ class Gateway:
             return await self._parts.respond(asked, request)
         name = request.fields.worker
         worker = self._workers.note_request(name)
+        worker.open_requests += 1
         try:
             return await self._divide(asked, request, worker)
         except Refusal as refusal:
             return refusal.response
         finally:
+            worker.open_requests -= 1
             self._workers.forget_if_done(worker)
 
     async def _divide(
@@ -178,7 +180,7 @@ class Gateway:
         when results have become durable, this server may have a job for the slots that they free.
         """
         if not self._relayed_polls.list_serving(call):
-            call.is_held_back = False
+            call.is_held_back = call.asks_here_first = False
             return call.spec is None and self._surplus_of_others.is_any
         call.asks_here_first = True
         await self._read_wait(call)

@@ -28,12 +28,15 @@ class _HeldPoll:
         self._timer = asyncio.get_running_loop().call_later(held_s, self.end)
 
     def end(self) -> None:
-        """End it soon: a job whose start is not durable yet comes with the response.
+        """Ask the engine to end the poll, and again every EMPTY_S until it has ended.
 
-        The gateway may not poll again for long. A poll that is still being read is not known yet.
+        While a start for the worker is being stored, it is not asked: the lease comes with this
+        response, because the gateway may not poll again for long. Nor is a poll that is still
+        being read.
         """
         with suppress(NotFound):
-            if self._sessions.get(self._name).running <= len(self._sessions.held_by(self._name)):
+            known = self._sessions.get(self._name)
+            if known.running - known.reserved <= len(self._sessions.held_by(self._name)):
                 self._sessions.end_poll(self._name)
         self.close()
         self._timer = asyncio.get_running_loop().call_later(EMPTY_S, self.end)

@@ -97,13 +97,13 @@ class PollingWorker:
         self.relayed: dict[int, RelayedPoll] = {}  # the newest open one, by the number of a server
         self.given: list[GivenLeases] = []  # for its next response
         self.described = 0  # the hash of how the worker describes itself, for which these are
-        self.begun = 0  # how many requests about its relayed polls go on, also about ended ones
+        self.open_requests = 0  # of the worker, and about its polls at other servers
 
     @property
     def is_done(self) -> bool:
         """Whether its gateway need not know it any more."""
-        known = (self.elsewhere, self.revoked, self.unanswered, self.poll, self.given, self.begun)
-        return not any(known)
+        known = (self.elsewhere, self.revoked, self.unanswered, self.poll, self.given)
+        return not (self.open_requests or any(known))
 
     def count_expected(self, since: float) -> int:
         """Return how many leases have come or may come of polls that are open since then."""

@@ -62,19 +62,23 @@ class RelayedPolls:
         self._servers, self._workers = servers, workers
         self._surplus_of_others = surplus_of_others
         self._counts = Counter[int]()  # of open polls, by the number of the server
-        self._numbers = itertools.count(1)
+        # No other server makes the same ones: an owner knows a poll by the worker and the number.
+        self._numbers = itertools.count(servers.cluster.me.epoch << 32)
 
     def begin_soon(self, call: WorkerCall) -> None:
         """Poll the servers that have had jobs for the worker, if this one has none."""
         if self.list_serving(call) and call.left_s > SHORT_S:
             self._begin_after(OWN_FIRST_PASSES, call)
+        else:
+            call.asks_here_first = False
 
     def _begin_after(self, passes: int, call: WorkerCall) -> None:
         if passes:
             asyncio.get_running_loop().call_soon(self._begin_after, passes - 1, call)
-        elif call.is_here:
+        else:
             call.asks_here_first = False
-            self.begin(call)
+            if call.is_here:
+                self.begin(call)
 
     def begin(self, call: WorkerCall, told_by: int | None = None) -> bool:
         """Poll the servers that have had jobs for the worker, as far as it has room.
@@ -92,7 +96,7 @@ class RelayedPolls:
             return False
         loop = asyncio.get_running_loop()
         now = loop.time()
-        is_held = call.left_s > SHORT_S
+        is_held = call.wait_s is None or call.left_s > SHORT_S  # one that is still here waits
         room -= call.worker.count_expected(now - SETTLED_S)
         members = self._choose(call, serving, told_by)
         for at, member in enumerate(members):
@@ -151,13 +155,13 @@ class RelayedPolls:
         If it fails, a lease may not have reached the worker. This server notes that, and tells the
         owner with the worker's next poll what the worker runs, so that the job starts again.
         """
-        worker.begun += 1
+        worker.open_requests += 1
         task = self._servers.begin(work)
         task.add_done_callback(lambda _: self._note_end(worker))
         return task
 
     def _note_end(self, worker: PollingWorker) -> None:
-        worker.begun -= 1
+        worker.open_requests -= 1
         self._workers.forget_if_done(worker)
 
     async def _carry_out(

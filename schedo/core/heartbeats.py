@@ -1,7 +1,8 @@
 """The deadlines of worker sessions: when a poll gets its response, when a worker is lost.
 
 Leases that wait for the next poll of a worker of another server go back after UNCLAIMED_US. That
-server polls again at once if the worker has room, and perhaps not for long if it has none.
+server may poll again at once, or not for long: if the worker has no room, or if it believes that
+there are no jobs here.
 
 Time in which the server cannot read requests does not count: a stopped process, a blocked loop, a
 suspended machine, a recovery. `next_at` asks for a tick every LOOK_US. A tick that comes later
@@ -34,13 +35,18 @@ class Heartbeats:
         """Expect the next request of the worker, unless it waits for a response itself."""
         self._look_at = self._look_at or now + LOOK_US
         session.listened = 0
+        if not session.is_unclaimed:
+            session.unclaimed_until = None
+        elif session.unclaimed_until is None:
+            session.unclaimed_until = now + UNCLAIMED_US
         if session.waiting is not None:
             session.deadline_at = session.waiting.until
         elif session.polls or session.wait_us is None:
             session.deadline_at = None
         else:
-            wait_us = UNCLAIMED_US if session.is_unclaimed else session.wait_us
-            session.deadline_at = now + wait_us
+            session.deadline_at = now + session.wait_us
+            if session.unclaimed_until is not None:
+                session.deadline_at = min(session.deadline_at, session.unclaimed_until)
         self._file(session)
 
     def note_request(self, worker: str) -> None:
@@ -87,7 +93,8 @@ class Heartbeats:
             assert session.deadline_at is not None, "it is filed"
             if session.deadline_at > now:
                 break
-            if session.polls or not self._must_listen(session, session.deadline_at, now):
+            is_due = session.polls or session.is_unclaimed
+            if is_due or not self._must_listen(session, session.deadline_at, now):
                 session.deadline_at = None
                 due.append(session)
         return due

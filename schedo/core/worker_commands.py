@@ -140,14 +140,17 @@ class WorkerCommands:
         return [held.lease for held in session.held.values()] if session is not None else []
 
     def list_unheard(self, now: int) -> list[str]:
-        """Return the workers that hold leases and have sent no request for IN_FLIGHT_US.
+        """Return the workers that hold leases and have not said for IN_FLIGHT_US what they run.
 
-        In a cluster they may poll another server, and may not have got these leases.
+        In a cluster they may poll another server, and may not have got these leases. A poll that
+        this one sends in the name of a worker does not say what the worker runs.
         """
         return [
             name
             for name, session in self._table.by_name.items()
-            if session.held and not session.polls and _is_unheard(session, now)
+            if session.held
+            and (session.spec.is_relayed or not session.polls)
+            and _is_unheard(session, now)
         ]
 
     def _find(self, name: str) -> Worker:
@@ -162,4 +165,4 @@ class WorkerCommands:
 
 
 def _is_unheard(session: Session, now: int) -> bool:
-    return session.last_seen_at is None or now - session.last_seen_at > IN_FLIGHT_US
+    return session.listed_at is None or now - session.listed_at > IN_FLIGHT_US

@@ -91,6 +91,7 @@ class WorkerStatus(NamedTuple):
     health: str | None  # a problem of the worker, or None
     isolated: bool = False  # it runs only poison suspects
     runs: Sequence[Run] = ()  # the oldest of them, if it runs many
+    reserved: int = 0  # how many of the slots that count as running are held for reservations
 
 
 class ProgressLine(NamedTuple):

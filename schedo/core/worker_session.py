@@ -107,6 +107,7 @@ class Session:
             "drain_requested",
             "held",
             "last_seen_at",
+            "listed_at",
             "listened",
         ),
         *("name", "polled_at", "polls", "previous_session_ids", "registered", "reported"),
@@ -119,6 +120,7 @@ class Session:
             "supports_offers",
             "timeout_us",
             "unacknowledged",
+            "unclaimed_until",
         ),
         "waiting",
     )
@@ -139,6 +141,8 @@ class Session:
         self.waiting: OpenPoll | None = None  # the one that waits for leases
         self.connected_at: int | None = None
         self.last_seen_at: int | None = None
+        self.listed_at: int | None = None  # when a request has said what the worker runs
+        self.unclaimed_until: int | None = None  # when leases go back that no poll has asked for
         self.polled_at = 0
         self.deadline_at: int | None = None  # of the open poll, or of the next request
         self.listened = 0  # how often the sockets were read after that
@@ -276,6 +280,8 @@ class Session:
         self.burst_ends_at += delta_us
         if self.deadline_at is not None:
             self.deadline_at += delta_us
+        if self.unclaimed_until is not None:
+            self.unclaimed_until += delta_us
         for poll in self.polls.values():
             poll.until += delta_us
         for held in self.held.values():

@@ -156,9 +156,10 @@ class WorkerSessions:
         if is_waiting or has_left:
             self.polls.close(session, now)
             unsent += session.unsent()
+        # A gateway that returns leases, or that has gone, says nothing of the worker's connection.
+        is_own = is_waiting or not all(session.held[key].is_relayed for key in unsent)
+        is_broken = has_left or (is_own and not session.spec.is_relayed)
         self._leases.release(session, unsent, now, command.outcome)
-        # A relayed poll comes from a gateway. If that has gone, the worker may still run attempts.
-        is_broken = has_left or ((is_waiting or unsent) and not session.spec.is_relayed)
         if is_broken and session.waiting is None and session.is_connected:
             session.move(_BROKEN)
         self._touch(session, now)
@@ -203,6 +204,11 @@ class WorkerSessions:
         session.last_seen_at = now
         session.timeout_us = round(request.session_timeout_s * SECOND)
         session.supports_offers = request.supports_offers
+        if session.is_unclaimed and not request.spec.is_relayed:
+            # They were for a poll of its gateway, and the worker may have no room for them now.
+            self._leases.release(session, session.unsent(), now)
+        if request.running is not None or not request.spec.is_relayed:
+            session.listed_at = now
         if not session.is_connected:
             session.connected_at = session.polled_at = now
         if not session.is_connected or session.registered is not request.spec:

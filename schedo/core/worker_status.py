@@ -50,6 +50,7 @@ def status(
         _find_health_problem(worker, session, now),
         spec.isolated,
         runs,
+        sum(key.job_id < 0 for key in worker.running),
     )
 
 

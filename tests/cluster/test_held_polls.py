@@ -384,5 +384,7 @@ async def test_a_server_that_begins_to_give_jobs_is_polled_for_all_workers_that_
 
     assert len(done) == 1
     await until(lambda: sum(is_polled(first, name) for name in ("u", "v", "w")) == len(left))
+    await asyncio.wait(left, timeout=WATCHED_S)  # longer than a poll that is not held
+    assert sum(is_polled(first, name) for name in ("u", "v", "w")) == len(left)
     for each in left:
         each.cancel()

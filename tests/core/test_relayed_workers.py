@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from schedo.core.commands import CompletePolls, HoldLease, PollBroken
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.states import State
@@ -13,6 +15,8 @@ from tests.core.remote_site import Site, make_poll
 
 READY_KEY = ReadyKey("default", "work")
 RECONNECT_S = 5
+OWN = make_poll(slots=2).spec
+FULL = LeaseKey(1, 1, 99)  # an attempt of a third server
 RELAYED = replace(make_poll(slots=2).spec, is_relayed=True)
 
 
@@ -191,3 +195,58 @@ def test_a_lease_whose_relayed_poll_is_recalled_before_its_start_is_durable_goes
 
     assert site.state(job_id) is State.QUEUED
     assert site.scheduler.held_by("a") == []
+
+
+@pytest.mark.parametrize("is_draining", [False, True])
+def test_a_recalled_lease_of_a_worker_that_has_come_itself_breaks_no_connection(
+    is_draining: bool,
+) -> None:
+    site = Site()
+    kept, recalled = (site.leased(slots=2, spec=RELAYED, session_timeout_s=30.0) for _ in range(2))
+    site.report_in(
+        slots=2, spec=OWN, session_timeout_s=30.0, running=[kept.key], is_draining=is_draining
+    )
+
+    site.apply(PollBroken(0, "a", [recalled.key]), T0)
+    site.run_until(T0 + 9 * SECOND)  # the next request comes after 10 s
+
+    assert site.state(recalled.key.job_id) is State.QUEUED
+    assert site.state(kept.key.job_id) is State.RUNNING
+    assert site.warnings == []
+
+
+def test_a_late_lease_is_not_given_to_a_worker_that_has_got_full_and_polls_the_owner_itself() -> (
+    None
+):
+    site = Site()
+    sent, _ = start_beside_another(site)
+
+    response = site.poll_at_once(
+        now=T0 + SECOND // 20, slots=2, spec=OWN, running=[sent], elsewhere=frozenset([FULL])
+    )
+
+    assert response.leases == []
+
+
+def test_a_late_lease_goes_back_if_its_full_worker_reports_to_the_owner_itself() -> None:
+    site = Site()
+    sent, late = start_beside_another(site)
+
+    for at in range(T0 + SECOND // 20, T0 + 60 * SECOND, 5 * SECOND):
+        site.run_until(at)
+        site.report_in(spec=OWN, slots=2, running=[sent], elsewhere=frozenset([FULL]), now=at)
+
+    assert site.state(sent.job_id) is State.RUNNING
+    assert site.state(late.job_id) is State.QUEUED
+
+
+def test_a_late_lease_goes_back_although_its_worker_reports_all_the_time() -> None:
+    site = Site()
+    sent, late = start_beside_another(site)
+
+    for at in range(T0, T0 + 5 * SECOND, SECOND // 10):  # as a job does that tells its progress
+        site.run_until(at)
+        site.report_in(spec=RELAYED, slots=2, running=[sent], now=at)
+
+    assert site.state(late.job_id) is State.QUEUED
+    assert site.state(sent.job_id) is State.RUNNING

@@ -36,6 +36,8 @@ _PARTS_SHARED_MAX = 16  # of up to 1,000 names each
 _FEW_ENTRIES = 64
 # A lease must leave before a heartbeat of the worker could release it (see IN_FLIGHT_US).
 CLAIM_S_MAX = 1.0
+# A gateway returns a lease that comes more than a second after it was given (see LATE_US).
+RELAYED_CLAIM_S_MAX = 0.3
 T = TypeVar("T")
 
 
@@ -84,7 +86,8 @@ async def _apply(context: AppContext, request: Request, poll: PollRequest) -> Po
 
 
 def _claim(request: Request) -> Claim:
-    return partial(request.claim.take, wait_s_max=CLAIM_S_MAX)
+    most_s = CLAIM_S_MAX if request.sent_at is None else RELAYED_CLAIM_S_MAX
+    return partial(request.claim.take, wait_s_max=most_s)
 
 
 def _render(response: PollResponse, epoch: int, session_timeout_s: float) -> Steps[bytes]:
