@@ -27,6 +27,7 @@ from schedo.engine.declarations import PAUSE_S, TRIES
 from schedo.engine.failures import OutcomeUnknown
 from schedo.errors import SchedoError, Unavailable
 from schedo.protocol.declarations import render_entry
+from schedo.protocol.decode import UNDECODABLE
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
@@ -59,7 +60,7 @@ async def declare_in_parts(servers: Servers, asked: ClientRequest) -> Response:
         return await asked.here()
     try:
         wanted = msgspec.json.decode(asked.request.body, type=_Declaration)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return await asked.here()  # its handler says what is wrong
     names = {f"{kind}/{each.name}" for kind in _LISTS[:2] for each in getattr(wanted, kind)}
     if wanted.dry_run:

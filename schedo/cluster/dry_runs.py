@@ -15,6 +15,7 @@ from msgspec import Struct
 from schedo.cluster.finding import rank_refusal
 from schedo.core.explain import WORKERS_MAX
 from schedo.core.worker_obstacles import Obstacle
+from schedo.protocol.decode import UNDECODABLE
 from schedo.protocol.invocations import describe_room
 from schedo.protocol.work import is_own_worker
 from schedo.web.http import Request
@@ -33,7 +34,7 @@ def is_dry_run(request: Request) -> bool:
     """Whether the invocation starts nothing; the handler checks the whole request."""
     try:
         return _INVOCATION.decode(request.body).dry_run
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return False
 
 

@@ -42,6 +42,7 @@ from schedo.cluster.worker_call import Refusal, WorkerCall
 from schedo.core.model import ReadyKey
 from schedo.engine.workers import Workers
 from schedo.errors import Unavailable
+from schedo.protocol.decode import UNDECODABLE
 from schedo.web.auth import ClientGone
 from schedo.web.http import Response
 from schedo.web.worker_names import check_name
@@ -85,7 +86,7 @@ class Gateway:
             return await self._questions.respond(asked)
         try:
             request = WorkerRequest(asked.request.body)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNDECODABLE:
             return await asked.here()  # the handler says what is wrong
         if asked.hop is not None:
             return await self._parts.respond(asked, request)

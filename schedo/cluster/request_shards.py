@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from schedo.core.limits import DEFAULT_QUEUE
 from schedo.core.shards import shard_of
+from schedo.protocol.decode import UNDECODABLE
 from schedo.web.http import Request
 from schedo.web.idempotency import HEADER, read_key
 
@@ -39,7 +40,7 @@ def shard_of_spec(item: bytes | msgspec.Raw, has_limit: HasLimit) -> int | None:
     """Return the shard that a job in JSON must be in; None: any, or the JSON is no job."""
     try:
         job = _JOB.decode(item)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return None
     if job.broadcast:
         return None
@@ -65,7 +66,7 @@ def is_broadcast(request: Request) -> bool:
     """Whether the request submits a broadcast."""
     try:
         return request.operation == "create_job" and _JOB.decode(request.body).broadcast
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return False
 
 
@@ -79,7 +80,7 @@ def names_link(body: bytes) -> bool:
     """Whether the body of a login has a link in place of a token."""
     try:
         return msgspec.json.decode(body, type=_Login).link is not None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return False
 
 

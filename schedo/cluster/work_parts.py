@@ -53,7 +53,7 @@ class WorkerRequest:
     """The request of a worker, by the leases that it names."""
 
     def __init__(self, body: bytes) -> None:
-        """Raise msgspec.MsgspecError or UnicodeDecodeError for a body that is no request."""
+        """Raise an exception of UNDECODABLE for a body that is no request."""
         self._body = body
         fields = self.fields = _FIELDS.decode(body)
         self._named: Mapping[str, Sequence[str]] = {

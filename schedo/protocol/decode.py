@@ -17,6 +17,10 @@ from schedo.suggestions import suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+# What msgspec raises for a text that is no value of the type: the last one if the text is nested
+# deeper than the interpreter's limit for calls.
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 _WHERE = re.compile(r" - at `\$(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
 _FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`\Z", re.DOTALL)

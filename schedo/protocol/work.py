@@ -22,6 +22,7 @@ from schedo.core.worker_messages import PollRequest, PollResponse, Progress
 from schedo.core.worker_pool import WorkerSpec
 from schedo.errors import Invalid, SchedoError, StaleLease
 from schedo.protocol import fields
+from schedo.protocol.decode import UNDECODABLE
 from schedo.protocol.fields import Duration, Name
 from schedo.protocol.keep import KeepRequest, read_keep
 from schedo.protocol.leases import (
@@ -288,7 +289,7 @@ def parse_response(body: bytes) -> WorkResponse:
     """Return the response in a body; raise SchedoError if there is none."""
     try:
         return _responses.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise SchedoError(
             f"the response is not one of a schedo server to a worker: {error}"
         ) from None
