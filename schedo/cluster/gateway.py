@@ -24,7 +24,7 @@ from schedo.cluster.lease_owners import LeaseOwners
 from schedo.cluster.owner_requests import LATE_S, OwnerRequests
 from schedo.cluster.part_sender import MOVING_TEXT, PartSender
 from schedo.cluster.parts_of_gateways import PartsOfGateways
-from schedo.cluster.polling_worker import Place, PollingWorker
+from schedo.cluster.polling_worker import Place
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.questions import QUESTIONS, Questions
 from schedo.cluster.relayed_polls import RelayedPolls
@@ -34,6 +34,7 @@ from schedo.cluster.work_parts import (
     PartResponse,
     WorkerRequest,
     denies_nothing,
+    is_long,
     merge_responses,
     read_poll,
     read_response,
@@ -84,6 +85,11 @@ class Gateway:
             return await asked.here()
         if asked.hop is not None and asked.hop.purpose in QUESTIONS:
             return await self._questions.respond(asked)
+        came_at = asyncio.get_running_loop().time()
+        wait_s = None
+        if asked.hop is None and is_long(asked.request):
+            # It is read in steps before anything decodes it in one; its parts need that no more.
+            wait_s = (await read_poll(asked.request)).wait_s
         try:
             request = WorkerRequest(asked.request.body)
         except UNDECODABLE:
@@ -93,20 +99,19 @@ class Gateway:
         name = request.fields.worker
         worker = self._workers.note_request(name)
         worker.open_requests += 1
+        call = WorkerCall(asked, request, worker, came_at, wait_s)
         try:
-            return await self._divide(asked, request, worker)
+            return await self._divide(call)
         except Refusal as refusal:
             return refusal.response
         finally:
             worker.open_requests -= 1
             self._workers.forget_if_done(worker)
 
-    async def _divide(
-        self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker
-    ) -> Response:
+    async def _divide(self, call: WorkerCall) -> Response:
         """Carry out each part of the request at the owner of its jobs, and wait here for more."""
-        call = WorkerCall(asked, request, worker)
-        if request.is_poll:
+        request, worker = call.request, call.worker
+        if call.is_poll:
             await self._begin_poll(call)
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
@@ -133,13 +138,11 @@ class Gateway:
     async def _begin_poll(self, call: WorkerCall) -> None:
         """Let the poll replace the one before, unless it is refused: then it changes nothing."""
         worker = call.worker
-        worker.polls_come += 1
-        number = worker.polls_come  # the newest poll is the one that came last
         if worker.is_polled:
             await self._read_wait(call)
             check_name(call.asked.context, call.asked.request, call.name)
         self._surplus_of_others.want()
-        if worker.begin_poll(call, number):
+        if worker.begin_poll(call):
             self._relayed_polls.note_poll(call)
 
     async def _take_turn(self, call: WorkerCall) -> Response | None:
@@ -191,6 +194,8 @@ class Gateway:
         return False
 
     async def _read_wait(self, call: WorkerCall) -> None:
+        if call.wait_s is None:
+            call.wait_s = call.read_wait_s
         if call.wait_s is None:
             call.wait_s = (await read_poll(call.asked.request)).wait_s
 
@@ -306,7 +311,8 @@ class Gateway:
         owned_before: the shards of this server when it was asked.
         """
         owned = await self._owners.find_owned(answer.denied, owned_before)
-        lost = [each for each in answer.denied if each in call.request.changed - owned]
+        unowned = call.request.changed - owned
+        lost = [each for each in answer.denied if each in unowned]
         if lost:
             call.worker.elsewhere.update(dict.fromkeys(lost, Place()))
             await self._requests.ask(call)

@@ -88,8 +88,7 @@ class PollingWorker:
         self.revoked: frozenset[str] = frozenset()  # by the last response to a poll
         self.is_drained = False  # the last one said that an operator wants it to leave
         self.poll: WorkerCall | None = None  # the one that waits
-        self.polls_come = 0  # how many polls have come
-        self.newest = 0  # the number of the newest of them that is no wrong one
+        self.polled_at = 0.0  # when the newest poll came that is no wrong one
         self.asked_at = 0.0  # when its last request came
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
         self.asking: list[OwnerRequest] = []  # requests to owners that are on their way
@@ -115,11 +114,11 @@ class PollingWorker:
         """Whether another poll would end or change something."""
         return bool(self.poll or self.relayed or self.given)
 
-    def begin_poll(self, call: WorkerCall, number: int) -> bool:
+    def begin_poll(self, call: WorkerCall) -> bool:
         """Let a poll be the present one; return False if a newer one has come meanwhile."""
-        if number < self.newest:
+        if call.began < self.polled_at:
             return False
-        self.newest, self.poll = number, call
+        self.polled_at, self.poll = call.began, call
         call.revoked_before, self.revoked = self.revoked, frozenset()
         call.answers, self.late = self.late, {}
         return True

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from schedo.core.limits import SMALL_BODY_BYTES_MAX
 from schedo.core.worker_messages import PollRequest
 from schedo.engine.sharing import jobs_in_steps
-from schedo.protocol.reading import at_once
+from schedo.protocol.reading import FIELD_BYTES_MAX, at_once
 from schedo.protocol.work import WorkRequest
 from schedo.web.http import Request
 
@@ -190,6 +190,11 @@ class PartResponse(Struct):
             revoked=[lease for lease in self.revoked if lease in owned],
             refused=[each for each in self.refused if each.lease in owned],
         )
+
+
+def is_long(request: Request) -> bool:
+    """Whether the body may hold more than one step should decode, until it has been read."""
+    return len(request.body) > FIELD_BYTES_MAX
 
 
 async def read_poll(request: Request) -> PollRequest:

@@ -33,9 +33,17 @@ class Refusal(Exception):
 class WorkerCall:
     """One request of a worker, and what is left of it."""
 
-    def __init__(self, asked: ClientRequest, request: WorkerRequest, worker: PollingWorker) -> None:
+    def __init__(
+        self,
+        asked: ClientRequest,
+        request: WorkerRequest,
+        worker: PollingWorker,
+        came_at: float,
+        read_wait_s: float | None,
+    ) -> None:
+        """read_wait_s: how long the worker lets it wait, if the whole request has been read."""
         self.asked, self.request, self.worker = asked, request, worker
-        self.began = asyncio.get_running_loop().time()
+        self.began, self.read_wait_s = came_at, read_wait_s
         self.name, self.is_poll = request.fields.worker, request.is_poll
         self.foreign: set[str] = set()  # leases that are not of this server
         # Leases of other servers that have ended there, or whose results or decisions have arrived.
@@ -43,7 +51,7 @@ class WorkerCall:
         self.ended: set[str] = set()  # leases whose results later requests of the worker brought
         self.revoked: dict[str, None] = {}  # in any turn so far
         self.revoked_before: frozenset[str] = frozenset()  # by the response to the poll before
-        self.wait_s: float | None = None  # how long the worker lets it wait; None: not read yet
+        self.wait_s: float | None = None  # as read_wait_s; None: it has not been needed yet
         self.asks_here_first = False  # this server may have a job for it: no other one is polled
         self.is_held_back = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
