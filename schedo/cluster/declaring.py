@@ -26,8 +26,7 @@ from schedo.core.commands import DeclareSchedules
 from schedo.engine.declarations import PAUSE_S, TRIES
 from schedo.engine.failures import OutcomeUnknown
 from schedo.errors import SchedoError, Unavailable
-from schedo.protocol.declarations import render_entry
-from schedo.protocol.decode import UNDECODABLE
+from schedo.protocol.declarations import DeclarationRequest, render_entry
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.roles import Role
 from schedo.store.cluster import Member
@@ -44,29 +43,19 @@ _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the
 _IN_PART = "it may be declared in part; declare it again"
 
 
-class _Named(msgspec.Struct):
-    name: str
-
-
-class _Declaration(msgspec.Struct):
-    schedules: list[_Named] = []
-    expectations: list[_Named] = []
-    dry_run: bool = False
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 async def declare_in_parts(servers: Servers, asked: ClientRequest) -> Response:
-    """Return what all servers have done, as one response."""
+    """Return what all servers have done, as one response; raise Invalid for a bad declaration."""
     if asked.hop is not None:
         return await asked.here()
-    try:
-        wanted = msgspec.json.decode(asked.request.body, type=_Declaration)
-    except UNDECODABLE:
-        return await asked.here()  # its handler says what is wrong
+    wanted = await asked.request.read(DeclarationRequest)  # in steps, if it is large
     names = {f"{kind}/{each.name}" for kind in _LISTS[:2] for each in getattr(wanted, kind)}
     if wanted.dry_run:
         return await _try(servers, asked, names)
     if servers.others():
-        body = orjson.dumps(orjson.loads(asked.request.body) | {"dry_run": True})
+        body = msgspec.json.encode(_MEMBERS.decode(asked.request.body) | {"dry_run": True})
         trial = replace(asked, request=asked.request._replace(body=body))
         response = await _try(servers, trial, names)
         if response.status >= 400:

@@ -40,3 +40,25 @@ async def test_a_line_that_is_nested_too_deeply_refuses_its_batch(cluster: Clust
 
     assert reply.status == 400, reply
     assert f"value 2: the body is {TOO_DEEP}" in reply.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "detail"),
+    [
+        (b"[" * 300 + b"]" * 300, TOO_DEEP),
+        (b'"\xff"', "the body is not UTF-8"),
+        (b"1e999", "number is infinity"),
+    ],
+    ids=["deep", "not UTF-8", "infinite"],
+)
+async def test_a_declaration_with_a_payload_that_is_no_json_is_refused(
+    cluster: Cluster, payload: bytes, detail: str
+) -> None:
+    schedule = b'{"name":"a","every":"1h","task":"demo","payload":%b}' % payload
+
+    reply = await cluster[1].send(
+        "POST", "/v1/declarations", b'{"owner":"file:a","schedules":[%b]}' % schedule
+    )
+
+    assert reply.status == 400, reply
+    assert detail in reply.json()["detail"]
