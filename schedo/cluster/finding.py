@@ -43,7 +43,15 @@ class _Problem(msgspec.Struct):
 
 
 async def find(asked: ClientRequest, others: Sequence[Member]) -> Response:
-    """Return the first response that is not a refusal, or the refusal that says the most.
+    """Return the first response that is not a refusal, or the refusal that says the most."""
+    response, _ = await find_server(asked, others)
+    return response
+
+
+async def find_server(
+    asked: ClientRequest, others: Sequence[Member]
+) -> tuple[Response, Member | None]:
+    """Return that response and the server that has sent it; None: this one, or all refuse.
 
     Servers that leave are asked last, because they have hardly a worker any more.
     """
@@ -54,16 +62,18 @@ async def find(asked: ClientRequest, others: Sequence[Member]) -> Response:
             raise
         response = problem_response(error, asked.request.id)
     refusals = [response]
+    sender: Member | None = None
     for member in sorted(others, key=lambda each: each.state is not MemberState.OPEN):
         if _code_of(refusals[-1]) not in _ELSEWHERE:
-            return refusals[-1]
+            break
+        sender = member
         try:
             refusals.append(await asked.forward(member))
         except PeerUnreachable as error:
             refusals.append(problem_response(error, asked.request.id))
     if _code_of(refusals[-1]) not in _ELSEWHERE:
-        return refusals[-1]
-    return _sum_up(refusals)
+        return refusals[-1], sender
+    return _sum_up(refusals), None
 
 
 def rank_refusal(code: str | None) -> int:

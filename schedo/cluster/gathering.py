@@ -52,12 +52,23 @@ async def gather(asked: ClientRequest, own_name: str, others: Sequence[Member]) 
             missing.append(member.name)
     if isinstance(own, BadRequest) and not responses:
         raise own
+    return combine(asked, responses, missing)
+
+
+def combine(
+    asked: ClientRequest, responses: Mapping[str, Response], missing: Sequence[str] = ()
+) -> Response:
+    """Return one response for those of the servers, which are given by name.
+
+    missing: the servers that have not responded.
+    """
+    without = [*missing]
     bodies = {server: response.body for server, response in responses.items()}
-    merged = _merge(MERGERS[asked.operation.name], bodies, missing)
+    merged = _merge(MERGERS[asked.operation.name], bodies, without)
     first = next(iter(responses.values()))
     headers = tuple((name, value) for name, value in first.headers if name != _ETAG)
     whole = first._replace(body=orjson.dumps(merged), headers=headers)
-    return name_missing(whole, missing)
+    return name_missing(whole, without)
 
 
 def _merge(merge: Merge, bodies: Mapping[str, bytes], missing: list[str]) -> Record:

@@ -27,7 +27,7 @@ class Home(StrEnum):
     TEXT = "text"  # the owner of the shard of a name or a key
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
-    WORKER = "worker"  # all that know the worker
+    WORKER = "worker"  # all that know the worker, and their answers become one
     SEEN = "seen"  # all that know the worker, and their answers become one
     INVOKE = "invoke"  # as FIND, but it makes jobs
     GATHER = "gather"  # all, and their answers become one

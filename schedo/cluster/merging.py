@@ -35,8 +35,18 @@ def _merge_workers(parts: Parts, missing: Sequence[str]) -> Record:
     return {"items": join_workers({name: part["items"] for name, part in parts.items()})}
 
 
+def _merge_worker(parts: Parts, missing: Sequence[str]) -> Record:
+    [worker] = join_workers({name: [part] for name, part in parts.items()})
+    return worker
+
+
 def _merge_queues(parts: Parts, missing: Sequence[str]) -> Record:
     return {"items": _add_queues(part["items"] for part in parts.values())}
+
+
+def _merge_queue(parts: Parts, missing: Sequence[str]) -> Record:
+    [queue] = _add_queues([part] for part in parts.values())
+    return queue
 
 
 def _add_queues(lists: Iterable[Sequence[Record]]) -> list[Record]:
@@ -244,7 +254,13 @@ def add_up(rows: Sequence[Sequence[int]]) -> list[int]:
 
 MERGERS: Mapping[str, Merge] = {
     "list_workers": _merge_workers,
+    "cordon_worker": _merge_worker,
+    "uncordon_worker": _merge_worker,
+    "drain_worker": _merge_worker,
     "list_queues": _merge_queues,
+    "update_queue": _merge_queue,
+    "pause_queue": _merge_queue,
+    "resume_queue": _merge_queue,
     "list_expectations": _merge_expectations,
     "list_failures": _merge_failures,
     "list_operations": _merge_operations,

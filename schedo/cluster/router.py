@@ -22,12 +22,13 @@ from schedo.cluster.confirming import confirm
 from schedo.cluster.declaring import declare_elsewhere, declare_in_parts
 from schedo.cluster.description import describe
 from schedo.cluster.dry_runs import is_dry_run
-from schedo.cluster.finding import find
+from schedo.cluster.finding import find, find_server
 from schedo.cluster.gateway import Gateway
-from schedo.cluster.gathering import gather, see_worker
+from schedo.cluster.gathering import combine, gather, see_worker
 from schedo.cluster.homes import HOMES, NAMELESS_SHARD, Home
 from schedo.cluster.hops import RemoteClient
 from schedo.cluster.member_log import MemberLog
+from schedo.cluster.merging import MERGERS
 from schedo.cluster.own_url import OwnUrl
 from schedo.cluster.request_shards import is_broadcast, names_link, shard_of_request
 from schedo.cluster.servers import MOVING_S, Servers
@@ -171,12 +172,18 @@ class Router:
         return await self.servers.at_owner(asked, shard, self._lead)
 
     async def _lead(self, asked: ClientRequest) -> Response:
-        """Carry the request out here, then in all other servers; return when they have done it."""
+        """Carry the request out here, then in all other servers; return when they have done it.
+
+        A response that counts jobs or attempts counts those of all servers.
+        """
         async with self._turn:
             response = await asked.here()
-            if response.status < 400:
-                await confirm(self.servers, asked, "the change is durable")
+            if response.status >= 400:
+                return response
+            confirmed = await confirm(self.servers, asked, "the change is durable")
+        if not confirmed or asked.operation.name not in MERGERS:
             return response
+        return combine(asked, {self.servers.cluster.me.name: response, **confirmed})
 
     async def at_owners(self, asked: ClientRequest) -> Response:
         """Carry each part of a batch out at the owner of its jobs."""
@@ -220,13 +227,18 @@ class Router:
     async def at_worker(self, asked: ClientRequest) -> Response:
         """Carry a change of a worker out at each server that knows it: it may poll any of them.
 
-        A name that servers use themselves means a worker of the first one that has it.
+        The response has what the worker runs for all of them. A name that servers use themselves
+        means a worker of the first one that has it.
         """
-        response = await self.find(asked)
-        is_known = response.status < 400 and asked.hop is None
-        if is_known and not is_own_worker(asked.request.params["name"]):
-            await confirm(self.servers, asked, "one server has done it", (NotFound.status,))
-        return response
+        if asked.hop is not None or is_own_worker(asked.request.params["name"]):
+            return await self.find(asked)
+        servers = self.servers
+        response, member = await find_server(asked, servers.others())
+        if response.status >= 400:
+            return response
+        confirmed = await confirm(servers, asked, "one server has done it", (NotFound.status,))
+        sender = servers.cluster.me if member is None else member
+        return combine(asked, {sender.name: response, **confirmed})
 
     async def see_worker(self, asked: ClientRequest) -> Response:
         """Return a worker with what it runs for all servers that know it."""

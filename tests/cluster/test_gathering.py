@@ -17,6 +17,7 @@ from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, running_cluster
 from tests.cluster.test_forwarding import text_of
+from tests.cluster.workers import HandWorker, lease_of
 from tests.web.handlers.test_timeseries import pass_second
 from tests.web.world import Reply
 
@@ -95,6 +96,22 @@ async def test_a_worker_that_two_servers_know_is_cordoned_at_both(
     assert (logged[asked], sum(logged)) == (1, 1)
 
 
+@pytest.mark.parametrize("asked", [0, 1, 2])
+async def test_a_changed_worker_has_what_it_runs_for_all_servers(asked: int) -> None:
+    async with running_cluster(3) as (_, worlds):
+        worker = HandWorker("w", slots=3)
+        lease = await worker.take(worlds[0], task="demo")
+        polling = worker.begin_poll(worlds[1], lease)
+        await worlds[1].submit(task="demo")
+        lease_of(await polling)
+
+        for action in ("cordon", "uncordon", "drain"):
+            changed = (await worlds[asked].post(f"/v1/workers/w:{action}")).json()
+
+            assert (changed["running"], changed["free"], len(changed["runs"])) == (2, 1, 2)
+            assert changed == (await worlds[asked].get("/v1/workers/w")).json()
+
+
 async def test_a_worker_of_a_server_itself_is_cordoned_at_the_one_that_was_asked(
     cluster: Cluster,
 ) -> None:
@@ -156,6 +173,22 @@ async def test_limits_and_pauses_of_a_queue_hold_in_all_servers_when_they_are_co
         assert [(each.concurrency, each.weight, each.paused) for each in then] == [(3, 5, True)] * 3
         assert not any(world.engine.get_queue(queue).paused for world in worlds)
         assert [len(entries) for entries in logged] == [3, 0, 0]
+
+
+async def test_a_changed_queue_counts_the_jobs_of_all_servers() -> None:
+    async with running_cluster(3) as (_, worlds):
+        for world in worlds:
+            await world.submit(queue="mail")
+
+        for asked in worlds:
+            changed = [
+                await asked.patch("/v1/queues/mail", {"weight": 5}),
+                await asked.post("/v1/queues/mail:pause"),
+                await asked.post("/v1/queues/mail:resume"),
+            ]
+
+            assert [each.json()["waiting"] for each in changed] == [{"queued": 3}] * 3
+            assert [each.json()["paused"] for each in changed] == [False, True, False]
 
 
 async def test_a_pause_of_the_server_holds_in_all_servers(cluster: Cluster) -> None:
