@@ -13,6 +13,8 @@ from itertools import chain
 from schedo.cluster.merging import OPEN, Record, add_counts
 from schedo.engine.summary import WORKERS_MAX
 
+_LISTED = ("name", "kind", "state", "slots", "running", "relayed")  # also in events
+
 
 class LiveWorkers:
     """What one stream knows of the workers."""
@@ -29,7 +31,7 @@ class LiveWorkers:
         for worker in workers:  # what an event has said meanwhile is newer
             tasks = Counter(run["task"] for run in worker["runs"])
             seen = {"running_tasks": dict(tasks), "health": worker.get("health")}
-            kept = {name: worker[name] for name in ("name", "kind", "state", "slots", "running")}
+            kept = {name: worker[name] for name in _LISTED if name in worker}
             self._known.setdefault(worker["name"], {}).setdefault(server, kept | seen)
 
     def merge(self, server: str, data: Record) -> Record:
@@ -76,11 +78,12 @@ def _is_remote(known: Mapping[str, Record]) -> bool:
 def _join(server: str, known: Mapping[str, Record]) -> Record:
     """Return what all servers know as one worker.
 
-    State and slots are those that this server sees if the worker is connected there, else those
-    of another server.
+    State and slots are those that this server sees if the worker polls it, else those of another
+    server, at best of one that it polls.
     """
     connected = {at: each for at, each in known.items() if each["state"] != "disconnected"}
-    found = connected or known
+    polled = {at: each for at, each in connected.items() if not each.get("relayed", False)}
+    found = polled or connected or known
     at = server if server in found else next(iter(found))
     is_healthy = any(each["health"] is None for each in found.values())
     return found[at] | {

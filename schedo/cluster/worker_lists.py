@@ -31,10 +31,10 @@ def join_workers(lists: Mapping[str, Sequence[Record]]) -> list[Record]:
 
 
 def _join(entries: Sequence[Record]) -> Record:
-    """Return one entry for a remote worker: as the server sees it that has heard of it last."""
+    """Return one entry for a remote worker: as the server sees it that it has polled last."""
     if len(entries) == 1:
         return entries[0]
-    newest = max(entries, key=_seen_at)
+    newest = max(entries, key=_polled_at)
     running = sum(each["running"] for each in entries)
     used: dict[str, int | float] = {}
     for each in entries:
@@ -49,8 +49,12 @@ def _join(entries: Sequence[Record]) -> Record:
     }
 
 
-def _seen_at(worker: Record) -> tuple[bool, int]:
-    """Return what is greater for the entry of the server that the worker has polled last."""
+def _polled_at(worker: Record) -> tuple[bool, bool, int]:
+    """Return what is greater for the entry of the server that the worker has polled last.
+
+    A server that hears of it by another one only may have done so later.
+    """
     seen_at = worker.get("last_seen_at")
     is_connected = worker["state"] != "disconnected"
-    return is_connected, 0 if seen_at is None else parse_instant(seen_at)
+    is_polled = not worker.get("relayed", False)
+    return is_connected, is_polled, 0 if seen_at is None else parse_instant(seen_at)

@@ -92,6 +92,7 @@ class WorkerStatus(NamedTuple):
     isolated: bool = False  # it runs only poison suspects
     runs: Sequence[Run] = ()  # the oldest of them, if it runs many
     reserved: int = 0  # how many of the slots that count as running are held for reservations
+    is_relayed: bool = False  # it polls another server, which asks in its name
 
 
 class ProgressLine(NamedTuple):

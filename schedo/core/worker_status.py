@@ -51,6 +51,7 @@ def status(
         spec.isolated,
         runs,
         sum(key.job_id < 0 for key in worker.running),
+        spec.is_relayed,
     )
 
 

@@ -161,6 +161,7 @@ def workers_data(
             "running": w.running,
             "running_tasks": tasks,
             "health": w.health,
+            "relayed": w.is_relayed,
         }
         for w, tasks in changed
     ]

@@ -151,6 +151,7 @@ _SHARED_TEXTS = {
     "version": "The version of the worker's program.",
     "session_timeout": "How long the worker may send no request before it is lost.",
     "WorkerResponse.health": "What is wrong, if it has free slots and does not poll.",
+    "WorkerResponse.relayed": "True: it polls another server than the one that `server` names.",
     "WorkerResponse.runs": "Its running jobs, the oldest first: at most 64, or 1,024 in a list.",
 }
 FIELD_TEXTS = _SHARED_TEXTS | WORK_TEXTS | SERVER_TEXTS

@@ -50,6 +50,7 @@ class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
     health: str | UnsetType = UNSET
     runs: list[RunResponse] = []
     server: str | UnsetType = UNSET  # of a cluster, to which it is connected
+    relayed: bool | UnsetType = UNSET  # it polls another server of the cluster
 
     @classmethod
     def of(cls, seen: WorkerStatus) -> Self:
@@ -73,6 +74,7 @@ class WorkerResponse(Struct, forbid_unknown_fields=True, kw_only=True):
             else render_duration(round(seen.session_timeout_s * SECOND)),
             health=or_unset(seen.health),
             runs=[RunResponse.of(run) for run in seen.runs],
+            relayed=seen.is_relayed or UNSET,
         )
 
 

@@ -158,6 +158,16 @@ def test_a_remote_worker_runs_what_each_server_tells(live: LiveFigures) -> None:
     assert merged == told(worker(running=3, running_tasks={"a": 2, "b": 1}, server="own"))
 
 
+def test_a_remote_worker_is_at_the_server_that_it_polls(live: LiveFigures) -> None:
+    live.merge("other", "workers", told(worker(relayed=False)))
+
+    merged = live.merge("own", "workers", told(worker(relayed=True, running=1)))
+    moved = live.merge("own", "workers", told(worker(relayed=False, running=1)))
+
+    servers = [each["workers"][0]["server"] for each in (merged, moved) if each is not None]
+    assert servers == ["other", "own"]
+
+
 def test_a_worker_that_one_server_still_knows_is_not_gone(live: LiveFigures) -> None:
     live.merge("other", "workers", told(worker(running=1), worker("v")))
     live.merge("own", "workers", told(worker(running=2)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from schedo.cluster.worker_lists import join_workers
+from schedo.core.limits import SECOND
 from schedo.core.worker_pool import WorkerSpec
+from schedo.testing.clock import VirtualClock
 from tests.cluster.conftest import Cluster
 from tests.cluster.workers import HandWorker, lease_of
 
@@ -52,6 +54,17 @@ def test_a_worker_is_connected_if_one_server_says_so() -> None:
     assert (found["state"], found["server"]) == ("active", "two")
 
 
+def test_a_worker_is_at_the_server_that_it_polls_and_not_where_others_ask_for_it() -> None:
+    relayed = make_worker("w", last_seen_at=at(9), relayed=True)
+    old = make_worker("w", last_seen_at=at(1))
+
+    lists = {"one": [relayed], "two": [make_worker("w", last_seen_at=at(5))], "three": [old]}
+    [found] = join_workers(lists)
+
+    assert found["server"] == "two"
+    assert "relayed" not in found
+
+
 def test_a_cordoned_worker_that_is_away_is_listed_once() -> None:
     away = make_worker("w", state="cordoned", slots=0, free=0)
 
@@ -71,6 +84,23 @@ async def test_a_worker_that_runs_a_job_of_another_server_is_listed_once(cluster
         [found] = (await world.get("/v1/workers")).json()["items"]
         assert (found["name"], found["running"], found["free"]) == ("w", 2, 1)
         assert (await world.get("/v1/workers/w")).json() == found
+
+
+async def test_a_worker_is_at_the_server_that_it_polls(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker("w", slots=3)
+    polling = worker.begin_poll(second)
+    await first.submit(task="demo")
+    lease = lease_of(await polling)
+    cast(VirtualClock, first.engine.clock).stall(SECOND)
+    await worker.poll(second, lease)  # the first server hears of it at a later instant of its clock
+
+    for world in (first, second):
+        shown = (await world.get("/v1/workers/w")).json()
+        assert (shown["server"], shown["running"], shown.get("relayed")) == ("host 2", 1, None)
+
+    await worker.poll(first, lease)
+    assert (await second.get("/v1/workers/w")).json()["server"] == "host 1"
 
 
 async def test_the_slots_of_a_worker_that_polls_several_servers_count_once(
