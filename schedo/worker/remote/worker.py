@@ -178,13 +178,7 @@ class Worker:
             await _first(polling, self._stopping.wait(), poller.drain_requested.wait())
             showing.cancel()
             poller.drain()
-            if not self._stopping.is_set():  # an operator drains the worker: without a time limit
-                await _first(polling, executor.wait_idle(), self._stopping.wait())
-            log.info(
-                "draining: %d running attempts have %g s to finish", len(executor), self._grace_s
-            )
-            await _first(polling, executor.drain(self._grace_s))
-            await executor.close()
+            await self._end_attempts(poller, polling)
             poller.leave()
             await asyncio.wait((polling,), timeout=LEAVE_S)
             if not polling.done():
@@ -199,6 +193,18 @@ class Worker:
             await asyncio.gather(polling, declaring, showing, return_exceptions=True)
             await executor.close()
         log.info("stopped")
+
+    async def _end_attempts(self, poller: Poller[Executor], polling: asyncio.Task[None]) -> None:
+        """Wait for the attempts: in a stop, only for the grace time."""
+        executor = poller.executor
+        if poller.drain_requested.is_set() and not self._stopping.is_set():
+            still = _describe(len(executor), "no time limit")
+            log.info("draining: an operator has asked for it; %s", still)
+            await _first(polling, executor.wait_idle(), self._stopping.wait())
+        if len(executor):
+            log.info("draining: %s", _describe(len(executor), f"{self._grace_s:g} s to finish"))
+        await _first(polling, executor.drain(self._grace_s))
+        await executor.close()
 
     def _choose_tasks(self, wanted: Sequence[str] | None) -> list[str]:
         own = [] if self._app is None else list(self._app.registry.tasks)
@@ -267,6 +273,15 @@ def _open_orphans(stack: contextlib.AsyncExitStack) -> Orphans | None:
         return None
     stack.callback(orphan_list.close)
     return orphan_list.orphans
+
+
+def _describe(running: int, limit: str) -> str:
+    """Return how many attempts still run, and how long they may take."""
+    if not running:
+        return "no attempt runs"
+    if running == 1:
+        return f"1 attempt still runs and has {limit}"
+    return f"{running} attempts still run and have {limit}"
 
 
 async def _first(*waits: Awaitable[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,56 @@ async def test_a_drained_worker_ends(
     results = await answer_until_the_end(server, running)
 
     assert {result["outcome"] for result in results} == {"completed"}
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the worker has logged of its drain."""
+    texts = [each.message for each in caplog.records if each.name == "schedo.worker"]
+    return [text for text in texts if "drain" in text]
+
+
+async def test_a_worker_logs_at_once_that_an_operator_drains_it(
+    server: WorkServer, running: Running, factory: Factory, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.worker")
+    (await server.next_poll()).answer(leases=[lease_of("wait", {})], drain=True)
+    await factory.began.wait()
+    poll = await server.next_poll()
+
+    while_it_runs = logged(caplog)
+    poll.answer()
+    factory.may_end.set()
+    await answer_until_the_end(server, running)
+
+    assert while_it_runs == [
+        "draining: an operator has asked for it; 1 attempt still runs and has no time limit"
+    ]
+    assert logged(caplog) == while_it_runs
+
+
+async def test_a_worker_without_attempts_names_no_time_for_them_when_it_drains(
+    server: WorkServer, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.worker")
+    (await server.next_poll()).answer(drain=True)
+    await answer_until_the_end(server, running)
+
+    assert logged(caplog) == ["draining: an operator has asked for it; no attempt runs"]
+
+
+async def test_a_worker_that_is_stopped_names_the_time_of_its_attempts(
+    server: WorkServer, running: Running, factory: Factory, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "schedo.worker")
+    (await server.next_poll()).answer(leases=[lease_of("wait", {})])
+    await factory.began.wait()
+
+    running.worker.stop()
+    poll = await server.next_poll()
+    while not poll.body.get("draining"):
+        poll = await server.next_poll()
+
+    assert logged(caplog) == ["draining: 1 attempt still runs and has 60 s to finish"]
 
 
 async def test_a_worker_that_the_server_refuses_raises(
