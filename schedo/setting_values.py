@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from schedo.core.lateness import DURATION_BOUNDS_US
 from schedo.protocol.public_url import PublicUrl, parse_public_url
 from schedo.protocol.times import parse_duration, render_duration
+from schedo.tasks.targets import explain_path
 
 
 def read_text(value: object) -> str:
@@ -108,6 +109,9 @@ def read_objective(value: object) -> int:
 def read_app(value: object) -> str:
     """Return the name of an application, as in myapp:app."""
     text = read_text(value)
+    explained = explain_path(text)
+    if explained is not None:
+        raise ValueError(explained)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
         raise ValueError("expected module:name, as in myapp:app")
     return text

@@ -24,6 +24,19 @@ def test_the_objective_for_lateness_is_a_bound_of_the_histograms() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "instead"),
+    [
+        ("myapp.py:app", "myapp:app"),
+        ("../jobs/myapp.py", "myapp:app"),
+        ("/srv/myapp:main.app", "myapp:main.app"),
+    ],
+)
+def test_the_file_of_an_application_is_refused_with_what_to_write(value: str, instead: str) -> None:
+    with pytest.raises(Invalid, match=f"this names a file; write {instead}, the name of the mod"):
+        load_config({"app": value}, {}, [])
+
+
+@pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
         ("host", "unix:api.sock", "expected the absolute path of a file"),

@@ -40,6 +40,7 @@ from schedo.tasks import hooks
 from schedo.tasks.hooks import Hooks, LifespanFailed, running_lifespan
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
+from schedo.tasks.targets import explain_path
 from schedo.tasks.task_output import TaskOutput, keep_task_output
 from schedo.worker.executor import Executor
 from schedo.worker.process.backend_client import ChildBackend
@@ -64,6 +65,9 @@ def load_target(target: str) -> Application:
     module_name, _, attribute = target.partition(":")
     if not module_name:
         raise TargetError(f"{target!r} is not an application; write module:attribute")
+    explained = explain_path(target)
+    if explained is not None:
+        raise TargetError(f"{target!r}: {explained}")
     app: Any = importlib.import_module(module_name)
     for name in (attribute or "app").split("."):
         try:
