@@ -82,7 +82,9 @@ def _read_concurrency(
     if value is None or value == _UNLIMITED:
         return value
     if not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is neither a number nor {_UNLIMITED!r}")
+        raise click.BadParameter(
+            f"{value!r} is not a number of jobs; write {_UNLIMITED} to remove the limit"
+        )
     return int(value)
 
 
@@ -91,8 +93,8 @@ def _read_concurrency(
 @click.option(
     "--concurrency",
     callback=_read_concurrency,
-    metavar="N",
-    help="How many jobs run at once; or unlimited.",
+    metavar="N|unlimited",
+    help="How many jobs run at once; unlimited removes the limit.",
 )
 @click.option(
     "--weight",

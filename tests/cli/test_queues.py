@@ -62,6 +62,16 @@ def test_wrong_limits_are_exit_code_2(server: FakeServer, schedo: Call, args: li
     assert server.requests == []
 
 
+@pytest.mark.parametrize("word", ["none", "0x2", "-1"])
+def test_the_refusal_of_a_limit_says_how_a_limit_is_removed(
+    server: FakeServer, schedo: Call, word: str
+) -> None:
+    result = schedo("queues", "set", "mail", "--concurrency", word)
+
+    assert f"{word!r} is not a number of jobs; write unlimited to remove the limit" in result.stderr
+    assert "N|unlimited" in schedo("queues", "set", "--help").stdout
+
+
 def test_queues_are_paused_and_resumed(server: FakeServer, schedo: Call) -> None:
     server.on("POST", "/v1/queues/mail:pause", 200, queue_record(paused=True))
     server.on("POST", "/v1/queues/mail:resume", 200, queue_record())
