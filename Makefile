@@ -19,8 +19,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
+# A copy of the package, as `pip install '.[postgres]'` leaves it, would hide later changes of the checkout.
+COPY := $(wildcard $(VENV)/lib/python3*/site-packages/schedo/__init__.py)
+.PHONY: replace-copy
+
 # The stamp file is touched last, so an incomplete installation is repeated.
-$(VENV)/.run: requirements/run.txt requirements/build.txt pyproject.toml
+$(VENV)/.run: requirements/run.txt requirements/build.txt pyproject.toml $(if $(COPY),replace-copy)
 	@command -v $(PYTHON) >/dev/null || { echo "schedo needs Python 3.11 or newer, but there is no '$(PYTHON)'; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "schedo needs Python 3.11 or newer, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % sys.version_info[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
