@@ -32,6 +32,8 @@ from schedo.web.http import Response, problem_response
 from schedo.web.idempotency import HEADER, read_key
 
 _STATUSES = msgspec.json.Decoder(list[WorkerStatus])
+# A server of the version before refuses a status with further fields; nothing here needs them.
+_FIELDS_SENT = WorkerStatus._fields.index("reserved")
 
 
 class _Items(msgspec.Struct):
@@ -123,7 +125,7 @@ async def _ask_for_workers(servers: Servers, member: Member) -> Sequence[WorkerS
 def describe_remote_workers(context: AppContext) -> Response:
     """Return the remote workers of this server, for another one that broadcasts."""
     found = [
-        worker._replace(runs=())
+        worker._replace(runs=())[:_FIELDS_SENT]
         for worker in context.engine.sessions.list(runs_max=0)
         if worker.kind == "remote"
     ]

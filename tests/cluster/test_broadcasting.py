@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from schedo.client.messages import HttpResponse
+from schedo.cluster.broadcasting import describe_remote_workers
 from schedo.core.changes import IdempotencyRecord
 from schedo.core.shards import SHARDS
 from schedo.core.worker_messages import WorkerStatus
@@ -16,6 +18,7 @@ from schedo.errors import PeerUnreachable
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld, note_home_shards, running_cluster
 from tests.cluster.workers import HandWorker, lease_of
+from tests.passes import until
 from tests.web.world import Reply
 
 BODY = {"task": "warm", "broadcast": True}
@@ -224,3 +227,17 @@ async def test_a_broadcast_without_workers_says_which_servers_it_has_not_asked(
 
     assert (reply.status, reply.code) == (503, "peer-unreachable")
     assert "these servers did not respond: host 1" in reply.json()["detail"]
+
+
+async def test_a_server_of_the_version_before_reads_the_remote_workers_of_this_one(
+    cluster: Cluster,
+) -> None:
+    first = cluster[1]
+    polling = HandWorker().begin_poll(first)
+    await until(lambda: first.engine.sessions.list())
+
+    (status,) = msgspec.json.decode(describe_remote_workers(first.app.context).body)
+
+    assert status[0] == "w"
+    assert len(status) == 17
+    polling.cancel()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from schedo.core.commands import CompletePolls, HoldLease, PollBroken
+from schedo.core.limits import HOUR
 from schedo.core.model import LeaseKey, ReadyKey
 from schedo.core.states import State
 from schedo.core.worker_pool import WorkerPool
@@ -167,6 +168,19 @@ def test_a_lease_that_is_late_goes_back_if_no_relayed_poll_follows() -> None:
     assert site.state(late.job_id) is State.QUEUED
     assert site.state(sent.job_id) is State.RUNNING
     assert site.warnings == []
+
+
+def test_a_late_lease_goes_back_as_soon_after_a_step_of_the_clock() -> None:
+    site = Site()
+    _, late = start_beside_another(site)
+    site.settle(T0)
+    site.follow_clock(HOUR)
+
+    site.run_until(T0 + HOUR + SECOND // 20)
+    assert site.state(late.job_id) is State.RUNNING
+
+    site.run_until(T0 + HOUR + SECOND // 2)
+    assert site.state(late.job_id) is State.QUEUED
 
 
 def test_a_worker_whose_late_lease_has_gone_back_is_lost_only_after_its_timeout() -> None:
