@@ -172,7 +172,8 @@ def test_a_row_that_can_be_no_job_holds_up_no_other_one_and_ends_no_server(
             later = enqueue(connection, "'none'")
 
         eventually(lambda: server.ask("GET", f"/v1/jobs/{later}")[0] == 200, "the other job")
-        assert f"job {job_id}, which SQL has submitted, stays in the inbox" in server.log()
+        stays = f"job {job_id}, which SQL has submitted, stays in the inbox"
+        eventually(lambda: stays in server.log(), "the line in the log, which a thread writes")
         assert get(server, job_id)["state"] == "queued"
         assert get(server, enqueue(connection, "'none'"))["state"] == "queued"
 
