@@ -52,7 +52,8 @@ def _join(entries: Sequence[Record]) -> Record:
 def _polled_at(worker: Record) -> tuple[bool, bool, int]:
     """Return what is greater for the entry of the server that the worker has polled last.
 
-    A server that hears of it by another one only may have done so later.
+    A server that knows the worker only through its gateway may have heard of the worker later than
+    the gateway has: the part of a request arrives after the request. So that entry comes last.
     """
     seen_at = worker.get("last_seen_at")
     is_connected = worker["state"] != "disconnected"

@@ -7,7 +7,7 @@ is seen: only one of them has the job.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -167,6 +167,26 @@ async def running_cluster(
         for world in worlds:
             await world.http.stop(grace_s=0.2)
             await world.engine.stop()
+
+
+def delay_start(
+    owner: MemberWorld, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[object]]
+) -> None:
+    """Make the start of the next job durable only after something else has been done.
+
+    The owner stores two changes: first the job, then its start.
+    """
+    commit = owner.engine.store.commit
+    commits = 0
+
+    async def commit_late(changes: Any) -> Any:
+        nonlocal commits
+        commits += 1
+        if commits == 2:
+            await meanwhile()
+        return await commit(changes)
+
+    monkeypatch.setattr(owner.engine.store, "commit", commit_late)
 
 
 def note_home_shards(world: MemberWorld, monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:

@@ -11,7 +11,7 @@ from schedo.cluster import gateway
 from schedo.engine.workers import Workers
 from schedo.errors import NotFound
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld
+from tests.cluster.members import MemberWorld, delay_start
 from tests.cluster.workers import HandWorker, lease_of, result
 from tests.passes import one_pass
 
@@ -88,18 +88,12 @@ async def test_a_start_that_is_not_durable_yet_takes_a_slot(
     _, first, second = cluster
     worker = HandWorker(slots=1)
     polling = await begin_poll(worker, second)
-    commit = second.engine.store.commit
-    commits = 0
 
-    async def commit_late(changes: Any) -> Any:
-        nonlocal commits
-        commits += 1
-        if commits == 2:  # the start; the first one has the job
-            await first.submit(task="demo")
-            await asyncio.wait([polling], timeout=WATCHED_S)
-        return await commit(changes)
+    async def offer_another() -> None:
+        await first.submit(task="demo")
+        await asyncio.wait([polling], timeout=WATCHED_S)
 
-    monkeypatch.setattr(second.engine.store, "commit", commit_late)
+    delay_start(second, monkeypatch, offer_another)
     await second.submit(task="demo", delivery="at_most_once")
     running = lease_of(await polling)
     polling = worker.begin_poll(second, running)

@@ -19,7 +19,8 @@ from schedo.web.http import Request
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_held_polls import Way, is_polled, poll_both
 from tests.cluster.test_lost_leases import IN_FLIGHT_S, pass_time
-from tests.cluster.test_unheard_workers import look
+from tests.cluster.test_relayed_polls import get_full
+from tests.cluster.test_unheard_workers import expect_new_start, look
 from tests.cluster.workers import HandWorker, holds, lease_of, result
 from tests.passes import until
 
@@ -68,39 +69,19 @@ async def test_a_lost_lease_starts_again_although_a_gateway_polls_for_its_worker
 
     await look(cluster)
     other.cancel()
-    async with asyncio.timeout(COMES_WITHIN_S):
-        assert (await polling)["leases"] == []  # so it polls again, and says what it runs now
-        lease = lease_of(await worker.begin_poll(second))
 
-    job = await first.engine.get(parse_lease(lost).job_id)
-    assert parse_lease(lease).job_id == job.id
-    assert (lease != lost, job.state, job.losses) == (True, State.RUNNING, 0)
+    await expect_new_start(cluster, worker, polling, lost)
 
 
 async def test_a_full_worker_that_polls_the_owner_itself_gets_no_lease_for_a_slot_that_is_taken(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, first, second = cluster
-    worker = HandWorker(slots=1)
-    polling = await poll_both(cluster, worker)
-    commit, parts = first.engine.store.commit, first.router._gateway._parts
-    commits = 0
-
-    async def commit_late(changes: Any) -> Any:
-        nonlocal commits
-        commits += 1
-        if commits == 2:  # the start; the first one has the job
-            await second.submit(task="own")
-            await polling
-            await until(lambda: "w" not in parts._polls)
-        return await commit(changes)
-
-    monkeypatch.setattr(first.engine.store, "commit", commit_late)
-    await first.submit(task="demo", delivery="at_most_once")
-    own = lease_of(await polling)  # its only slot is taken
+    first = cluster[1]
+    parts = first.router._gateway._parts
+    own = await get_full(cluster, monkeypatch, lambda: "w" not in parts._polls)
     await until(lambda: first.engine.sessions.held_by("w"))
 
-    answer = await worker.poll(first, own)  # through a load balancer
+    answer = await HandWorker(slots=1).poll(first, own)  # through a load balancer
 
     assert answer["leases"] == []
 

@@ -19,7 +19,7 @@ from schedo.core.model import LeaseKey
 from schedo.errors import Unavailable
 from schedo.web.http import Response
 from tests.cluster.conftest import Cluster
-from tests.cluster.members import MemberWorld
+from tests.cluster.members import MemberWorld, delay_start
 from tests.cluster.test_lost_leases import IN_FLIGHT_S, BrokenWay, pass_time
 from tests.cluster.workers import HandWorker, holds, lease_of, render_lease, result
 from tests.passes import until
@@ -247,29 +247,23 @@ async def test_leases_of_two_servers_are_no_more_than_the_request_wants(
 
 async def get_full(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, has_ended: Callable[[], object]
-) -> None:
-    """Let a worker get a job of its gateway while the start of one of the owner is stored.
+) -> str:
+    """Give the only slot of a worker to its gateway while a start at the owner is being stored.
 
-    has_ended: whether that start may become durable now.
+    has_ended: whether that start may become durable now. Return the lease of the gateway.
     """
     _, first, second = cluster
     worker = HandWorker(slots=1)
     polling = await poll_after(worker, await take(worker, second, first), second)
-    commit = first.engine.store.commit
-    commits = 0
 
-    async def commit_late(changes: Any) -> Any:
-        nonlocal commits
-        commits += 1
-        if commits == 2:  # the start; the first one has the job
-            await second.submit(task="demo")
-            await polling
-            await until(has_ended)
-        return await commit(changes)
+    async def fill() -> None:
+        await second.submit(task="demo")
+        await polling
+        await until(has_ended)
 
-    monkeypatch.setattr(first.engine.store, "commit", commit_late)
+    delay_start(first, monkeypatch, fill)
     await first.submit(task="demo", delivery="at_most_once")
-    await polling
+    return lease_of(await polling)
 
 
 async def test_a_job_goes_back_at_once_if_the_worker_got_full_while_its_start_was_stored(

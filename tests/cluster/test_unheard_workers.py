@@ -12,7 +12,7 @@ from tests.cluster.conftest import Cluster
 from tests.cluster.members import running_cluster
 from tests.cluster.test_lost_leases import IN_FLIGHT_S, pass_time
 from tests.cluster.test_old_polls import FirstCall
-from tests.cluster.workers import HandWorker, holds, lease_of
+from tests.cluster.workers import HandWorker, Message, holds, lease_of
 
 COMES_WITHIN_S = 2.0
 
@@ -21,6 +21,20 @@ async def look(cluster: Cluster) -> None:
     """Let both servers do what they do once a second."""
     for world in cluster[1:]:
         await world.router.look()
+
+
+async def expect_new_start(
+    cluster: Cluster, worker: HandWorker, polling: asyncio.Task[Message], lost: str
+) -> None:
+    """Check that the job of a lost lease starts again with the next poll of its worker."""
+    _, first, second = cluster
+    async with asyncio.timeout(COMES_WITHIN_S):
+        assert (await polling)["leases"] == []  # so it polls again, and says what it runs now
+        lease = lease_of(await worker.begin_poll(second))
+
+    job = await first.engine.get(parse_lease(lost).job_id)
+    assert parse_lease(lease).job_id == job.id
+    assert (lease != lost, job.state, job.losses) == (True, State.RUNNING, 0)
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
@@ -35,13 +49,8 @@ async def test_a_lost_lease_starts_again_although_its_worker_polls_another_serve
     await pass_time(cluster, IN_FLIGHT_S + 1)
 
     await look(cluster)
-    async with asyncio.timeout(COMES_WITHIN_S):
-        assert (await polling)["leases"] == []  # so it polls again, and says what it runs now
-        lease = lease_of(await worker.begin_poll(second))
 
-    job = await first.engine.get(parse_lease(lost).job_id)
-    assert parse_lease(lease).job_id == job.id
-    assert (lease != lost, job.state, job.losses) == (True, State.RUNNING, 0)
+    await expect_new_start(cluster, worker, polling, lost)
 
 
 async def test_the_list_comes_from_whichever_server_the_worker_polls_next(cluster: Cluster) -> None:

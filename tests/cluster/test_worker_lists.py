@@ -93,7 +93,9 @@ async def test_a_worker_is_at_the_server_that_it_polls(cluster: Cluster) -> None
     await first.submit(task="demo")
     lease = lease_of(await polling)
     cast(VirtualClock, first.engine.clock).stall(SECOND)
-    await worker.poll(second, lease)  # the first server hears of it at a later instant of its clock
+    # The second server sends the first one a part of this poll, which the first server receives at
+    # a later instant than the poll itself has at the second one.
+    await worker.poll(second, lease)
 
     for world in (first, second):
         shown = (await world.get("/v1/workers/w")).json()

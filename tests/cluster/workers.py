@@ -58,4 +58,4 @@ def holds(world: MemberWorld, lease: str, name: str = "w") -> bool:
     return parse_lease(lease) in {each.key for each in world.engine.sessions.held_by(name)}
 
 
-__all__ = ["HandWorker", "holds", "lease_of", "render_lease", "result"]
+__all__ = ["HandWorker", "Message", "holds", "lease_of", "render_lease", "result"]
