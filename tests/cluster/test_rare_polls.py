@@ -186,3 +186,9 @@ async def test_a_reservation_does_not_hold_the_poll_of_a_worker_that_does_not_wa
 
     async with asyncio.timeout(1.0):
         await worker.poll(second)
+
+
+async def test_no_two_gateways_give_their_polls_the_same_number(cluster: Cluster) -> None:
+    polls = [world.router._gateway._relayed_polls for world in cluster[1:]]
+
+    assert len({next(each._numbers) for each in polls}) == 2

@@ -264,3 +264,19 @@ def test_a_late_lease_goes_back_although_its_worker_reports_all_the_time() -> No
 
     assert site.state(late.job_id) is State.QUEUED
     assert site.state(sent.job_id) is State.RUNNING
+
+
+def test_a_poll_in_the_name_of_a_worker_does_not_say_what_the_worker_runs() -> None:
+    site = Site()
+    site.leased(slots=2, spec=RELAYED)
+    site.poll(now=T0 + 3 * SECOND, slots=2, spec=RELAYED, running=None)
+
+    assert site.scheduler.list_unheard(T0 + 3 * SECOND) == ["a"]
+
+
+def test_a_list_that_another_server_sends_says_what_the_worker_runs() -> None:
+    site = Site()
+    lease = site.leased(slots=2, spec=RELAYED)
+    site.report_in(now=T0 + 3 * SECOND, slots=2, spec=RELAYED, running=[lease.key])
+
+    assert site.scheduler.list_unheard(T0 + 4 * SECOND) == []
