@@ -24,10 +24,11 @@ from bench.server.connection import batch_request, run, send_all, until_idle
 from bench.server.evidence import NotDone
 from bench.server.process import Process
 from bench.server.script import Option, Results, run_script
-from bench.server.workers import Workers
+from bench.server.workers import ReportingWorkers, Workers
 
 BATCH = 500
 SHOWN = ("p50", "p99", "max")
+REPORTING = 2  # connections of a worker: one for its polls, and one for its reports
 AHEAD_S = 2.0  # between the submit and the first instant
 
 
@@ -42,7 +43,8 @@ async def _measure(
         late_us.append(round((now - due) * 1_000_000))
 
     offsets = poisson_offsets_us(arguments.rate, arguments.rate * arguments.seconds)
-    async with Workers(polled, arguments.workers, arguments.slots, took):
+    kind = ReportingWorkers if arguments.connections == REPORTING else Workers
+    async with kind(polled, arguments.workers, arguments.slots, took):
         start = time.time() + AHEAD_S
         jobs = [{"task": "noop", "run_at": _instant(start + at / 1e6)} for at in offsets]
         batches = [batch_request(jobs[at : at + BATCH]) for at in range(0, len(jobs), BATCH)]
@@ -82,6 +84,7 @@ OPTIONS = (
     Option("seconds", 20, 2, "seconds of load"),
     Option("workers", 4, 2, "workers that take jobs"),
     Option("slots", 16, 4, "slots of each"),
+    Option("connections", REPORTING, REPORTING, "of each; with 1, its polls bring the results"),
 )
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ BATCH = 500
 SETTLE_S = 1.0
 AGAIN_S = 0.05
 GIVEN = "SELECT started_at - due_at FROM job"
+WAIT_S = 60
+Message = dict[str, Any]
 Took = Callable[[dict[str, Any], float], None]
 
 
@@ -83,32 +85,61 @@ class Workers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _work(self, name: str, connection: Connection) -> None:
-        results: list[dict[str, Any]] = []
+        results: list[Message] = []
         while True:
-            body = {
-                "worker": name,
-                "session": "bench",
-                "tasks": ["noop"],
-                "slots": self._slots,
-                "running": [],
-                "results": results,
-                "wait": 60,
-            }
-            reply = await connection.ask(request("POST", "/v1/work", json.dumps(body).encode()))
-            if reply.status == HTTPStatus.SERVICE_UNAVAILABLE:  # the shards of a cluster move
-                await asyncio.sleep(AGAIN_S)
-                continue
-            if reply.status != 200:
+            fields = {"running": [], "results": results, "wait": WAIT_S}
+            results = self._run(await self._ask(name, connection, fields))
+
+    async def _ask(self, name: str, connection: Connection, fields: Message) -> Message:
+        """Return the response to a request, which is sent again while the shards move."""
+        worker = {"worker": name, "session": "bench", "tasks": ["noop"], "slots": self._slots}
+        body = json.dumps({**worker, **fields}).encode()
+        while True:
+            reply = await connection.ask(request("POST", "/v1/work", body))
+            if reply.status == HTTPStatus.OK:
+                answer: Message = reply.json()
+                return answer
+            if reply.status != HTTPStatus.SERVICE_UNAVAILABLE:
                 raise NotDone(f"a worker was answered {reply.status}: {reply.body[:200]!r}")
-            leases = reply.json()["leases"]
-            now = time.time()
-            for lease in leases:
-                if self._took is not None:
-                    self._took(lease, now)
-            results = [
-                {"lease": lease["lease"], "outcome": "completed", "result": None}
-                for lease in leases
-            ]
+            await asyncio.sleep(AGAIN_S)
+
+    def _run(self, response: Message) -> list[Message]:
+        """Run the jobs of the leases in a response, and return the results."""
+        now, leases = time.time(), response["leases"]
+        for lease in leases:
+            if self._took is not None:
+                self._took(lease, now)
+        return [
+            {"lease": lease["lease"], "outcome": "completed", "result": None} for lease in leases
+        ]
+
+
+class ReportingWorkers(Workers):
+    """The same with two connections for each, as those of the SDKs: a poll stays open meanwhile."""
+
+    async def _work(self, name: str, connection: Connection) -> None:
+        results: list[Message] = []
+        has_results = asyncio.Event()
+        reporting = asyncio.create_task(self._report(name, results, has_results))
+        try:
+            while True:
+                running = [each["lease"] for each in results]
+                fields = {"running": running, "wait": WAIT_S}
+                results += self._run(await self._ask(name, connection, fields))
+                has_results.set()
+        finally:
+            reporting.cancel()
+
+    async def _report(self, name: str, results: list[Message], has_results: asyncio.Event) -> None:
+        """Report the results, each until it has arrived."""
+        connection = await connect(self._server)
+        while True:
+            await has_results.wait()
+            has_results.clear()
+            if results:
+                sent = [*results]
+                await self._ask(name, connection, {"results": sent, "max_leases": 0})
+                del results[: len(sent)]
 
 
 def _measure_work(arguments: argparse.Namespace, place: Path, results: Results) -> None:

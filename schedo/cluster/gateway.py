@@ -71,7 +71,8 @@ class Gateway:
         self._was_alone = False  # polls may wait that came while there was no other server
 
     def note_change(self) -> None:
-        """Ask servers that have just joined for jobs, for the workers whose polls wait here."""
+        """Tell the next owners of attempts that they run, and ask servers that have just joined."""
+        self._workers.note_change()
         if self._was_alone and self._servers.others():
             self._was_alone = False
             self._sessions.end_poll(None)  # nothing else here knows of them
@@ -117,6 +118,7 @@ class Gateway:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 await self._read_wait(call)  # a wrong one changes nothing
                 await self._owners.place(call, {*request.leases, *worker.elsewhere})
+                worker.paces.note_request(call.list_news())
                 self._sender.list_again(call)
             response = None
             while response is None:

@@ -1,15 +1,16 @@
 """When the owners of the attempts that a worker runs for other servers are asked again.
 
-Each owner has a pace of its own. One that has heard of its attempts is asked once a second whether
-they are to stop. One that has not yet taken the jobs over is asked soon and often at first: it
-starts them again unless it hears within HOLD_BACK_US (core/adoption.py) that they still run.
+Each owner has a pace of its own, over all requests of the worker. One that has heard of its
+attempts, or has just given them, is asked once a second whether they are to stop. One that has not
+yet taken the jobs over is asked soon and often at first: it starts them again unless it hears
+within HOLD_BACK_US (core/adoption.py) that they still run.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 LOOK_S = 1.0  # between two requests to an owner that has heard of its attempts
 # The first pause, and the further ones, while it has not. An owner that is ready within OFTEN_FOR_S
@@ -25,7 +26,7 @@ class Pace:
 
     def __init__(self) -> None:
         self.due_s = 0.0  # by the event loop
-        self._leases: Collection[str] = ()  # that the last request has named
+        self._leases: set[str] = set()  # that the owner has given lately, or was last asked about
         self._restart()
 
     def _restart(self) -> None:
@@ -34,15 +35,25 @@ class Pace:
 
     def find_due(self, leases: Collection[str]) -> float:
         """Return when the owner is to be asked about these leases."""
-        return self.due_s if {*leases} <= {*self._leases} else 0.0
+        return self.due_s if self._leases.issuperset(leases) else 0.0
 
-    def note(self, leases: Collection[str], *, is_heard: bool) -> None:
+    def note_given(self, leases: Collection[str]) -> None:
+        """Note that the owner has just given these leases."""
+        if not self._leases:
+            self.due_s = asyncio.get_running_loop().time() + LOOK_S
+        self._leases.update(leases)
+
+    def note_asked(self, leases: Collection[str], *, is_heard: bool) -> None:
         """Note whether the owner has heard of these leases."""
-        self._leases = leases
+        self._leases = {*leases}
         if is_heard:
             self._restart()
         pause_s = LOOK_S if is_heard else self._lengthen()
         self.due_s = asyncio.get_running_loop().time() + pause_s
+
+    def forget(self, leases: Collection[str]) -> None:
+        """Ask about these leases at once: another server had them, or the worker lacks them."""
+        self._leases.difference_update(leases)
 
     def _lengthen(self) -> float:
         """Return the next pause."""
@@ -61,7 +72,7 @@ class Pace:
 
 
 class Paces:
-    """The paces of all owners, by their epochs, for one request of a worker."""
+    """The paces of all owners, by their epochs, for one worker."""
 
     def __init__(self) -> None:
         self._by_epoch: defaultdict[int, Pace] = defaultdict(Pace)
@@ -69,7 +80,34 @@ class Paces:
     def __getitem__(self, epoch: int) -> Pace:
         return self._by_epoch[epoch]
 
-    def begin_anew(self) -> None:
-        """Ask after a change of owners."""
+    def note_given(self, epoch: int, leases: Collection[str]) -> None:
+        """Note that the owner has just given these leases; most end before it need be asked."""
+        for each in (epoch, UNKNOWN):
+            self._by_epoch[each].note_given(leases)
+
+    def note_asked(self, epoch: int, leases: Collection[str], *, is_heard: bool) -> None:
+        """Note whether an owner has heard of these leases, which no other one has then."""
+        for other, pace in self._by_epoch.items():
+            if UNKNOWN not in (epoch, other):
+                pace.forget(leases)
+        self._by_epoch[epoch].note_asked(leases, is_heard=is_heard)
+
+    def note_request(self, news: Collection[str]) -> None:
+        """Ask at once those that have not heard of their attempts, and the owners of these leases.
+
+        news: leases of whose owners each must hear of the worker's request.
+        """
         for pace in self._by_epoch.values():
             pace.begin_anew()
+            pace.forget(news)
+
+    def note_change(self) -> None:
+        """Ask after a change of owners, and look where the jobs are of which that is not known."""
+        for pace in self._by_epoch.values():
+            pace.begin_anew()
+        self._by_epoch.pop(UNKNOWN, None)
+
+    def keep_only(self, epochs: Set[int]) -> None:
+        """Forget all other owners: the worker runs nothing of them."""
+        for epoch in self._by_epoch.keys() - epochs:
+            del self._by_epoch[epoch]

@@ -42,6 +42,7 @@ class OwnerRequests:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
+        self._keep_paces(call)
         self._begin_due(call, call.undelivered)
         await _wait(call.list_asking(), LATE_S)
         while call.undelivered and call.refusal is None:
@@ -73,37 +74,43 @@ class OwnerRequests:
             waited = [changed, *(each.task for each in call.worker.asking)]
             pause_s = None if due_s is None else max(due_s - loop.time(), 0.0)
             await asyncio.wait(waited, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-            if changed.done():
-                call.paces.begin_anew()
+            if changed.done():  # perhaps during the read, whose end has set the pace
+                call.worker.paces.note_change()
 
     async def _read_shards(self, call: WorkerCall) -> None:
         """Look where the jobs are whose shards or owners are not known; some may be here now."""
         unsure = self._owners.find_unsure(call)
-        pace = call.paces[UNKNOWN]
-        if not unsure or pace.find_due(unsure) > asyncio.get_running_loop().time():
+        paces = call.worker.paces
+        if not unsure or paces[UNKNOWN].find_due(unsure) > asyncio.get_running_loop().time():
             return
         with suppress(SchedoError):  # the database does not respond
             await self._owners.place(call, unsure, believes_givers=False)
-        pace.note(unsure, is_heard=False)
+        paces.note_asked(UNKNOWN, unsure, is_heard=False)
         if not call.worker.elsewhere.keys() >= unsure:
             call.wake()
 
     def _find_due(self, call: WorkerCall) -> float | None:
         """Return when the next owner is to be asked; None: when something has happened."""
-        asked = {each.no for each in call.worker.asking}
+        asked, paces = {each.no for each in call.worker.asking}, call.worker.paces
         due = [
-            call.paces[member.epoch].find_due(leases)
+            paces[member.epoch].find_due(leases)
             for member, leases in self._owners.group(call, call.worker.elsewhere)
             if member.no not in asked
         ]
         unsure = self._owners.find_unsure(call)
         if unsure:
-            due.append(call.paces[UNKNOWN].find_due(unsure))
+            due.append(paces[UNKNOWN].find_due(unsure))
         return min(due, default=None)
+
+    def _keep_paces(self, call: WorkerCall) -> None:
+        """Forget the owners of which the worker runs nothing any more."""
+        owners = self._owners.group(call, call.worker.elsewhere)
+        epochs = {member.epoch for member, _ in owners}
+        call.worker.paces.keep_only({UNKNOWN, *epochs} if call.worker.elsewhere else epochs)
 
     def _begin_due(self, call: WorkerCall, results: Set[str]) -> None:
         """Ask the owners whose time has come, or for which there are results of these leases."""
-        now = asyncio.get_running_loop().time()
+        now, paces = asyncio.get_running_loop().time(), call.worker.paces
         for member, leases in self._owners.group(call, call.worker.elsewhere):
             has_results = not results.isdisjoint(leases)
             # A slow owner is asked for one request of the worker at a time.
@@ -111,7 +118,7 @@ class OwnerRequests:
                 each.no == member.no and (each.call is call or not has_results)
                 for each in call.worker.asking
             )
-            is_due = has_results or call.paces[member.epoch].find_due(leases) <= now
+            is_due = has_results or paces[member.epoch].find_due(leases) <= now
             if is_due and not is_asked:
                 task = self._servers.begin(self._carry_out(call, member, leases, has_results))
                 call.worker.note_asking(OwnerRequest(call, member.no, leases, task))
@@ -132,7 +139,7 @@ class OwnerRequests:
         except Refusal as refusal:
             call.refuse(refusal)
             return
-        call.paces[member.epoch].note(leases, is_heard=answer is not None)
+        call.worker.paces.note_asked(member.epoch, leases, is_heard=answer is not None)
         if answer is not None:
             call.note_response(member.no, leases, answer)
             call.note_answer(member.no, answer)

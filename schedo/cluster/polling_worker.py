@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from schedo.cluster.owner_pace import Paces
 from schedo.cluster.work_parts import PartResponse
 from schedo.core.worker_pool import WorkerSpec
 from schedo.store.cluster import Member
@@ -91,6 +92,7 @@ class PollingWorker:
         self.polled_at = 0.0  # when the newest poll came that is no wrong one
         self.asked_at = 0.0  # when its last request came
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
+        self.paces = Paces()
         self.asking: list[OwnerRequest] = []  # requests to owners that are on their way
         self.late: dict[int, PartResponse] = {}  # answers that its next poll brings
         self.relayed: dict[int, RelayedPoll] = {}  # the newest open one, by the number of a server
@@ -122,6 +124,11 @@ class PollingWorker:
         call.revoked_before, self.revoked = self.revoked, frozenset()
         call.answers, self.late = self.late, {}
         return True
+
+    def note_passed_on(self, giver: Member, leases: Collection[str]) -> None:
+        """Note that the worker gets these leases of another server."""
+        self.elsewhere.update(dict.fromkeys(leases, Place(giver=giver.epoch)))
+        self.paces.note_given(giver.epoch, leases)
 
     def note_answer(self, no: int, answer: PartResponse) -> None:
         """Keep what an owner says for the response to the present poll, or to the next one."""

@@ -62,6 +62,11 @@ class PollingWorkers:
         if worker.is_done and self._by_name.get(worker.name) is worker:
             del self._by_name[worker.name]
 
+    def note_change(self) -> None:
+        """Note that a shard has another owner, or that a server has come or gone."""
+        for worker in self._by_name.values():
+            worker.paces.note_change()
+
     def list_polls(self) -> list[WorkerCall]:
         """Return the polls: first those that wait, then those whose results are on their way."""
         polls = [each.poll for each in self._by_name.values() if each.poll is not None]

@@ -24,7 +24,7 @@ import msgspec
 
 from schedo.cluster.client_request import ClientRequest, to_response
 from schedo.cluster.parts_of_gateways import Recall
-from schedo.cluster.polling_worker import GivenLeases, Place, PollingWorker, RelayedPoll
+from schedo.cluster.polling_worker import GivenLeases, PollingWorker, RelayedPoll
 from schedo.cluster.polling_workers import PollingWorkers
 from schedo.cluster.servers import Servers
 from schedo.cluster.surplus import SurplusOfOthers
@@ -263,7 +263,8 @@ class RelayedPolls:
             if rest.leases:
                 self._return(worker, GivenLeases(each.member, rest))
             names = fits.new_leases
-            worker.elsewhere.update(dict.fromkeys(names, Place(giver=each.member.epoch)))
+            if names:
+                worker.note_passed_on(each.member, names)
             call.foreign.update(names)
             taken.append(fits)
         return taken

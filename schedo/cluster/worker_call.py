@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Collection, Sequence, Set
 import msgspec
 
 from schedo.cluster.client_request import ClientRequest
-from schedo.cluster.owner_pace import Paces
 from schedo.cluster.polling_worker import OwnerRequest, PollingWorker
 from schedo.cluster.work_parts import PartResponse, WorkerRequest
 from schedo.core.limits import SECOND
@@ -62,7 +61,6 @@ class WorkerCall:
         self.is_answered = False  # it has ended with a response, and not because the worker left
         self.refusal: Refusal | None = None  # by an owner
         self.answers: dict[int, PartResponse] = {}  # of owners, by the number of the server
-        self.paces = Paces()
         self.following: asyncio.Task[None] | None = None  # asks the owners again
 
     @property
@@ -115,7 +113,7 @@ class WorkerCall:
     def _end_wait(self) -> None:
         """End its wait in this server, also one that begins later: a long poll is read in steps."""
         if self.is_here and (self.is_woken or self.is_doubted):
-            self.asked.context.engine.sessions.end_poll(self.name)
+            self.asked.context.engine.sessions.end_poll_at_once(self.name)
             asyncio.get_running_loop().call_later(AGAIN_S, self._end_wait)
 
     async def carry_out_here(self, part: Awaitable[Response]) -> Response:
@@ -185,6 +183,17 @@ class WorkerCall:
             running.update(render_lease(lease.key) for lease in held)
         room = self.slots - len(running - self.ended)
         return room if fields.max_leases is None else min(room, fields.max_leases)
+
+    def list_news(self) -> set[str]:
+        """Return the leases of other servers whose owners are to hear of the request at once.
+
+        They are those that it does not list, although the worker has been given them, or all if the
+        worker leaves.
+        """
+        running, elsewhere = self.request.fields.running, self.worker.elsewhere
+        if self.request.fields.draining:
+            return {*elsewhere}
+        return set() if running is None else elsewhere.keys() - {*running}
 
     def list_running(self) -> set[str]:
         """Return the leases that take slots of the worker, as far as it knows itself."""

@@ -177,7 +177,7 @@ class EngineLoop(TurnEnd):
         self.turn_at = now
         self.monitor.turn_began(now)
         must_decide, self._must_decide = self._must_decide, False
-        items, starts = self._inbox.drain(), 0
+        items, awaited = self._inbox.drain(), 0
         try:
             is_quiet = self._apply_items(items, now)
             # If attempts have ended and no job waits for their slots, nothing is left to decide.
@@ -185,14 +185,14 @@ class EngineLoop(TurnEnd):
             must_decide |= not is_quiet or self.scheduler.awaits_slots
             if must_decide or step_us or self.monitor.is_turn_due(now):
                 if self.is_sure is None:
-                    starts = self._decide(now, step_us)
+                    awaited = self._decide(now, step_us)
                 elif self.is_sure():
-                    starts = self._decide(now, step_us)
+                    awaited = self._decide(now, step_us)
                     self.on_decided()
                 else:  # another server may have the shards of this one
                     self._must_decide = True
             was_ended, self._rest = self._rest is None, (now, step_us, is_quiet)
-            if was_ended and 0 < starts <= FEW_STARTS:
+            if was_ended and 0 < awaited <= FEW_STARTS:
                 self.loop.call_soon(self._follow_starts, context=self._context)
             else:
                 self._end_turn()
@@ -220,18 +220,19 @@ class EngineLoop(TurnEnd):
         return is_quiet
 
     def _decide(self, now: int, step_us: int) -> int:
-        """Handle what is due, send leases and stops; return the number of leases."""
+        """Handle what is due, send leases and stops; return how many leases or polls that are."""
         scheduler = self.scheduler
         tick(scheduler, now, step_us)
         leases, ready = self.monitor.mark(scheduler.take_leases()), scheduler.take_ready()
         self._is_dispatching = True
         self.dispatcher.dispatch(leases, scheduler.take_stops())
         self._is_dispatching = False
-        self.polls.complete(scheduler.take_replies(now))
+        replies = scheduler.take_replies(now)
+        self.polls.complete(replies)
         self.monitor.started(leases, scheduler, ready)
         self.monitor.expect_turn(None, now)
         self._must_arm = True
-        return len(leases)
+        return max(len(leases), len(replies))
 
     def _apply_now(self, command: Command[None]) -> None:
         """Apply a command of a transport: within a turn at once, else in the next one."""

@@ -1,7 +1,8 @@
 """The end of a turn: the alarm for the next one, the notes, and the committer.
 
 Nothing waits for it. So with few starts it comes behind the first steps of their handlers and the
-results of those that have ended by then (docs/adr/0065).
+results of those that have ended by then, and with few responses to polls behind those
+(docs/adr/0065).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from schedo.engine.clock_changes import next_wake_at
 from schedo.engine.standstill import Standstill
 from schedo.engine.waiters import EndWaiters
 
-FEW_STARTS = 8  # with more of them, a turn ends before their handlers begin
+FEW_STARTS = 8  # with more of them, or of responses to polls, a turn ends before they are out
 
 
 class TurnEnd(Standstill):

@@ -136,6 +136,11 @@ class Workers:
         """Let the open poll of a worker have its response now; None: those of all."""
         self._loop.enqueue(CompletePolls(name))
 
+    def end_poll_at_once(self, name: str) -> None:
+        """Do so before anything else happens: the worker is to have what another server gives."""
+        self._loop.enqueue(CompletePolls(name))
+        self._loop.take_turn()
+
     async def cordon(self, name: str, is_cordoned: bool) -> WorkerStatus:
         """Cordon or uncordon the worker; only a remote one stays cordoned when servers restart."""
         return await change(self._loop, Cordon(name, is_cordoned))

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from schedo.cluster import owner_pace
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from schedo.errors import PeerUnreachable
 from schedo.protocol.leases import parse_lease
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import Map, MemberWorld
-from tests.cluster.workers import HandWorker, lease_of, result
+from tests.cluster.workers import HandWorker, result
 from tests.passes import one_pass
 
 KNOWN_WITHIN_S = 1.0
@@ -36,13 +37,6 @@ class CountedReads:
         return await self._read(job_ids)
 
 
-async def take_elsewhere(owner: MemberWorld, gateway: MemberWorld, worker: HandWorker) -> str:
-    """Return the lease of a job of one server that the worker gets from another one."""
-    polling = worker.begin_poll(gateway)
-    await owner.submit(task="demo")
-    return lease_of(await polling)
-
-
 async def state_of(world: MemberWorld, lease: str) -> State:
     return (await world.engine.get(parse_lease(lease).job_id)).state
 
@@ -54,7 +48,7 @@ async def test_a_result_goes_to_the_server_that_has_given_the_lease_without_a_re
     worker = HandWorker()
     reads = CountedReads(second, monkeypatch)
 
-    lease = await take_elsewhere(first, second, worker)
+    lease = await worker.take(first, at=second, task="demo")
     await worker.poll(second, results=[result(lease)])
 
     assert await state_of(first, lease) is State.COMPLETED
@@ -65,8 +59,9 @@ async def test_the_shard_is_read_while_the_worker_waits_with_the_attempt(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
+    monkeypatch.setattr(owner_pace, "LOOK_S", 0.0)
     worker = HandWorker()
-    lease = await take_elsewhere(first, second, worker)
+    lease = await worker.take(first, at=second, task="demo")
     reads = CountedReads(second, monkeypatch)
 
     polling = worker.begin_poll(second, lease)
@@ -84,8 +79,9 @@ async def test_an_attempt_that_ends_while_its_shard_is_read_does_not_run_any_mor
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
+    monkeypatch.setattr(owner_pace, "LOOK_S", 0.0)
     worker = HandWorker()
-    lease = await take_elsewhere(first, second, worker)
+    lease = await worker.take(first, at=second, task="demo")
     reads = CountedReads(second, monkeypatch)
     reads.may_end.clear()
     polling = worker.begin_poll(second, lease)
@@ -107,7 +103,7 @@ async def test_the_result_waits_for_the_next_owner_if_the_giver_denies_that_it_o
 ) -> None:
     everything, first, second = cluster
     worker = HandWorker()
-    lease = await take_elsewhere(first, second, worker)
+    lease = await worker.take(first, at=second, task="demo")
     own = [shard for shard in range(SHARDS) if first.cluster.is_mine(shard)]
     everything.give(own, None)
     with monkeypatch.context() as without_leases:
@@ -130,7 +126,7 @@ async def test_the_shard_is_read_once_the_giver_has_not_taken_the_result(
 ) -> None:
     _, first, second = cluster
     worker = HandWorker()
-    lease = await take_elsewhere(first, second, worker)
+    lease = await worker.take(first, at=second, task="demo")
     reads = CountedReads(second, monkeypatch)
 
     async def fail(*arguments: Any) -> None:
@@ -170,7 +166,7 @@ async def test_the_shard_is_read_once_the_giver_has_lost_its_shards_or_died_or_r
 ) -> None:
     everything, first, second = cluster
     worker = HandWorker()
-    lease = await take_elsewhere(first, second, worker)
+    lease = await worker.take(first, at=second, task="demo")
     reads = CountedReads(second, monkeypatch)
 
     change(everything, second, monkeypatch)

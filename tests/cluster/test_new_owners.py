@@ -19,7 +19,7 @@ from schedo.core.limits import SECOND
 from schedo.core.worker_messages import PollRequest, PollResponse
 from schedo.errors import StoreError
 from tests.cluster.members import Map, MemberWorld, running_cluster
-from tests.cluster.workers import HandWorker, Message, lease_of
+from tests.cluster.workers import HandWorker, Message
 from tests.passes import one_pass
 
 SHARD_OF_FIRST = 0
@@ -36,13 +36,6 @@ async def three(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Three]:
         yield everything, first, second, third
 
 
-async def begin_to_run(worker: HandWorker, first: MemberWorld, gateway: MemberWorld) -> str:
-    """Let the worker, which polls the gateway, run a job of the first server."""
-    polling = worker.begin_poll(gateway)
-    await first.submit(task="demo")
-    return lease_of(await polling)
-
-
 async def wait_at(gateway: MemberWorld, worker: HandWorker, lease: str) -> asyncio.Task[Message]:
     """Return a poll that waits at the gateway, and whose lease the owner has heard of."""
     polling = worker.begin_poll(gateway, lease)
@@ -57,7 +50,7 @@ async def test_the_next_owner_hears_at_once_of_an_attempt_whose_worker_polls_ano
 ) -> None:
     everything, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
 
     everything.give([SHARD_OF_FIRST], 2)
@@ -69,7 +62,7 @@ async def test_the_next_owner_hears_at_once_of_an_attempt_whose_worker_polls_ano
 async def test_a_gateway_that_gets_the_job_of_its_worker_finds_that_at_once(three: Three) -> None:
     everything, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
 
     everything.give([SHARD_OF_FIRST], 3)
@@ -83,12 +76,12 @@ async def test_the_next_owner_hears_soon_of_an_attempt_if_it_is_not_ready_at_fir
 ) -> None:
     everything, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
     third.cluster.believed[SHARD_OF_FIRST] = 2
     everything.give([SHARD_OF_FIRST], None)  # so the second one refuses the part
     (call,) = third.router._gateway._workers.list_polls()
-    while not call.paces[2]._is_unheard:
+    while not call.worker.paces[2]._is_unheard:
         await one_pass()
 
     everything.owners[SHARD_OF_FIRST] = 2  # without a notification
@@ -102,7 +95,7 @@ async def test_a_poll_goes_on_while_the_database_does_not_say_where_a_job_is(
 ) -> None:
     everything, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
     asked = 0
 
@@ -129,7 +122,7 @@ async def test_each_change_of_owners_begins_the_looks_for_an_owner_anew(
 ) -> None:
     everything, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
     monkeypatch.setattr(owner_pace, "SOON_S", 60.0)  # so each look is because of a change
     monkeypatch.setattr(owner_pace, "OFTEN_S", 60.0)
@@ -156,7 +149,7 @@ async def test_the_next_owner_hears_at_once_also_if_the_poll_is_still_being_read
 ) -> None:
     everything, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     sessions = third.engine.sessions
     work = sessions.work
 
@@ -178,7 +171,7 @@ async def test_an_owner_that_is_ready_within_300_ms_hears_before_it_gives_the_jo
     looks: list[float] = []
 
     while sum(looks) < 0.3:
-        pace.note(["a"], is_heard=False)
+        pace.note_asked(["a"], is_heard=False)
         looks.append(round(pace.due_s - asyncio.get_running_loop().time(), 2))
 
     assert max(looks) < HOLD_BACK_US / SECOND
@@ -187,7 +180,7 @@ async def test_an_owner_that_is_ready_within_300_ms_hears_before_it_gives_the_jo
 async def test_a_poll_waits_on_when_its_gateway_has_found_that_a_job_is_here(three: Three) -> None:
     _, first, _, third = three
     worker = HandWorker(slots=1)
-    lease = await begin_to_run(worker, first, third)
+    lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
     (call,) = third.router._gateway._workers.list_polls()
     call.foreign.clear()

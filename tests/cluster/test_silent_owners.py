@@ -85,7 +85,7 @@ async def test_the_next_owner_of_a_job_hears_that_it_runs_although_another_owner
         gateway.cluster.believed[SHARD_OF_SECOND] = 3
         everything.give([SHARD_OF_SECOND], None)  # so the third one is not ready at first
         (call,) = gateway.router._gateway._workers.list_polls()
-        while not call.paces[3]._is_unheard:
+        while not call.worker.paces[3]._is_unheard:
             await one_pass()
 
         everything.owners[SHARD_OF_SECOND] = 3  # it has never heard of the job

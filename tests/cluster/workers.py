@@ -36,9 +36,9 @@ class HandWorker:
         """Begin a poll that the server holds open."""
         return asyncio.create_task(self.poll(world, *running, wait=20))
 
-    async def take(self, world: MemberWorld, **job: Any) -> str:
-        """Submit a job to a server, and return the lease of it that the server gives."""
-        polling = self.begin_poll(world)
+    async def take(self, world: MemberWorld, at: MemberWorld | None = None, **job: Any) -> str:
+        """Submit a job to a server, and return its lease, which comes from the server `at`."""
+        polling = self.begin_poll(at or world)
         await world.submit(**job)
         return lease_of(await polling)
 

@@ -36,6 +36,7 @@ def test_an_attempt_goes_on_under_the_next_server(caplog: pytest.LogCaptureFixtu
 
         running = make_poll(running=frozenset({lease.key}))
         assert (await server.engine.sessions.work(running)).revoked == []
+        await server.engine.flush()  # the log comes behind the response
         job_id = render_id(lease.key.job_id)
         assert f"worker a goes on with attempt 1 of job {job_id}" in caplog.text
         response = await server.engine.sessions.work(make_poll(reports=[done(lease)]))

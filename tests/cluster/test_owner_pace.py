@@ -1,0 +1,135 @@
+"""A gateway asks the owner of an attempt when it has to know something, and else once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from schedo.cluster.owner_pace import LOOK_S, UNKNOWN, Paces
+from schedo.cluster.polling_worker import PollingWorker
+from tests.cluster.conftest import Cluster
+from tests.cluster.members import MemberWorld
+from tests.cluster.workers import HandWorker, holds, lease_of, result
+from tests.passes import one_pass, until
+
+FIRST, SECOND = 1, 2  # epochs
+
+
+class AskedOwner:
+    """Notes which leases a gateway asks an owner about, each time."""
+
+    def __init__(
+        self, gateway: MemberWorld, owner: MemberWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.lists: list[list[str] | None] = []
+        send = gateway.router.servers.peers.send
+
+        async def note(member: Any, hop: Any, body: bytes = b"", *others: Any) -> Any:
+            part = json.loads(body) if hop.purpose == "work" and member.name == owner.name else {}
+            if part.get("max_leases") == 0:
+                self.lists.append(part.get("running"))
+            return await send(member, hop, body, *others)
+
+        monkeypatch.setattr(gateway.router.servers.peers, "send", note)
+
+
+def known(gateway: MemberWorld, worker: HandWorker) -> PollingWorker:
+    return gateway.router._gateway._workers.note_request(worker.name)
+
+
+async def test_the_giver_of_a_lease_is_not_asked_about_it_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    asked = AskedOwner(second, first, monkeypatch)
+
+    lease = await worker.take(first, at=second, task="demo")
+    polling = worker.begin_poll(second, lease)
+    await first.submit(task="demo")
+    other = lease_of(await polling)
+
+    assert asked.lists == []
+    await worker.poll(second, results=[result(lease), result(other)])
+    assert asked.lists == [[]]
+
+
+async def test_the_giver_hears_at_once_that_the_worker_does_not_have_the_lease(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    asked = AskedOwner(second, first, monkeypatch)
+    lease = await worker.take(first, at=second, task="demo")
+
+    await worker.poll(second)
+
+    assert asked.lists == [[]]
+    assert holds(first, lease)  # the list may have left before the lease has come
+
+
+async def test_all_owners_hear_at_once_that_the_worker_leaves(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    asked = AskedOwner(second, first, monkeypatch)
+    lease = await worker.take(first, at=second, task="demo")
+
+    await worker.poll(second, lease, draining=True)
+
+    assert asked.lists == [[lease]]
+
+
+async def test_a_change_of_owners_between_two_polls_is_seen_with_the_next_one(
+    cluster: Cluster,
+) -> None:
+    everything, first, second = cluster
+    worker = HandWorker()
+    lease = await worker.take(first, at=second, task="demo")
+
+    everything.give([first.number - 1], second.number)
+    polling = worker.begin_poll(second, lease)
+
+    async with asyncio.timeout(LOOK_S / 2):
+        assert (await polling)["revoked"] == [lease]  # which the next owner has never heard of
+
+
+async def test_nothing_is_kept_of_the_owners_of_attempts_that_have_ended(cluster: Cluster) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    for _ in range(3):
+        lease = await worker.take(first, at=second, task="demo")
+        await worker.poll(second, results=[result(lease)])
+    polling = worker.begin_poll(second)
+    await until(lambda: known(second, worker).poll is not None)
+
+    assert not known(second, worker).paces._by_epoch
+    polling.cancel()
+
+
+async def test_an_owner_that_had_a_lease_before_another_one_is_asked_anew() -> None:
+    paces = Paces()
+    paces.note_given(FIRST, ["a", "b"])
+
+    paces.note_asked(SECOND, ["a"], is_heard=True)
+
+    now = asyncio.get_running_loop().time()
+    assert paces[FIRST].find_due(["b"]) > now
+    assert paces[FIRST].find_due(["a", "b"]) < now
+    assert paces[SECOND].find_due(["a"]) > now
+
+
+async def test_leases_that_are_given_in_a_stream_do_not_put_a_look_off() -> None:
+    paces = Paces()
+    paces.note_given(FIRST, ["a"])
+    due_s = paces[FIRST].find_due(["a"])
+    await one_pass()
+
+    paces.note_given(FIRST, ["b"])
+
+    assert paces[FIRST].find_due(["a", "b"]) == due_s
+    assert paces[UNKNOWN].find_due(["a", "b"]) == pytest.approx(due_s)
