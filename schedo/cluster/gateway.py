@@ -48,8 +48,8 @@ from schedo.web.auth import ClientGone
 from schedo.web.http import Response
 from schedo.web.worker_names import check_name
 
-HELD_BACK_S = 1.0  # between two looks whether this server has still promised a worker's slots
-EARLY_S = 0.05  # before its end, a wait has been ended by something
+PROMISED_S = 1.0  # between two looks whether this server has still promised a worker's slots
+ENDED_EARLY_S = 0.05  # before its end, a wait has been ended by something
 
 
 class Gateway:
@@ -156,16 +156,16 @@ class Gateway:
         must_hear = is_first or call.worker.given or call.must_hear(call.said)
         owned_before = self._owners.list_own()
         wait_s = 0.0 if must_hear else None
-        response, is_over = await self._ask_here(call, wait_s, goes_on=is_first)
+        response, ends_now = await self._ask_here(call, wait_s, goes_on=is_first)
         if response.status != HTTPStatus.OK:
             return response
         own = None
-        if is_over and not call.is_doubted and self._relayed_polls.list_serving(call):
+        if ends_now and not call.is_doubted and self._relayed_polls.list_serving(call):
             own = read_response(response.body)
             if not own.leases:
                 await self._relayed_polls.poll_now(call)
         asks_others = call.answers or call.worker.given or call.foreign or is_first
-        if is_over and not asks_others and denies_nothing(response.body):
+        if ends_now and not asks_others and denies_nothing(response.body):
             return response  # as nearly always: only this server had something to say
         own = own or read_response(response.body)
         if own.denied:
@@ -173,7 +173,7 @@ class Gateway:
         # From here on nothing can fail, so the leases that are taken reach the response.
         given = self._relayed_polls.take(call, own_count=len(own.leases))
         merged = call.add_revoked(merge_responses(own, (*call.said, *given)))
-        if is_over or call.must_hear([merged]) or not call.may_ask:
+        if ends_now or call.must_hear([merged]) or not call.may_ask:
             call.note_sent(merged)
             return response._replace(body=msgspec.json.encode(merged))
         call.request = call.request.make_next(call.ended)
@@ -186,13 +186,13 @@ class Gateway:
         when results have become durable, this server may have a job for the slots that they free.
         """
         if not self._relayed_polls.list_serving(call):
-            call.is_held_back = call.asks_here_first = False
+            call.waits_for_promised = call.asks_here_first = False
             return call.spec is None and self._surplus_of_others.is_any
         call.asks_here_first = True
         await self._read_wait(call)
         if call.has_results_here:
             return True
-        self._relayed_polls.begin_soon(call)
+        self._relayed_polls.poll_others_soon(call)
         return False
 
     async def _read_wait(self, call: WorkerCall) -> None:
@@ -212,12 +212,12 @@ class Gateway:
         if wait_s is None and call.wait_s is None and not call.has_waited:
             call.has_waited = True  # it has just arrived, and is about jobs of this server only
             response = await call.carry_out_here(call.asked.here())
-            return response, not (call.is_held_back or call.is_woken)
+            return response, not (call.waits_for_promised or call.is_woken)
         await self._read_wait(call)
         loop = asyncio.get_running_loop()
         left_s = call.left_s
         if wait_s is None:
-            wait_s = min(left_s, HELD_BACK_S) if call.is_held_back else left_s
+            wait_s = min(left_s, PROMISED_S) if call.waits_for_promised else left_s
             if call.is_woken or call.is_doubted:
                 wait_s = 0.0
             if wait_s > 0:
@@ -232,7 +232,7 @@ class Gateway:
         request = call.asked.request._replace(body=part, is_part=True)
         response = await call.carry_out_here(call.asked.handle(call.asked.context, request))
         # One that came early without a reason ends the poll: a newer one has replaced it.
-        was_ended = not call.is_woken and loop.time() < until - EARLY_S
+        was_ended = not call.is_woken and loop.time() < until - ENDED_EARLY_S
         is_late = left_s <= wait_s and not (call.is_woken or goes_on)
         return response, was_ended or call.is_doubted or is_late
 
@@ -249,7 +249,7 @@ class Gateway:
             room = max(call.find_room(), 0)
             # One that has just come asks this server first, and then the other one.
             is_early = call.asks_here_first or not call.is_here
-            if is_early or self._relayed_polls.begin(call, told_by=no):
+            if is_early or self._relayed_polls.poll_others(call, surplus_at=no):
                 use_up(left, served, room)
                 is_begun = True
             if room > 0:  # else the other server would tell of these jobs again and again
@@ -269,7 +269,7 @@ class Gateway:
         if poll is None or poll is call:
             return
         poll.ended |= ended
-        self._relayed_polls.begin(poll)
+        self._relayed_polls.poll_others(poll)
 
     async def _ask_owners(self, call: WorkerCall) -> None:
         """Ask the owners; those that take results late do not keep others from this server."""

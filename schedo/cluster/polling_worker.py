@@ -54,7 +54,9 @@ class RelayedPoll:
         """room: how many leases it may bring; is_held: the server may wait until it has a job."""
         self.number, self.spec, self.room, self.is_held = number, spec, room, is_held
         self.began = asyncio.get_running_loop().time()
-        self.is_over = False  # the worker has no more room, or is another process: all goes back
+        self.is_unwanted = (
+            False  # the worker has no more room, or is another process: all goes back
+        )
         self.task: asyncio.Task[None] | None = None
 
     @property

@@ -65,32 +65,32 @@ class RelayedPolls:
         # No other server makes the same ones: an owner knows a poll by the worker and the number.
         self._numbers = itertools.count(servers.cluster.me.epoch << 32)
 
-    def begin_soon(self, call: WorkerCall) -> None:
+    def poll_others_soon(self, call: WorkerCall) -> None:
         """Poll the servers that have had jobs for the worker, if this one has none."""
         if self.list_serving(call) and call.left_s > SHORT_S:
-            self._begin_after(OWN_FIRST_PASSES, call)
+            self._poll_others_after(OWN_FIRST_PASSES, call)
         else:
             call.asks_here_first = False
 
-    def _begin_after(self, passes: int, call: WorkerCall) -> None:
+    def _poll_others_after(self, passes: int, call: WorkerCall) -> None:
         if passes:
-            asyncio.get_running_loop().call_soon(self._begin_after, passes - 1, call)
+            asyncio.get_running_loop().call_soon(self._poll_others_after, passes - 1, call)
         else:
             call.asks_here_first = False
             if call.is_here:
-                self.begin(call)
+                self.poll_others(call)
 
-    def begin(self, call: WorkerCall, told_by: int | None = None) -> bool:
+    def poll_others(self, call: WorkerCall, surplus_at: int | None = None) -> bool:
         """Poll the servers that have had jobs for the worker, as far as it has room.
 
-        told_by: a server that has just told of jobs. Returns whether it is polled anew. A worker
+        surplus_at: a server that has just told of jobs. Returns whether it is polled anew. A worker
         that has room but for what is promised here takes a turn now and then.
         """
         spec, serving = call.spec, self.list_serving(call)
         room = call.find_room() if serving else 0
-        was_held_back = call.is_held_back
-        call.is_held_back = bool(serving) and room <= 0 < call.count_wanted()
-        if call.is_held_back and call.is_here and not was_held_back:
+        was_held_back = call.waits_for_promised
+        call.waits_for_promised = bool(serving) and room <= 0 < call.count_wanted()
+        if call.waits_for_promised and call.is_here and not was_held_back:
             call.wake()
         if spec is None or room <= 0:
             return False
@@ -98,16 +98,16 @@ class RelayedPolls:
         now = loop.time()
         is_held = call.wait_s is None or call.left_s > SHORT_S  # one that is still here waits
         room -= call.worker.count_expected(now - SETTLED_S)
-        members = self._choose(call, serving, told_by)
+        members = self._choose(call, serving, surplus_at)
         for at, member in enumerate(members):
             if room <= 0:
-                loop.call_later(SETTLED_S, self.begin, call, told_by)
-                return any(each.no == told_by for each in members[:at])
+                loop.call_later(SETTLED_S, self.poll_others, call, surplus_at)
+                return any(each.no == surplus_at for each in members[:at])
             share = -(-room // (len(members) - at))
             room -= share
             number = next(self._numbers)
             self._start(call, member, RelayedPoll(number, spec, share, is_held=is_held))
-        return any(each.no == told_by for each in members)
+        return any(each.no == surplus_at for each in members)
 
     def list_serving(self, call: WorkerCall) -> Sequence[int]:
         """Return the servers that have had jobs for the worker."""
@@ -115,7 +115,7 @@ class RelayedPolls:
         return self._surplus_of_others.serving(spec) if spec is not None and call.may_ask else ()
 
     def _choose(
-        self, call: WorkerCall, serving: Sequence[int], told_by: int | None
+        self, call: WorkerCall, serving: Sequence[int], surplus_at: int | None
     ) -> list[Member]:
         """Return the servers that are to be polled anew."""
         worker = call.worker
@@ -124,13 +124,13 @@ class RelayedPolls:
             for each in self._servers.others()
             if each.no in serving
             and each.no not in worker.relayed
-            and (each.no == told_by or self._counts[each.no] < STANDING_MAX)
+            and (each.no == surplus_at or self._counts[each.no] < STANDING_MAX)
         ]
         # One that has just been silent comes last, because it may keep its share for seconds. Of
         # the others, the one that has jobs: a single slot is not offered to the next for SETTLED_S.
         given_at = self._surplus_of_others.given_at
         members.sort(
-            key=lambda it: (it.no in worker.unanswered, it.no != told_by, -given_at(it.no))
+            key=lambda it: (it.no in worker.unanswered, it.no != surplus_at, -given_at(it.no))
         )
         return members
 
@@ -147,10 +147,12 @@ class RelayedPolls:
         self._counts[member.no] += 1
         # The call is not kept: it has the body of the worker's request, which may be large.
         sending = self._carry_out(replace(call.asked, request=request), worker, member, poll)
-        poll.task = self._do_for(worker, sending)
+        poll.task = self._begin_for(worker, sending)
 
-    def _do_for(self, worker: PollingWorker, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something for a worker, and keep what this server knows of the worker until it ends.
+    def _begin_for(
+        self, worker: PollingWorker, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """Begin something for a worker, and keep what is known of the worker until it ends.
 
         If it fails, a lease may not have reached the worker. This server notes that, and tells the
         owner with the worker's next poll what the worker runs, so that the job starts again.
@@ -170,7 +172,7 @@ class RelayedPolls:
         response = await self._send(asked, worker, member, poll)
         if response is None or response.status != HTTPStatus.OK:
             is_replaced = response is not None and response.status == WorkerReplaced.status
-            if response is not None and is_replaced and worker.poll and not poll.is_over:
+            if response is not None and is_replaced and worker.poll and not poll.is_unwanted:
                 worker.poll.refuse(Refusal(response))
             self._note_empty(worker, member, poll)
             return
@@ -209,23 +211,23 @@ class RelayedPolls:
             if self._counts[no] >= STANDING_MAX:
                 break
             if call.is_here and not (call.asks_here_first or call.worker.given):
-                self.begin(call)
+                self.poll_others(call)
 
     def _note_empty(self, worker: PollingWorker, member: Member, poll: RelayedPoll) -> None:
         """Poll the server again if it had jobs lately; else wait until it tells of some."""
-        if poll.is_over:
+        if poll.is_unwanted:
             return
         was_held = poll.is_held and poll.age_s > HELD_S / 2
         if not (was_held and self._surplus_of_others.has_given(member.no)):
             self._surplus_of_others.note_empty(member.no, poll.spec, was_held=was_held)
         elif worker.poll is not None:
-            self.begin(worker.poll)
+            self.poll_others(worker.poll)
 
     # The leases that come.
 
     def _keep(self, worker: PollingWorker, poll: RelayedPoll, given: GivenLeases) -> None:
         """Keep leases for the worker's response."""
-        if poll.is_over:
+        if poll.is_unwanted:
             self._return(worker, given)
             return
         worker.given.append(given)
@@ -236,7 +238,7 @@ class RelayedPolls:
 
     async def poll_now(self, call: WorkerCall) -> None:
         """Let the worker have what other servers have now, because its poll ends."""
-        self.begin(call)
+        self.poll_others(call)
         while call.may_ask and not call.worker.given:
             short = [p.task for p in call.worker.relayed.values() if p.task and not p.is_held]
             if not short:
@@ -302,10 +304,10 @@ class RelayedPolls:
         self._return_all(worker)
         for no, poll in [*worker.relayed.items()]:
             del worker.relayed[no]
-            poll.is_over = True
+            poll.is_unwanted = True
             if is_lost:
                 worker.note_unanswered(no)
-            self._do_for(worker, self._end(worker, no, poll))
+            self._begin_for(worker, self._end(worker, no, poll))
 
     def _return_later(self, worker: PollingWorker) -> None:
         asyncio.get_running_loop().call_later(UNCLAIMED_S, self._return_unclaimed, worker)
@@ -320,7 +322,7 @@ class RelayedPolls:
             self._return(worker, each)
 
     def _return(self, worker: PollingWorker, given: GivenLeases) -> None:
-        self._do_for(worker, self._release(worker, given))
+        self._begin_for(worker, self._release(worker, given))
 
     # What other servers hear.
 

@@ -43,12 +43,12 @@ LOOK_S = 1e-5  # a look for each of these keys takes a tenth of that; so long is
 TASKS_MAX = 1_024  # in one request; the next one names more
 TASKS_KEPT = 20_000  # beyond that, the workers here count as offering every task
 WORKERS_KEPT = 4_096  # for which the servers with jobs are known without a look
-HELD_S = 10.0  # how long a request for the surplus is held
-EARLY_S = 1.0  # an empty response that comes sooner than this was not held
+QUESTION_HELD_S = 10.0  # how long a request for the surplus is held
+NOT_HELD_S = 1.0  # an empty response that comes sooner than this was not held
 NAMED_S = 0.02  # after which a response names a ready key again, if no worker has asked for jobs
 TAKING_S = 0.002  # the first pause after requests for jobs that have brought none; it doubles
 PAUSE_S_MAX = 1.0
-KEPT_S = 10.0  # for which a server is polled that has no job any more
+GIVES_S = 10.0  # for which a server that has given a job is polled again when it has none
 
 
 class Question(msgspec.Struct, omit_defaults=True):
@@ -85,7 +85,7 @@ class OwnSurplus:
         workers.watch_surplus(self._look)
 
     async def respond(self, asked: ClientRequest) -> Response:
-        """Return the surplus as soon as there is some, or nothing after HELD_S.
+        """Return the surplus as soon as there is some, or nothing after QUESTION_HELD_S.
 
         While this server drains, the response comes at once, even if it is empty: the shutdown
         waits for open requests, and must not wait for this one.
@@ -100,7 +100,7 @@ class OwnSurplus:
         self._look()
         try:
             if not (asking.done() or context.draining.is_set()):
-                holding = asyncio.wait((asking,), timeout=HELD_S)
+                holding = asyncio.wait((asking,), timeout=QUESTION_HELD_S)
                 await context.run_until_disconnect(holding, asked.request.gone)
             return Response(200, msgspec.json.encode(asking.result() if asking.done() else Found()))
         finally:
@@ -259,8 +259,8 @@ class SurplusOfOthers:
         return -math.inf if known is None else known.given_at
 
     def has_given(self, no: int) -> bool:
-        """Whether the server has given any worker a job in the last KEPT_S."""
-        return asyncio.get_running_loop().time() - self.given_at(no) < KEPT_S
+        """Whether the server has given any worker a job in the last GIVES_S."""
+        return asyncio.get_running_loop().time() - self.given_at(no) < GIVES_S
 
     def note_empty(self, no: int, spec: WorkerSpec, *, was_held: bool) -> None:
         """Note that a server has given a worker nothing.
@@ -316,11 +316,11 @@ class SurplusOfOthers:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            response = await self._servers.send(member, "surplus", own, HELD_S)
+            response = await self._servers.send(member, "surplus", own, QUESTION_HELD_S)
             if response.status == 200:
                 known.told += len(tasks)
                 found = msgspec.json.decode(response.body, type=Found)
-                if found.ready or loop.time() - began > EARLY_S:
+                if found.ready or loop.time() - began > NOT_HELD_S:
                     return found
         except (SchedoError, msgspec.MsgspecError):
             pass
@@ -331,7 +331,7 @@ class SurplusOfOthers:
     def _is_wanted(self) -> bool:
         """Whether a worker waits, perhaps for longer than a request is held, or will wait soon."""
         since_s = asyncio.get_running_loop().time() - self._wanted_s
-        return since_s < HELD_S or bool(self._workers.list_polls())
+        return since_s < QUESTION_HELD_S or bool(self._workers.list_polls())
 
     def _lives(self, member: Member) -> bool:
         return any(each.epoch == member.epoch for each in self._servers.others())

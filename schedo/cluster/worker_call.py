@@ -52,7 +52,7 @@ class WorkerCall:
         self.revoked_before: frozenset[str] = frozenset()  # by the response to the poll before
         self.wait_s: float | None = None  # as read_wait_s; None: it has not been needed yet
         self.asks_here_first = False  # this server may have a job for it: no other one is polled
-        self.is_held_back = False  # it has room, but for what this server has promised
+        self.waits_for_promised = False  # it has room, but for what this server has promised
         self.has_waited = False  # this server has the results that came with the request
         self.is_here = False  # this server carries a part of it out
         self.is_woken = False  # there is something to ask other servers

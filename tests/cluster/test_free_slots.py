@@ -65,7 +65,7 @@ async def test_a_slot_beside_a_reserved_one_gets_a_job_of_another_server(cluster
 async def test_a_slot_that_is_reserved_no_longer_gets_the_job_that_waits_at_another_server(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "HELD_BACK_S", 0.0)
+    monkeypatch.setattr(gateway, "PROMISED_S", 0.0)
     _, first, second = cluster
     worker = HandWorker(slots=1)
     await worker.poll(second)

@@ -215,7 +215,7 @@ async def test_a_server_that_has_had_no_job_for_long_is_polled_when_it_tells_of_
     cluster: Cluster, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relayed_polls, "HELD_S", 0.05)
-    monkeypatch.setattr(surplus, "KEPT_S", 0.0)
+    monkeypatch.setattr(surplus, "GIVES_S", 0.0)
     _, first, _ = cluster
     polling = await poll_both(cluster, HandWorker())
     await until(lambda: not is_polled(first))

@@ -22,8 +22,8 @@ class Requests:
     def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self._send = cluster[2].router.servers.send
-        monkeypatch.setattr(surplus, "HELD_S", 0.0)
-        monkeypatch.setattr(surplus, "EARLY_S", 0.0)
+        monkeypatch.setattr(surplus, "QUESTION_HELD_S", 0.0)
+        monkeypatch.setattr(surplus, "NOT_HELD_S", 0.0)
         monkeypatch.setattr(cluster[2].router.servers, "send", self.send)
 
     async def send(self, member: Any, purpose: Any, *arguments: Any) -> HttpResponse:

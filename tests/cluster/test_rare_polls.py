@@ -93,7 +93,7 @@ async def test_a_worker_is_polled_for_although_others_had_no_job_while_its_resul
     worker = HandWorker(slots=1)
     own = await worker.take(second, task="own")
     monkeypatch.setattr(relayed_polls, "HELD_S", 0.3)
-    monkeypatch.setattr(surplus, "KEPT_S", 0.0)
+    monkeypatch.setattr(surplus, "GIVES_S", 0.0)
     other = await poll_both(cluster, HandWorker("v"))
     commit = second.engine.store.commit
 
