@@ -85,7 +85,7 @@ class OwnerRequests:
             return
         with suppress(SchedoError):  # the database does not respond
             await self._owners.place(call, unsure, believes_givers=False)
-        paces.note_asked(UNKNOWN, unsure, is_heard=False)
+        paces.note_asked(UNKNOWN, unsure, is_heard=not self._owners.find_unsure(call))
         if not call.worker.elsewhere.keys() >= unsure:
             call.wake()
 

@@ -12,6 +12,7 @@ from schedo.cluster.owner_pace import LOOK_S, UNKNOWN, Paces
 from schedo.cluster.polling_worker import PollingWorker
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
+from tests.cluster.test_given_leases import CountedReads
 from tests.cluster.workers import HandWorker, holds, lease_of, result
 from tests.passes import one_pass, until
 
@@ -133,3 +134,24 @@ async def test_leases_that_are_given_in_a_stream_do_not_put_a_look_off() -> None
 
     assert paces[FIRST].find_due(["a", "b"]) == due_s
     assert paces[UNKNOWN].find_due(["a", "b"]) == pytest.approx(due_s)
+
+
+async def test_a_stream_of_attempts_reads_shards_once_a_second_only(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker(slots=3)
+    leases = [await worker.take(first, at=second, task="demo")]
+    known(second, worker).paces[UNKNOWN].due_s = 0.0  # a second later
+    polling = worker.begin_poll(second, *leases)
+    await until(lambda: known(second, worker).elsewhere[leases[0]].shard is not None)
+    reads = CountedReads(second, monkeypatch)
+
+    for _ in range(2):
+        await first.submit(task="demo")
+        leases.append(lease_of(await polling))
+        polling = worker.begin_poll(second, *leases)
+    await until(lambda: bool(second.router._gateway._workers.list_polls()))
+
+    assert reads.count == 0
+    polling.cancel()

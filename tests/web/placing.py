@@ -67,6 +67,7 @@ class FakeSessions:
     """Fake workers that the test defines; an open poll waits until the test ends it."""
 
     def __init__(self) -> None:
+        self.epoch = 1
         self.asks: list[PollRequest] = []
         self.given = PollResponse()
         self.seen: dict[str, WorkerStatus] = {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import NamedTuple
 
 from schedo.core.shards import SHARDS, assign
 from schedo.store.cluster import Member, MemberState, QueueLimits
@@ -45,6 +47,14 @@ def since_boot_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
+class _Listed(NamedTuple):
+    """The members, as a view shows them; asked for with each request of a worker."""
+
+    view: View
+    me: Member
+    members: tuple[Member, ...]
+
+
 class Membership:
     """A Cluster. The control session feeds it, and the store tells it what the engine has."""
 
@@ -57,6 +67,7 @@ class Membership:
         self._readers = readers
         self._me = Member(0, name, "", 0, __version__, MemberState.OPEN, 0)
         self._view = View(0.0, {}, {}, {}, 0)
+        self._listed = _Listed(self._view, self._me, (self._me,))
         self._owned = Owned(0)
         self._adopted_s = 0.0
         self._late: deque[tuple[float, int]] = deque()  # when an own heartbeat came, and how late
@@ -84,8 +95,11 @@ class Membership:
         return self._me
 
     def members(self) -> tuple[Member, ...]:
-        others = {no: each for no, each in self._view.members.items() if no != self._me.no}
-        return tuple(each for _, each in sorted({**others, self._me.no: self._me}.items()))
+        view, me = self._view, self._me
+        if self._listed.view is not view or self._listed.me is not me:
+            every = sorted({**view.members, me.no: me}.items())
+            self._listed = _Listed(view, me, tuple(each for _, each in every))
+        return self._listed.members
 
     def owner(self, shard: int) -> Member | None:
         no = self._view.owners.get(shard)
@@ -94,7 +108,7 @@ class Membership:
         return None if no is None or self._view.is_gone(no) else self._view.members[no]
 
     def is_mine(self, shard: int) -> bool:
-        return shard in self._owned.shards
+        return shard in self._owned.shard_set
 
     def has_lost(self, member: Member) -> bool:
         found = self._view.members.get(member.no)
@@ -148,7 +162,7 @@ class Membership:
         """Return whether the engine must continue with other shards or settings."""
         return (
             not self.is_writing()
-            or self._seen_as_mine() != {*self._owned.shards}
+            or self._seen_as_mine() != self._owned.shard_set
             or self._view.settings > self._settings
             or bool(self._moves())
         )
@@ -199,9 +213,8 @@ class Membership:
         self._owned, self._settings = owned, settings
         self._adopted_s = since_boot_s()
         others = {shard: no for shard, no in self._view.owners.items() if no != owned.no}
-        self._view = self._view._replace(
-            owners=others | dict.fromkeys(owned.shards, owned.no), settings=settings
-        )
+        owners = others | dict.fromkeys(owned.shards, owned.no)
+        self._view = replace(self._view, owners=owners, settings=settings)
         self._changed()
 
     def note_settings(self, version: int) -> bool:
@@ -214,9 +227,9 @@ class Membership:
 
     def note(self, view: View) -> None:
         """Note what a heartbeat has found."""
-        before, view = self._view, view._replace(late_us=self._note_own(since_boot_s()))
+        before, view = self._view, replace(view, late_us=self._note_own(since_boot_s()))
         if view.sent_s < self._adopted_s:
-            view = view._replace(owners=before.owners, settings=before.settings)
+            view = replace(view, owners=before.owners, settings=before.settings)
         was_sure = self.is_sure()
         self._view = view
         self._sure_until_s = view.sent_s + (self.timeout_us - MARGIN_US) / 1e6
@@ -241,7 +254,7 @@ class Membership:
     def note_gained(self, shards: Iterable[int]) -> None:
         """Note shards that this server has just got."""
         owners = self._view.owners | dict.fromkeys(shards, self._me.no)
-        self._view = self._view._replace(owners=owners)
+        self._view = replace(self._view, owners=owners)
         self._changed()
         if self.is_change_due():
             self.on_due()
@@ -292,9 +305,9 @@ class Membership:
         targets = assign(self._view.staying(), self._view.owners)
         return [shard for shard in shards if targets.get(shard) == self._me.no]
 
-    def _seen_as_mine(self) -> set[int]:
+    def _seen_as_mine(self) -> Set[int]:
         """Return the shards of this server in the database, as its last heartbeat has seen them."""
-        return {shard for shard, no in self._view.owners.items() if no == self._me.no}
+        return self._view.shards_of(self._me.no)
 
     def _has_number(self) -> bool:
         """Return whether no later server has signed with the number of this one.
@@ -306,7 +319,7 @@ class Membership:
 
     def _has_lost_shards(self) -> bool:
         """Return whether others have taken shards that the engine still has."""
-        return not self._seen_as_mine().issuperset(self._owned.shards)
+        return not self._owned.shard_set <= self._seen_as_mine()
 
     def _moves(self) -> dict[int, int]:
         """Return the shards that this server should give away now, each with its new owner."""

@@ -22,7 +22,7 @@ class Owned:
     def __init__(self, no: int, shards: Sequence[int] = (), queues: Iterable[Queue] = ()) -> None:
         """no: of the server. shards: all that it owns. queues: all that have settings."""
         self.no = no
-        self.shards = list(shards)
+        self.shards, self.shard_set = list(shards), frozenset(shards)
         self.pruned: dict[str, int] = {}  # up to where pruning has looked; see pruning.py
         self.passed: set[str] = set()  # where it has come to the end in this pass
         self._next = cycle(self.shards)
@@ -48,7 +48,7 @@ class Owned:
             home = job.queue if job.queue in self._limited else None
         if home is not None:
             shard = shard_of(home)
-            if shard in self.shards:
+            if shard in self.shard_set:
                 return shard
         if not self.shards:
             raise StoreError("other servers have taken all shards of this one; nothing was written")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import cached_property
 
 from schedo.store.cluster import Member, MemberState
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """What a heartbeat has found. sent_s: of since_boot_s, when it was sent."""
 
     sent_s: float
@@ -16,6 +20,17 @@ class View(NamedTuple):
     owners: dict[int, int]  # by shard; without the free ones
     settings: int  # the version of the queues, pauses and cordons
     late_us: int = 0  # how late the heartbeats of this server itself were lately, at most
+
+    def shards_of(self, no: int) -> Set[int]:
+        """Return the shards of a server."""
+        return self._shards.get(no, frozenset())
+
+    @cached_property
+    def _shards(self) -> dict[int, set[int]]:
+        found = defaultdict[int, set[int]](set)
+        for shard, no in self.owners.items():
+            found[no].add(shard)
+        return found
 
     def is_gone(self, no: int) -> bool:
         """Return whether the server is silent for so long that others may take its shards.

@@ -56,7 +56,7 @@ async def work(context: AppContext, request: Request) -> Response:
     except Overloaded:
         _forget_spec(context, poll.worker)
         raise
-    steps = _render(response, context.engine.health().epoch, poll.session_timeout_s)
+    steps = _render(response, context.engine.sessions.epoch, poll.session_timeout_s)
     is_short = len(response.refused) + len(response.leases) <= _FEW_ENTRIES
     found = Response(200, at_once(steps) if is_short else await jobs_in_steps(steps))
     return found.with_headers((SENT_AT, b"%d" % response.sent_at)) if is_from_server else found

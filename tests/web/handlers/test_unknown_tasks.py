@@ -10,6 +10,7 @@ import pytest
 from schedo.core.spec_parts import SPECS_BYTES_MAX
 from schedo.web.context import STRICT_AFTER_US
 from schedo.web.settings import WebSettings
+from tests.passes import one_pass
 from tests.web.world import World
 
 HINT = "no application and no worker has a task 'reprot'; did you mean report?"
@@ -180,6 +181,7 @@ async def test_a_registration_without_room_makes_no_task_known(strict: World) ->
 @pytest.mark.parametrize("event_task", ["reprot", "report", "shell"])
 async def test_a_worker_may_name_its_own_tasks_for_failures(strict: World, event_task: str) -> None:
     assert (await strict.post("/v1/work", registration(event_task))).status == 200
+    await one_pass()  # in which the engine notes the task; no request comes from outside sooner
     assert (await strict.post("/v1/jobs", JOB)).status == 201
 
 
