@@ -117,7 +117,9 @@ class Gateway:
         try:
             if worker.elsewhere or worker.unanswered or not self._owners.are_new(request.leases):
                 await self._read_wait(call)  # a wrong one changes nothing
-                await self._owners.place(call, {*request.leases, *worker.elsewhere})
+                call.drop_arrived()
+                leases = {*request.leases, *worker.elsewhere}
+                await self._owners.place(call, leases - call.delivered)
                 worker.paces.note_request(call.list_news())
                 self._sender.list_again(call)
             response = None

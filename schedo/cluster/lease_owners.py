@@ -74,8 +74,12 @@ class LeaseOwners:
     def group(self, call: WorkerCall, leases: Collection[str]) -> list[tuple[Member, list[str]]]:
         """Return the owners of the jobs of the leases, each with the leases of its jobs."""
         groups: dict[int, tuple[Member, list[str]]] = {}
+        owners: dict[Place, Member | None] = {}  # most leases of a worker are at the same place
         for lease in leases:
-            owner = self._find_owner(call.worker.elsewhere[lease])
+            place = call.worker.elsewhere[lease]
+            if place not in owners:
+                owners[place] = self._find_owner(place)
+            owner = owners[place]
             if owner is not None and owner.url and owner.no != self._cluster.me.no:
                 groups.setdefault(owner.no, (owner, []))[1].append(lease)
         return [*groups.values()]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from schedo.cluster.worker_call import WorkerCall
 
 
+# For which a poll may still list an attempt whose result has arrived in another request.
+ARRIVED_S = 5.0
+
+
 class Place(NamedTuple):
     """Where the job of a lease of another server is, as far as its gateway knows."""
 
@@ -94,6 +98,7 @@ class PollingWorker:
         self.polled_at = 0.0  # when the newest poll came that is no wrong one
         self.asked_at = 0.0  # when its last request came
         self.unanswered: dict[int, Unanswered] = {}  # by the number of the server
+        self.arrived: dict[str, float] = {}  # leases of completed jobs, and when others knew that
         self.paces = Paces()
         self.asking: list[OwnerRequest] = []  # requests to owners that are on their way
         self.late: dict[int, PartResponse] = {}  # answers that its next poll brings
@@ -131,6 +136,15 @@ class PollingWorker:
         """Note that the worker gets these leases of another server."""
         self.elsewhere.update(dict.fromkeys(leases, Place(giver=giver.epoch)))
         self.paces.note_given(giver.epoch, leases)
+
+    def note_arrived(self, leases: Collection[str]) -> None:
+        """Note leases whose jobs have completed: the owners have the results."""
+        now_s = asyncio.get_running_loop().time()
+        for lease, arrived_s in [*self.arrived.items()]:
+            if now_s - arrived_s <= ARRIVED_S:
+                break
+            del self.arrived[lease]
+        self.arrived |= dict.fromkeys(leases, now_s)
 
     def note_answer(self, no: int, answer: PartResponse) -> None:
         """Keep what an owner says for the response to the present poll, or to the next one."""

@@ -25,12 +25,16 @@ class _Entry(Struct):
     lease: str
 
 
+class _Result(_Entry):
+    outcome: object = None
+
+
 class _Fields(Struct):
     """The fields of a request that say which servers it is for; the handler checks all of them."""
 
     worker: str
     running: list[str] | None = None
-    results: list[_Entry] | None = None
+    results: list[_Result] | None = None
     progress: list[_Entry] | None = None
     accept: list[str] | None = None
     reject: list[_Entry] | None = None
@@ -39,6 +43,7 @@ class _Fields(Struct):
     draining: bool | None = None
 
 
+COMPLETED = "completed"
 _FIELDS = msgspec.json.Decoder(_Fields)
 _RAW = msgspec.json.Decoder(dict[str, Raw])
 _ENTRIES = msgspec.json.Decoder(list[Raw])
@@ -85,6 +90,11 @@ class WorkerRequest:
         """The leases whose results and decisions must arrive before the worker gets a response."""
         named = self._named
         return {*named["results"], *named["accept"], *named["reject"]}
+
+    @property
+    def completed(self) -> Set[str]:
+        """The leases whose attempts have been the last ones of their jobs: none begins again."""
+        return {each.lease for each in self.fields.results or () if each.outcome == COMPLETED}
 
     def make_part(self, leases: Collection[str], **fields: Any) -> bytes:
         """Return the part with what names one of the leases, and with further fields."""

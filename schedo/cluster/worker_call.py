@@ -124,6 +124,13 @@ class WorkerCall:
         finally:
             self.is_here = False
 
+    def drop_arrived(self) -> None:
+        """Do not take attempts for running whose results have just come beside this request."""
+        listed = {*(self.request.fields.running or ())} - self.request.changed
+        arrived = listed & self.worker.arrived.keys()
+        self.ended |= arrived
+        self.delivered |= arrived
+
     def begin_turn(self) -> None:
         """Begin to ask all servers that may have something for the worker."""
         self.is_woken = False
@@ -237,6 +244,7 @@ class WorkerCall:
                 self.worker.note_unanswered(no)
         for lease in gone:
             self.worker.elsewhere.pop(lease, None)
+        self.worker.note_arrived((arrived & self.request.completed) - {*answer.denied})
         self.delivered |= gone | arrived
         self.worker.stopped -= gone
 

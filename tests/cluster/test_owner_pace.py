@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from schedo.cluster import polling_worker
 from schedo.cluster.owner_pace import LOOK_S, UNKNOWN, Paces
 from schedo.cluster.polling_worker import PollingWorker
 from tests.cluster.conftest import Cluster
@@ -155,3 +156,48 @@ async def test_a_stream_of_attempts_reads_shards_once_a_second_only(
 
     assert reads.count == 0
     polling.cancel()
+
+
+async def test_an_attempt_whose_result_has_just_come_beside_the_poll_is_asked_about_nowhere(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await worker.take(first, at=second, task="demo")
+    polling = worker.begin_poll(second, lease)
+    await first.submit(task="demo")
+    running = lease_of(await polling)
+    await worker.ask(second, max_leases=0, results=[result(lease)])
+    asked, reads = AskedOwner(second, first, monkeypatch), CountedReads(second, monkeypatch)
+
+    # It was sent before the report had its response.
+    polling = worker.begin_poll(second, lease, running)
+    await first.submit(task="demo")
+    response = await polling
+
+    assert (len(response["leases"]), response["revoked"]) == (1, [])
+    assert (asked.lists, reads.count) == ([], 0)
+
+
+async def test_an_attempt_that_its_worker_has_released_may_be_given_to_it_again(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    worker = HandWorker()
+    lease = await worker.take(first, at=second, task="demo")
+
+    await worker.ask(second, max_leases=0, results=[{"lease": lease, "outcome": "released"}])
+
+    assert not known(second, worker).arrived
+
+
+async def test_what_has_completed_is_forgotten_after_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = PollingWorker("w")
+    worker.note_arrived(["a"])
+    monkeypatch.setattr(polling_worker, "ARRIVED_S", -1.0)
+
+    worker.note_arrived(["b"])
+
+    assert [*worker.arrived] == ["b"]
