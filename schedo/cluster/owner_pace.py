@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Set
+from collections.abc import Collection
 
 LOOK_S = 1.0  # between two requests to an owner that has heard of its attempts
 # The first pause, and the further ones, while it has not. An owner that is ready within OFTEN_FOR_S
@@ -107,7 +107,7 @@ class Paces:
             pace.begin_anew()
         self._by_epoch.pop(UNKNOWN, None)
 
-    def keep_only(self, epochs: Set[int]) -> None:
-        """Forget all other owners: the worker runs nothing of them."""
-        for epoch in self._by_epoch.keys() - epochs:
+    def keep_only(self, epochs: Collection[int]) -> None:
+        """Forget the owners of which the worker runs nothing any more."""
+        for epoch in self._by_epoch.keys() - {*epochs}:
             del self._by_epoch[epoch]

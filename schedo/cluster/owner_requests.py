@@ -42,7 +42,6 @@ class OwnerRequests:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + MOVING_S
-        self._keep_paces(call)
         self._begin_due(call, call.undelivered)
         await _wait(call.list_asking(), LATE_S)
         while call.undelivered and call.refusal is None:
@@ -102,16 +101,13 @@ class OwnerRequests:
             due.append(paces[UNKNOWN].find_due(unsure))
         return min(due, default=None)
 
-    def _keep_paces(self, call: WorkerCall) -> None:
-        """Forget the owners of which the worker runs nothing any more."""
-        owners = self._owners.group(call, call.worker.elsewhere)
-        epochs = {member.epoch for member, _ in owners}
-        call.worker.paces.keep_only({UNKNOWN, *epochs} if call.worker.elsewhere else epochs)
-
     def _begin_due(self, call: WorkerCall, results: Set[str]) -> None:
         """Ask the owners whose time has come, or for which there are results of these leases."""
         now, paces = asyncio.get_running_loop().time(), call.worker.paces
-        for member, leases in self._owners.group(call, call.worker.elsewhere):
+        owners = self._owners.group(call, call.worker.elsewhere)
+        epochs = {UNKNOWN, *(member.epoch for member, _ in owners)}
+        paces.keep_only(epochs if call.worker.elsewhere else ())
+        for member, leases in owners:
             has_results = not results.isdisjoint(leases)
             # A slow owner is asked for one request of the worker at a time.
             is_asked = any(
