@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 LOOK_S = 1.0  # between two requests to an owner that has heard of its attempts
 # The first pause, and the further ones, while it has not. An owner that is ready within OFTEN_FOR_S
@@ -18,6 +18,7 @@ LOOK_S = 1.0  # between two requests to an owner that has heard of its attempts
 SOON_S = 0.02
 OFTEN_S = 0.04
 OFTEN_FOR_S = 0.3
+SPARE = 64  # leases that have ended are remembered up to this number
 UNKNOWN = 0  # stands for the epoch of the owner of jobs that have none, or of whom it is not known
 
 
@@ -26,7 +27,7 @@ class Pace:
 
     def __init__(self) -> None:
         self.due_s = 0.0  # by the event loop
-        self._leases: set[str] = set()  # that the owner has given lately, or was last asked about
+        self._leases: set[str] = set()  # that the owner has given, or was asked about
         self._restart()
 
     def _restart(self) -> None:
@@ -45,7 +46,7 @@ class Pace:
 
     def note_asked(self, leases: Collection[str], *, is_heard: bool) -> None:
         """Note whether the owner has heard of these leases."""
-        self._leases = {*leases}
+        self._leases.update(leases)
         if is_heard:
             self._restart()
         pause_s = LOOK_S if is_heard else self._lengthen()
@@ -54,6 +55,11 @@ class Pace:
     def forget(self, leases: Collection[str]) -> None:
         """Ask about these leases at once: another server had them, or the worker lacks them."""
         self._leases.difference_update(leases)
+
+    def keep_only(self, leases: Set[str]) -> None:
+        """Forget other leases if there are many, because this takes a look at each."""
+        if len(self._leases) > 2 * len(leases) + SPARE:
+            self._leases &= leases
 
     def _lengthen(self) -> float:
         """Return the next pause."""
@@ -107,7 +113,13 @@ class Paces:
             pace.begin_anew()
         self._by_epoch.pop(UNKNOWN, None)
 
-    def keep_only(self, epochs: Collection[int]) -> None:
-        """Forget the owners of which the worker runs nothing any more."""
-        for epoch in self._by_epoch.keys() - {*epochs}:
-            del self._by_epoch[epoch]
+    def keep_only(self, epochs: Set[int], leases: Set[str]) -> None:
+        """Forget the owners of which the worker runs nothing any more, and what has ended.
+
+        leases: all that the worker runs for other servers.
+        """
+        for epoch, pace in [*self._by_epoch.items()]:
+            if not leases or (epoch not in epochs and epoch != UNKNOWN):
+                del self._by_epoch[epoch]
+            else:
+                pace.keep_only(leases)

@@ -105,8 +105,7 @@ class OwnerRequests:
         """Ask the owners whose time has come, or for which there are results of these leases."""
         now, paces = asyncio.get_running_loop().time(), call.worker.paces
         owners = self._owners.group(call, call.worker.elsewhere)
-        epochs = {UNKNOWN, *(member.epoch for member, _ in owners)}
-        paces.keep_only(epochs if call.worker.elsewhere else ())
+        paces.keep_only({member.epoch for member, _ in owners}, call.worker.elsewhere.keys())
         for member, leases in owners:
             has_results = not results.isdisjoint(leases)
             # A slow owner is asked for one request of the worker at a time.

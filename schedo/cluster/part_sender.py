@@ -51,7 +51,7 @@ class PartSender:
     ) -> Response | None:
         """Return the response of another server to its part; None: there is none."""
         # With those whose results are on their way, so that no owner misses them in the list.
-        known = {*call.request.leases, *call.worker.elsewhere}
+        known = {*call.request.leases, *call.worker.elsewhere} - call.ended
         others = [*known.difference(leases)]
         fields: dict[str, Any] = {"wait": 0, "max_leases": 0, "age_us": call.age_us}
         part = call.request.make_part(leases, elsewhere=others, relayed=True, **fields)

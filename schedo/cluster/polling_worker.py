@@ -58,9 +58,8 @@ class RelayedPoll:
         """room: how many leases it may bring; is_held: the server may wait until it has a job."""
         self.number, self.spec, self.room, self.is_held = number, spec, room, is_held
         self.began = asyncio.get_running_loop().time()
-        self.is_unwanted = (
-            False  # the worker has no more room, or is another process: all goes back
-        )
+        # The worker has no more room, or is another process: what the poll brings goes back.
+        self.is_unwanted = False
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -140,10 +139,8 @@ class PollingWorker:
     def note_arrived(self, leases: Collection[str]) -> None:
         """Note leases whose jobs have completed: the owners have the results."""
         now_s = asyncio.get_running_loop().time()
-        for lease, arrived_s in [*self.arrived.items()]:
-            if now_s - arrived_s <= ARRIVED_S:
-                break
-            del self.arrived[lease]
+        while self.arrived and now_s - next(iter(self.arrived.values())) > ARRIVED_S:
+            del self.arrived[next(iter(self.arrived))]
         self.arrived |= dict.fromkeys(leases, now_s)
 
     def note_answer(self, no: int, answer: PartResponse) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedo.cluster import polling_worker
-from schedo.cluster.owner_pace import LOOK_S, UNKNOWN, Paces
+from schedo.cluster.owner_pace import LOOK_S, SPARE, UNKNOWN, Paces
 from schedo.cluster.polling_worker import PollingWorker
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import MemberWorld
@@ -27,12 +27,14 @@ class AskedOwner:
         self, gateway: MemberWorld, owner: MemberWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.lists: list[list[str] | None] = []
+        self.others: list[set[str]] = []  # what the worker runs besides, by what the owner hears
         send = gateway.router.servers.peers.send
 
         async def note(member: Any, hop: Any, body: bytes = b"", *others: Any) -> Any:
             part = json.loads(body) if hop.purpose == "work" and member.name == owner.name else {}
             if part.get("max_leases") == 0:
                 self.lists.append(part.get("running"))
+                self.others.append({*part["elsewhere"]})
             return await send(member, hop, body, *others)
 
         monkeypatch.setattr(gateway.router.servers.peers, "send", note)
@@ -177,6 +179,8 @@ async def test_an_attempt_whose_result_has_just_come_beside_the_poll_is_asked_ab
 
     assert (len(response["leases"]), response["revoked"]) == (1, [])
     assert (asked.lists, reads.count) == ([], 0)
+    await worker.poll(second, lease, running, results=[result(lease_of(response))])
+    assert (asked.lists, asked.others) == ([[running]], [set()])
 
 
 async def test_an_attempt_that_its_worker_has_released_may_be_given_to_it_again(
@@ -201,3 +205,23 @@ async def test_what_has_completed_is_forgotten_after_some_seconds(
     worker.note_arrived(["b"])
 
     assert [*worker.arrived] == ["b"]
+
+
+async def test_an_answer_does_not_forget_what_the_owner_has_given_meanwhile() -> None:
+    paces = Paces()
+    paces.note_given(FIRST, ["a"])
+    paces.note_given(FIRST, ["b"])  # while the owner is asked about the first one
+
+    paces.note_asked(FIRST, ["a"], is_heard=True)
+
+    assert paces[FIRST].find_due(["a", "b"]) > asyncio.get_running_loop().time()
+
+
+async def test_the_memory_of_a_busy_worker_is_bounded() -> None:
+    paces = Paces()
+    for number in range(10 * SPARE):
+        paces.note_given(FIRST, [str(number)])
+        paces.keep_only({FIRST}, {str(number)})
+
+    assert len(paces[FIRST]._leases) <= SPARE + 3
+    assert len(paces[UNKNOWN]._leases) <= SPARE + 3
