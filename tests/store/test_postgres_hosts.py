@@ -13,7 +13,7 @@ from schedo.store.postgres import hosts
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.session import close, connect
 from schedo.store.postgres.store import PostgresStore
-from tests.postgres import USER, PostgresServer, refused
+from tests.postgres import USER, PostgresServer, refused, running_server
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +72,25 @@ async def test_a_host_that_ends_each_connection_keeps_none_from_the_next_one(
         connection = await connect(parse_address(url_of(tmp_path, primary)), "test")
 
     assert not await connection.fetchval("SELECT pg_is_in_recovery()")
+    await close(connection)
+
+
+async def test_a_host_that_has_no_session_left_keeps_none_from_the_next_one(
+    primary: PostgresServer,
+) -> None:
+    """It may be a standby that was the primary, and had the last session, before a fail-over."""
+    with running_server() as full:
+        full.sql("CREATE ROLE app LOGIN CONNECTION LIMIT 0")
+        primary.sql("CREATE ROLE app LOGIN")
+        url = url_of(full, primary).replace(f"{USER}@", "app@")
+        connection = await connect(parse_address(url), "test")
+
+        alone = await refused(
+            url_of(full, full).replace(f"{USER}@", "app@"), "too many connections"
+        )
+
+    assert await connection.fetchval("SELECT current_user") == "app"
+    assert not isinstance(alone, StoreUnsuitable)
     await close(connection)
 
 

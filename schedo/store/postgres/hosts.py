@@ -15,8 +15,13 @@ from schedo.store.postgres.address import Address
 
 Target = Literal["read-write", "prefer-standby"]
 CONNECT_S = 10.0  # for all hosts together
-# It ends the connection at once, or says that it is starting or ending.
-_AWAY = (asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError)
+# It ends the connection at once, or says that it is starting or ending, or has no session left. The
+# last one may be a standby, and then it says nothing about the host that is wanted.
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+)
 
 _last: dict[tuple[Address, Target], str] = {}  # the URL of the host that had the last session
 
