@@ -13,7 +13,7 @@ from schedo.store.postgres import replica
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresServer, running_server
 from tests.store.steps import put
 
 ANY = JobFilter()
@@ -159,4 +159,41 @@ async def test_another_store_that_was_away_at_the_start_answers_nothing(
 
     assert not found.is_fresh()
     assert await count(store) == 0
+    await store.close()
+
+
+async def test_a_standby_that_does_not_follow_its_primary_any_more_answers_nothing() -> None:
+    """It has the past, and is further in the log than the one that was promoted."""
+    with running_server() as first, running_server(first) as ahead, running_server(first) as behind:
+        store = await opened(first, ahead.url(schema="past"), "past")
+        behind.stop("fast")
+        first.sql("SELECT pg_logical_emit_message(false, '', repeat('x', 30000000))")
+        await look_until_fresh(replica_of(store))
+        await store.close()
+        first.stop()
+        behind.start()
+        behind.promote()
+        store = await opened(behind, ahead.url(schema="past"), "past")
+        await put(store, make_job(id=128))
+        found = replica_of(store)
+
+        with pytest.raises(StoreUnsuitable, match="does not follow the database of --store"):
+            await found.look()
+
+        assert await count(store) == 1
+        await store.close()
+
+
+async def test_a_server_that_has_not_signed_yet_reads_from_the_primary(
+    primary: PostgresServer, standby: PostgresServer
+) -> None:
+    """Nothing says yet whether the standby follows the primary."""
+    store = await opened(primary, standby.url(schema="unsigned"), "unsigned")
+    found = replica_of(store)
+    await look_until_fresh(found)
+    store.cluster.signed_epoch = None
+
+    with pytest.raises(StoreError, match="does not show this server yet"):
+        await found.look()
+
     await store.close()

@@ -208,6 +208,10 @@ class Membership:
         self.signed_epoch = self._me.epoch
         return self._me
 
+    def signed(self) -> tuple[int, int | None]:
+        """Return the number of this server, and the epoch of the row that it has written."""
+        return self._me.no, self.signed_epoch
+
     def own(self, owned: Owned, settings: int) -> None:
         """Note what the engine has from now on, which is what the store has at this moment."""
         self._owned, self._settings = owned, settings

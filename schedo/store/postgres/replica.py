@@ -3,6 +3,10 @@
 Once a second the store reads the position of the log of the primary, and which position the standby
 has replayed. All that was committed before a position was read is in what the standby shows once it
 has replayed it. So it is known how old the answers can be, also while nothing is written.
+
+Positions say this of a standby that follows the primary. One that has gone another way, because the
+primary was restored from a backup or a standby that was behind it was promoted, may be far ahead.
+It lacks what this server has written about itself since then.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import asyncpg
 
@@ -26,21 +31,46 @@ STALE_S = 5.0  # answers that may be older come from the primary
 PERIOD_S = 1.0
 _POSITIONS_MAX = 60
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
-_WRITTEN = f"SELECT ({_STORE}), pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
-_REPLAYED = f"SELECT ({_STORE}), pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
+# When the session began with which this server has signed: no other one has this in its row.
+_BEGAN = """
+SELECT extract(epoch FROM writer_began) * 1000000 FROM server
+WHERE no = $1::bigint AND epoch = $2::bigint"""
+_WRITTEN = f"SELECT ({_STORE}), ({_BEGAN})::bigint, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+_REPLAYED = f"SELECT ({_STORE}), ({_BEGAN})::bigint, pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
 _STANDBY = "SELECT pg_is_in_recovery(), to_regclass('meta') IS NOT NULL"
+
+
+class _Seen(NamedTuple):
+    """What a look has found in one of the databases.
+
+    store: its number. began: of this server's row, None if that has not come. position: in the log.
+    """
+
+    store: int | None
+    began: int | None
+    position: int
 
 
 class Replica:
     """The sessions with a standby, and how old its answers can be."""
 
-    def __init__(self, url: str, name: str, primary: Callable[[], Readers]) -> None:
-        """url: of the standby; the same schema. primary: returns the sessions of the store."""
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        primary: Callable[[], Readers],
+        signed: Callable[[], tuple[int, int | None]],
+    ) -> None:
+        """url: of the standby; the same schema. primary: returns the sessions of the store.
+
+        signed: returns the number and the epoch with which this server has signed.
+        """
         self._address, self._name, self._primary = parse_address(url), name, primary
+        self._signed = signed
         self.readers = Readers(
             self._address, name, "prefer-standby", is_silent=lambda: not self.is_fresh()
         )
-        self._written: deque[tuple[float, int]] = deque(maxlen=_POSITIONS_MAX)
+        self._written: deque[tuple[float, _Seen]] = deque(maxlen=_POSITIONS_MAX)
         self._loop = asyncio.get_running_loop()
         self._stopping: asyncio.Future[None] = self._loop.create_future()
         self._shows_s = -math.inf  # the standby shows all that was committed before
@@ -121,23 +151,40 @@ class Replica:
 
     async def look(self) -> None:
         """Find out up to which instant the standby shows everything."""
-        now = self._loop.time()
-        own, written = await self._ask(self._primary(), _WRITTEN)
-        self._written.append((now, written))
-        store, replayed = await self._ask(self.readers, _REPLAYED)
+        now, signed = self._loop.time(), self._signed()
+        own = await self._ask(self._primary(), _WRITTEN, signed)
+        self._written.append((now, own))
+        found = await self._ask(self.readers, _REPLAYED, signed)
         # It may have been away at the start, or its URL may lead to another server since then.
-        if store is None:
+        if found.store is None:
             raise StoreError(f"--store-read {self._shown} does not have the store yet")
-        if store != own:
+        if found.store != own.store:
             raise self._other_store()
-        shown = [at for at, position in self._written if position <= replayed]
+        if own.began is None or found.began != own.began:
+            await self._check_way(own, found.position, signed)
+            raise StoreError(f"--store-read {self._shown} does not show this server yet")
+        shown = [at for at, seen in self._written if seen.position <= found.position]
         self._shows_s = max(shown, default=-math.inf)
 
-    async def _ask(self, readers: Readers, query: str) -> tuple[int | None, int]:
-        """Return the number of the store, and a position."""
+    async def _check_way(self, own: _Seen, replayed: int, signed: tuple[int, int | None]) -> None:
+        """Raise StoreUnsuitable if it lacks what it has, if it follows the primary."""
+        known = [seen.position for _, seen in self._written if seen.began == own.began]
+        if own.began is None or min(known) > replayed:
+            return
+        found = await self._ask(self.readers, _REPLAYED, signed)  # all up to `replayed` is visible
+        if found.began != own.began and signed == self._signed():
+            raise self._other_way()
+
+    def _other_way(self) -> StoreUnsuitable:
+        return StoreUnsuitable(
+            f"--store-read {self._shown} does not follow the database of --store any more, as after"
+            " a restored backup or a fail-over; make a new standby"
+        )
+
+    async def _ask(self, readers: Readers, query: str, signed: tuple[int, int | None]) -> _Seen:
         async with readers.session() as session:
-            store, position = await session.fetchrow(query)
-            return store, int(position or 0)
+            store, began, position = await session.fetchrow(query, *signed)
+            return _Seen(store, began, int(position or 0))
 
     def _tell(self) -> None:
         """Log when the standby begins or ceases to answer."""

@@ -128,7 +128,8 @@ class PostgresStore(ConcurrentReads):
         connection = await self._connect_writer()
         try:
             if self._read_url is not None:  # before the others expect heartbeats
-                self._replica = Replica(self._read_url, self._name, self._require_readers)
+                signed = self.cluster.signed
+                self._replica = Replica(self._read_url, self._name, self._require_readers, signed)
                 await self._replica.open(connection)
             no = await server_numbers.take_number(connection, self._address)
             was_killed = await server_numbers.enter(connection, no)
