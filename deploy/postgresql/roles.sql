@@ -44,7 +44,12 @@ GRANT pg_read_all_stats TO schedo_server;
 SELECT format('GRANT SELECT ON %I.%I TO schedo_read', schemaname, tablename)
 FROM pg_tables WHERE schemaname = :'schema' AND tablename <> 'secret' \gexec
 
--- Other functions of the schema are parts of its statements and reach no table that the caller cannot reach.
+-- Other functions of the schema are parts of its statements and reach no table that the caller cannot reach. Everyone may
+-- execute them, unless ALTER DEFAULT PRIVILEGES has taken that away.
+SELECT format('GRANT EXECUTE ON FUNCTION %s TO schedo_server', oid::regprocedure)
+FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(:'schema')) AND NOT prosecdef
+    AND proname <> 'next_inbox_id' \gexec
+
 SELECT format('GRANT EXECUTE ON FUNCTION %s TO schedo_enqueue', oid::regprocedure)
 FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(:'schema')) AND proname LIKE 'enqueue%' \gexec
 

@@ -23,8 +23,11 @@ ROLES = ("schedo_owner", "schedo_server", "schedo_enqueue", "schedo_read")
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
+    """Yield a hardened server: not everyone may execute its functions."""
     with running_server() as server:
         server.script(SCRIPT, schema="jobs")
+        harden = "REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC"
+        server.sql(f"ALTER DEFAULT PRIVILEGES FOR ROLE schedo_owner {harden}")
         for role in ROLES:
             server.sql(f"ALTER ROLE {role} LOGIN")
         done = schedo("store", "migrate", "--store", url_of(server, "schedo_owner"), "--json")

@@ -115,6 +115,25 @@ async def test_a_user_who_may_not_write_all_rows_gets_the_missing_rights(
         server.sql("DROP OWNED BY weak; DROP ROLE weak")
 
 
+async def test_a_user_who_may_use_only_the_tables_gets_the_other_missing_rights(
+    server: PostgresServer, url: str
+) -> None:
+    """A hardened database lets not everyone execute a function."""
+    await PostgresStore(url).migrate()
+    server.sql(
+        "CREATE ROLE weak LOGIN; GRANT USAGE ON SCHEMA jobs TO weak;"
+        " GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO weak;"
+        " REVOKE EXECUTE ON FUNCTION jobs.take_over FROM PUBLIC"
+    )
+    weak = url.replace(f"//{USER}@", "//weak@")
+    try:
+        error = await refused(weak, "lacks the rights USAGE on epoch, EXECUTE on take_over; ")
+        assert isinstance(error, StoreUnsuitable)
+        assert server.sql("SELECT count(*) FROM jobs.shard WHERE owner IS NOT NULL") == "0"
+    finally:
+        server.sql("DROP OWNED BY weak; DROP ROLE weak")
+
+
 async def test_a_wrong_password_is_named_and_never_shown(server: PostgresServer) -> None:
     server.sql("CREATE ROLE locked LOGIN PASSWORD 'right'")
     rules = server.directory / "data" / "pg_hba.conf"

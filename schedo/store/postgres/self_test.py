@@ -25,19 +25,29 @@ SELECT current_setting('server_version_num')::int / 10000 AS version,
     (SELECT count(*) FROM pg_stat_replication WHERE coalesce(state, 'streaming') = 'streaming')
         AS standbys,
     current_setting('fsync') = 'on' AS syncs"""
-# What SQL clients insert by a function of the owner, a server only takes.
+# What SQL clients insert by a function of the owner, a server only takes. The functions are those
+# that its statements and columns call; hardened databases let not everyone execute them.
 _MISSING_RIGHTS = """
-SELECT wanted || ' on ' || relname
-FROM pg_class CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted
-WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
-AND NOT (relname = 'inbox' AND wanted IN ('INSERT', 'UPDATE'))
-AND NOT has_table_privilege(pg_class.oid, wanted)
-ORDER BY relname, wanted"""
+SELECT wanted || ' on ' || name FROM (
+    SELECT relname AS name, wanted
+    FROM pg_class CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+    AND NOT (relname = 'inbox' AND wanted IN ('INSERT', 'UPDATE'))
+    AND NOT has_table_privilege(pg_class.oid, wanted)
+    UNION ALL
+    SELECT relname, 'USAGE' FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'S' AND relname = 'epoch'
+    AND NOT has_sequence_privilege(oid, 'USAGE, UPDATE')
+    UNION ALL
+    SELECT proname, 'EXECUTE' FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+    AND proname IN ('as_text', 'await_end', 'parse_json', 'require_all', 'shard_of', 'take_over')
+    AND NOT has_function_privilege(oid, 'EXECUTE')
+) AS missing ORDER BY name, wanted"""
 _SHOWN_MAX = 5
 
 
 async def check_rights(connection: asyncpg.Connection, shown: str) -> None:
-    """Raise StoreUnsuitable if the user may not read and write the rows of the migrated store.
+    """Raise StoreUnsuitable if the user may not use what the migrated store has.
 
     Without one that is needed later, an attempt whose result cannot be stored runs again and again.
     """
