@@ -19,7 +19,7 @@ from schedo.store.postgres.store import PostgresStore
 from tests.e2e.cluster.link import Link
 from tests.factories import make_job
 from tests.postgres import USER, PostgresServer, running_server
-from tests.store.servers import until
+from tests.store.servers import DEADLINE_S, until
 from tests.store.steps import put
 
 SHORT_S = 0.2
@@ -107,3 +107,15 @@ async def test_the_kernel_ends_a_silent_session_from_its_first_statement_on(
 
     await connection.close()
     assert timeouts == [11_000]
+
+
+async def test_a_store_closes_although_a_count_that_has_just_begun_has_no_response(
+    store: PostgresStore, link: Link
+) -> None:
+    await store.snapshot()
+    link.cut()
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            await store.close()
+    finally:
+        link.heal()

@@ -15,6 +15,7 @@ from schedo.store.postgres.errors import DRIVER_ERRORS
 
 # The first moments after a take-over belong to the jobs that became due meanwhile.
 AFTER_S = 0.1
+END_S = 0.2  # for the end of its transaction: a recovery waits for it, and so does a close
 
 
 class WaitingCount:
@@ -87,14 +88,19 @@ class WaitingCount:
         raise StoreError(f"the waiting jobs cannot be counted: {reason}")
 
     async def end(self) -> None:
-        """Stop the count; harmless after its end. The session is closed if it counts already."""
+        """Stop the count; harmless after its end.
+
+        The session is closed if it counts already, or does not respond.
+        """
         if self._counting is not None and not self._counting.done():
             self._has_ended = True
             self._is_awaited.set()
-            if self._is_running:
+            if not self._is_running:
+                await asyncio.wait((self._counting,), timeout=END_S)
+            if not self._counting.done():
                 self._connection.terminate()
                 self._counting.cancel()
-            await asyncio.wait((self._counting,))
+                await asyncio.wait((self._counting,))
 
 
 def _forget_error(counting: asyncio.Task[Waiting]) -> None:
