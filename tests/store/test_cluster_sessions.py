@@ -122,7 +122,7 @@ async def test_a_new_session_is_signed_although_the_first_snapshot_in_it_fails(
     async with sharing(postgres_store_url, 2) as (store, other):
         await end_session(store, other)
 
-        async def fail(connection: asyncpg.Connection, no: int) -> Snapshot:
+        async def fail(*_: object) -> Snapshot:
             monkeypatch.setattr(stores, "read_snapshot", snapshots.read_snapshot)
             raise StoreError("a session that reads cannot be opened")
 
@@ -142,7 +142,7 @@ async def test_a_server_that_needs_a_new_number_never_goes_on_with_its_old_one(
     async with sharing(postgres_store_url, 2) as (store, other):
         await end_session(store, other, lock=True)  # as by a server that has started meanwhile
 
-        async def fail(connection: asyncpg.Connection, no: int) -> Snapshot:
+        async def fail(*_: object) -> Snapshot:
             monkeypatch.setattr(stores, "read_snapshot", snapshots.read_snapshot)
             raise StoreError("the disk of the database is full")
 

@@ -127,6 +127,25 @@ async def test_a_standby_alone_is_refused_but_of_several_hosts_one_may_become_th
     assert {type(both), type(with_lost)} == {StoreError}
 
 
+async def test_no_epoch_is_given_again_after_a_fail_over_that_has_lost_the_last_ones() -> None:
+    """Else an attempt that goes on would have the same lease as the one that repeats it."""
+    with running_server() as first, running_server(first) as behind:
+        store = PostgresStore(url_of(first, behind), 30_000_000)
+        await store.open()
+        behind.stop("fast")
+        lost = [(await store.snapshot()).epoch for _ in range(70)]  # 32 are logged at once
+        first.stop()
+        behind.start()
+        behind.promote()
+        with pytest.raises(StoreError):
+            await store.load_payload(1)
+
+        found = [(await store.snapshot()).epoch for _ in range(2)]
+
+        await store.close()
+    assert max(lost) < found[0] < found[1]
+
+
 @pytest.mark.parametrize(
     ("url", "found"),
     [

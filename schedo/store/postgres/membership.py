@@ -203,6 +203,10 @@ class Membership:
         self._me = self._me._replace(no=no, epoch=epoch)
         self.first_epoch = self.first_epoch or epoch
 
+    def newest_epoch(self) -> int:
+        """Return the newest epoch that this server has seen, of itself or of another one."""
+        return max(self._me.epoch, *(each.epoch for each in self._view.members.values()), 0)
+
     def note_signing(self) -> Member:
         """Return as whom this server signs; the row that it writes has this epoch."""
         self.signed_epoch = self._me.epoch

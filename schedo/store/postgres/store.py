@@ -170,8 +170,8 @@ class PostgresStore(ConcurrentReads):
 
     async def _adopt(self, no: int) -> Snapshot:
         """Return a snapshot of the shards that the server with the number owns at this moment."""
-        writer = self._require_writer()
-        found = await writer.run(lambda connection: read_snapshot(connection, no))
+        writer, known = self._require_writer(), self.cluster.newest_epoch()
+        found = await writer.run(lambda connection: read_snapshot(connection, no, known))
         self.cluster.begin(no, found.snapshot.epoch)
         self._owned = Owned(no, found.shards, found.snapshot.queues)
         self.inbox.own(found.shards)
