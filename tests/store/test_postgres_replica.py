@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -14,6 +15,7 @@ from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer, running_server
+from tests.store.servers import DEADLINE_S
 from tests.store.steps import put
 
 ANY = JobFilter()
@@ -180,6 +182,39 @@ async def test_a_standby_that_does_not_follow_its_primary_any_more_answers_nothi
         with pytest.raises(StoreUnsuitable, match="does not follow the database of --store"):
             await found.look()
 
+        assert await count(store) == 1
+        await store.close()
+
+
+async def test_lists_come_from_the_next_standby_when_the_one_before_was_promoted() -> None:
+    """The sessions with that one go on, so the store has to leave them."""
+    with (
+        running_server() as first,
+        running_server(first) as second,
+        running_server(second) as third,
+    ):
+        hosts = f"{second.directory},{third.directory}"
+        url = first.url(schema="next").replace(f"={first.directory}", f"={first.directory},{hosts}")
+        store = PostgresStore(
+            url, 30_000_000, second.url(schema="next").replace(f"={second.directory}", f"={hosts}")
+        )
+        await store.open()
+        found = replica_of(store)
+        await look_until_fresh(found)
+        first.stop()
+        second.promote()
+        with pytest.raises(StoreError):
+            await store.load_payload(1)
+        await store.snapshot()
+        await put(store, make_job(id=64))
+        found._written.clear()  # a minute has passed
+        found.note_failure(StoreError("it was promoted"))
+
+        async with asyncio.timeout(DEADLINE_S):
+            await look_until_fresh(found)
+
+        replay(third, is_on=False)
+        await put(store, make_job(id=128))
         assert await count(store) == 1
         await store.close()
 

@@ -29,6 +29,7 @@ log = logging.getLogger("schedo.store")
 
 STALE_S = 5.0  # answers that may be older come from the primary
 PERIOD_S = 1.0
+LEAVE_AGAIN_S = 10.0  # while there is no other standby
 _POSITIONS_MAX = 60
 _STORE = "SELECT value FROM meta WHERE name = 'store'"
 # When the session began with which this server has signed: no other one has this in its row.
@@ -36,14 +37,17 @@ _BEGAN = """
 SELECT extract(epoch FROM writer_began) * 1000000 FROM server
 WHERE no = $1::bigint AND epoch = $2::bigint"""
 _WRITTEN = f"SELECT ({_STORE}), ({_BEGAN})::bigint, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
-_REPLAYED = f"SELECT ({_STORE}), ({_BEGAN})::bigint, pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
+_REPLAYED = f"""
+SELECT ({_STORE}), ({_BEGAN})::bigint,
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() - '0/0'::pg_lsn END"""
 _STANDBY = "SELECT pg_is_in_recovery(), to_regclass('meta') IS NOT NULL"
 
 
 class _Seen(NamedTuple):
     """What a look has found in one of the databases.
 
-    store: its number. began: of this server's row, None if that has not come. position: in the log.
+    store: its number. began: of this server's row, None if that has not come. position: in the log;
+    0 if this is no standby.
     """
 
     store: int | None
@@ -74,6 +78,7 @@ class Replica:
         self._loop = asyncio.get_running_loop()
         self._stopping: asyncio.Future[None] = self._loop.create_future()
         self._shows_s = -math.inf  # the standby shows all that was committed before
+        self._left_s = -math.inf
         self._is_used = False
         self._told = ""  # why it is not used
         self._task: asyncio.Task[None] | None = None
@@ -155,6 +160,8 @@ class Replica:
         own = await self._ask(self._primary(), _WRITTEN, signed)
         self._written.append((now, own))
         found = await self._ask(self.readers, _REPLAYED, signed)
+        if not found.position:
+            self._leave(now)
         # It may have been away at the start, or its URL may lead to another server since then.
         if found.store is None:
             raise StoreError(f"--store-read {self._shown} does not have the store yet")
@@ -165,6 +172,16 @@ class Replica:
             raise StoreError(f"--store-read {self._shown} does not show this server yet")
         shown = [at for at, seen in self._written if seen.position <= found.position]
         self._shows_s = max(shown, default=-math.inf)
+
+    def _leave(self, now: float) -> None:
+        """Leave a standby that was promoted, whose sessions go on; raise StoreError.
+
+        The next sessions may find another standby behind the same URL.
+        """
+        if now - self._left_s >= LEAVE_AGAIN_S:
+            self._left_s = now
+            self.readers.drop_idle()
+        raise StoreError(f"--store-read {self._shown} leads to no standby")
 
     async def _check_way(self, own: _Seen, replayed: int, signed: tuple[int, int | None]) -> None:
         """Raise StoreUnsuitable if it lacks what it has, if it follows the primary."""

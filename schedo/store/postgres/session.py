@@ -301,6 +301,12 @@ class Readers:
         if len(self._idle) > 1:
             self._watch_spare()
 
+    def drop_idle(self) -> None:
+        """End the sessions that are idle now, so that the next reads open others."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+
     async def close(self) -> None:
         """Close the sessions that are idle now, and each other one at the end of its read."""
         self._is_closed = True
