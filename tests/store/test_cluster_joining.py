@@ -12,6 +12,7 @@ from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from schedo.errors import StoreError
 from schedo.store.base import Snapshot
+from schedo.store.cluster import MemberState
 from schedo.store.postgres.store import PostgresStore
 from tests.factories import make_job
 from tests.postgres import PostgresServer
@@ -192,6 +193,47 @@ async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error
 
         with pytest.raises(StoreError):
             await store.cluster.leave()
+
+
+async def test_a_server_that_could_not_say_that_it_leaves_says_so_with_its_next_heartbeat(
+    postgres_store_url: str,
+) -> None:
+    """Else the others give it shards again while it drains."""
+    async with sharing(postgres_store_url, 2, LONG_US) as (leaving, other):
+        assert leaving._control._connection is not None
+        leaving._control._connection.terminate()
+        with pytest.raises(StoreError):
+            await leaving.cluster.leave()
+
+        no = leaving.cluster.me.no
+        await until(other, lambda: other.cluster._view.members[no].state is MemberState.LEAVING)
+
+
+async def test_the_url_that_a_server_could_not_announce_comes_with_its_next_heartbeat(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2, LONG_US) as (store, other):
+        assert store._control._connection is not None
+        store._control._connection.terminate()
+        with pytest.raises(StoreError):
+            await store.cluster.announce("http://a")
+
+        await until(other, lambda: "http://a" in {each.url for each in other.cluster.members()})
+
+
+async def test_a_server_that_has_ended_in_order_does_not_say_again_that_it_leaves(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2, LONG_US) as (leaving, other):
+        await leaving.cluster.leave()
+        leaving.note_leaving()
+        await leaving._require_writer().run(lambda c: c.fetchval("SELECT 1"))
+        no = leaving.cluster.me.no
+
+        await beat(leaving)
+        await beat(other)
+
+        assert other.cluster._view.members[no].state is MemberState.CLOSED
 
 
 @dataclass(frozen=True)

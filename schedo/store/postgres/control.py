@@ -93,7 +93,7 @@ _NOTIFY = "SELECT pg_notify($1, $2)"
 TAKEN = "taken"  # what a take-over says to the others
 _TELL = {
     "url": "UPDATE server SET url = $2 WHERE no = $1 AND epoch = $3",
-    "state": "UPDATE server SET state = $2 WHERE no = $1 AND epoch = $3",
+    "state": "UPDATE server SET state = $2 WHERE no = $1 AND epoch = $3 AND state <> 'closed'",
 }
 
 
@@ -242,6 +242,16 @@ class Control:
         # A signature or a new number may have come at the same time as a new session.
         if any(row["has_these_beats"] != self._is_own(row) for row in found):
             await self._replace()
+        for row in filter(self._is_own, found):
+            await self._tell_again(row)
+
+    async def _tell_again(self, row: asyncpg.Record) -> None:
+        """Write the URL or the state of this server if that has failed before."""
+        me = self._membership.me
+        if row["url"] != me.url:
+            await self.tell("url")
+        if row["state"] == MemberState.OPEN and me.state is MemberState.LEAVING:
+            await self.tell("state")
 
     def _note_clock(self, sent_us: int, row: asyncpg.Record) -> None:
         """Note what the clock of the database has shown: `asked_at` and `answered_at` of the row.
