@@ -70,6 +70,20 @@ def test_a_server_that_is_starting_is_not_said_to_be_down() -> None:
     assert (type(error), str(error)) == (StoreError, text)
 
 
+def test_a_server_without_a_free_session_is_refused_with_what_helps() -> None:
+    """Another start may find one, so the exit code is not that of a setting that is wrong."""
+    used_up = asyncpg.TooManyConnectionsError("sorry, too many clients already")
+
+    error = opening_error(used_up, "postgresql://db/jobs")
+
+    assert type(error) is StoreError
+    assert str(error) == (
+        "cannot connect to postgresql://db/jobs: sorry, too many clients already; end sessions that"
+        " nobody needs, or raise max_connections of PostgreSQL or the CONNECTION LIMIT of the role"
+        " or the database; a server of schedo has up to nine sessions"
+    )
+
+
 async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:
     error = await refused(server.url("nowhere"), '"nowhere" does not exist; create the database')
 

@@ -24,6 +24,12 @@ _REFUSALS = ("22", "23", "54", _MISSING)
 _DISK_FULL = "53100"
 # These servers are on their way: another start, a moment later, may find them ready.
 _TRANSIENT = ("53", "55", "57", "08")
+_NO_SESSION = "53300"  # all that PostgreSQL, the role or the database may have are in use
+_UNREACHABLE_HINTS = {
+    "": "does PostgreSQL run, and does it listen there?",
+    _NO_SESSION: "end sessions that nobody needs, or raise max_connections of PostgreSQL or the"
+    " CONNECTION LIMIT of the role or the database; a server of schedo has up to nine sessions",
+}
 _NO_TLS = "rejected SSL upgrade"  # of the driver, without a code
 _POOLER = "a pooler is no place for the writer of the store: give the URL of the server itself"
 READ_ONLY = (
@@ -85,7 +91,7 @@ def opening_error(error: BaseException, shown: str) -> StoreError:
         )
     if isinstance(error, OSError | asyncio.TimeoutError) or code.startswith(_TRANSIENT):
         # A PostgreSQL that gives a code runs; it is starting, for instance.
-        hint = _HINTS.get(code, "" if code else "does PostgreSQL run, and does it listen there?")
+        hint = _HINTS.get(code) or _UNREACHABLE_HINTS.get(code, "")
         kind: type[StoreError] = StoreUnsuitable if code in _HINTS else StoreError
         return kind(f"cannot connect to {shown}: {_text(error)}{'; ' if hint else ''}{hint}")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
