@@ -31,7 +31,6 @@ from schedo.engine.dispatch import Dispatcher
 from schedo.engine.failures import MUST_END, Bugs, interrupted
 from schedo.engine.health import LoopMonitor
 from schedo.engine.recovery import Reconciliation, restore
-from schedo.engine.standstill import DOUBT_CAUSES
 from schedo.engine.turn_end import FEW_STARTS, TurnEnd
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
@@ -68,6 +67,7 @@ class EngineLoop(TurnEnd):
         self.turn_at = 0  # the instant of the commands that are being applied
         # Whether this server may start jobs. None: always, because no other one can have its jobs.
         self.is_sure: Callable[[], bool] | None = None
+        self.beat_error: Callable[[], StoreError | None] = lambda: None  # why it is not sure
         # Whether other servers run jobs of the same queues, and share their limits.
         self.shares_limits: Callable[[], bool] | None = None
         self.on_decided: Callable[[], None] = _ignore  # called after such decisions of a cluster
@@ -140,9 +140,7 @@ class EngineLoop(TurnEnd):
 
     def not_ready_reasons(self) -> list[str]:
         """Return, as sentences, why jobs are not accepted or would not start in time."""
-        reasons = [] if self.failure is None else [str(self.failure)]
-        if not reasons and self.is_sure is not None and not self.is_sure():
-            reasons = [DOUBT_CAUSES]
+        reasons = self.failure_reasons()
         return reasons + self.monitor.not_ready_reasons(
             self.clock.now(), None if reasons else self.scheduler
         )

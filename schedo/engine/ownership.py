@@ -34,6 +34,7 @@ class Ownership:
         self._limits = LimitSharing(loop, cluster)
         self._waits = MovedWaits(store, cluster, loop.waiters)
         loop.is_sure = cluster.is_sure
+        loop.beat_error = lambda: cluster.beat_error
         loop.find_refusal = self._find_refusal
         loop.on_recovered.append(self._on_recovered)
         cluster.on_due = self._on_due

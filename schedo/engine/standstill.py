@@ -22,7 +22,7 @@ from schedo.engine.health import LoopMonitor
 from schedo.engine.turn_notes import TurnNotes
 from schedo.engine.unanswered import Unanswered
 from schedo.engine.worker_polls import KeepsPoll, WorkerPolls, keep_none
-from schedo.errors import SchedoError, Unavailable
+from schedo.errors import SchedoError, StoreError, Unavailable
 from schedo.store.base import Snapshot, Store
 
 T = TypeVar("T")
@@ -47,6 +47,8 @@ class Standstill(CommandQueue):
     notes: TurnNotes
     polls: WorkerPolls
     is_frozen: bool
+    is_sure: Callable[[], bool] | None
+    beat_error: Callable[[], StoreError | None]
     _store: Store
     _committer: Committer
     _unanswered: Unanswered
@@ -160,6 +162,14 @@ class Standstill(CommandQueue):
         if self.failure is _IN_DOUBT:
             self.failure = None
             self.wake()
+
+    def failure_reasons(self) -> list[str]:
+        """Return, as sentences for those who run the server, why it carries out no changes."""
+        is_unsure = self.is_sure is not None and not self.is_sure()
+        if self.failure is _IN_DOUBT or (self.failure is None and is_unsure):
+            error = self.beat_error()
+            return [DOUBT_CAUSES if error is None else f"{DOUBT}: its heartbeats fail: {error}"]
+        return [] if self.failure is None else [str(self.failure)]
 
     # The standstill.
 

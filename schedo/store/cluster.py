@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from schedo.core.expectations import Expectation
 from schedo.core.limit_shares import LimitUse
+from schedo.errors import StoreError
 from schedo.store.base import Store
 
 
@@ -118,6 +119,9 @@ class ShardOwner(Cluster, Protocol):
     # Called with each reading of the clock of the database: how far it is ahead of the time since
     # the boot of this machine, and how long the reading was on its way, in microseconds.
     on_reading: Callable[[int, int], None]
+
+    # Why the last heartbeat of this server failed; None if it did not.
+    beat_error: StoreError | None
 
     # Called when is_change_due, or when is_sure again.
     on_due: Callable[[], None]

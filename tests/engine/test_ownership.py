@@ -37,6 +37,7 @@ class Shards:
     def __init__(self) -> None:
         self.on_due: Callable[[], None] = lambda: None
         self.is_known = True
+        self.beat_error: StoreError | None = None
         self.mine = {*range(SHARDS)}
         self.given: set[int] = set()
         self.has_inherited = False

@@ -244,6 +244,32 @@ async def test_a_server_whose_control_session_ends_is_in_doubt_until_its_next_he
         assert store._control._connection is not connection
 
 
+async def test_each_cause_of_failed_heartbeats_is_logged_once_and_the_last_one_is_known(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(control, "RECONNECT_S", 0.0)
+    async with sharing(postgres_store_url, 1, LONG_US) as (store,):
+        open_session = store._control.connect
+        causes = ["it is closed", "all sessions are in use", "all sessions are in use"]
+        known: list[str] = []
+
+        async def fail() -> None:
+            known.append(str(store.cluster.beat_error))
+            if not causes:
+                return await open_session()
+            raise StoreError(causes.pop(0))
+
+        monkeypatch.setattr(store._control, "connect", fail)
+        store._control._drop()
+        store._control._wake.set()
+        await until(store, lambda: len(known) == 4)
+
+        assert known[1:] == ["it is closed", *["all sessions are in use"] * 2]
+        assert caplog.text.count("heartbeats of this server fail: it is closed") == 1
+        assert caplog.text.count("heartbeats of this server fail: all sessions are in use") == 1
+        assert store.cluster.beat_error is None
+
+
 async def test_a_bug_in_a_heartbeat_is_logged_and_ends_none_of_the_next_ones(
     postgres_store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -196,7 +196,7 @@ class Control:
             self._wake.set()
 
     async def _run(self) -> None:
-        has_failed = False
+        told: set[str] | None = None  # why heartbeats failed since the last one that did not
         while True:
             pause_s = BEAT_S if not self._hurries else HURRY_S
             # Not wait_for: in Python 3.11 it may swallow the cancellation of a close.
@@ -211,17 +211,24 @@ class Control:
                 await self._beat()
                 await self._act()
             except Exception as error:
-                if not isinstance(error, (StoreError, *DRIVER_ERRORS)):
-                    log.exception("a bug in schedo: a heartbeat of this server failed")
-                elif not has_failed:
-                    log.warning("the heartbeats of this server fail: %s", error)
-                has_failed = True
+                told = told or set()
+                self._note_failure(error, told)
                 self._drop()
                 await asyncio.sleep(RECONNECT_S * (0.5 + random.random()))
                 continue
-            if has_failed:
+            if told is not None:
                 log.info("the heartbeats of this server go on")
-            has_failed = False
+            told = None
+
+    def _note_failure(self, error: Exception, told: set[str]) -> None:
+        """Log why a heartbeat failed, each cause once, and keep it for those who look."""
+        if not isinstance(error, (StoreError, *DRIVER_ERRORS)):
+            log.exception("a bug in schedo: a heartbeat of this server failed")
+            return
+        cause = self._membership.beat_error = store_error(error, self._address.shown)
+        if str(cause) not in told:
+            told.add(str(cause))
+            log.warning("the heartbeats of this server fail: %s", cause)
 
     async def _connect_again(self) -> None:
         await self.connect()

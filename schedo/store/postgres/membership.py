@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from schedo.core.shards import SHARDS, assign
+from schedo.errors import StoreError
 from schedo.store.cluster import Member, MemberState, QueueLimits
 from schedo.store.postgres.owned import Owned
 from schedo.store.postgres.session import SILENCE_S, Readers
@@ -79,6 +80,7 @@ class Membership:
         self.keeps_runs = True  # a shard with running jobs stays here, and one even if it leaves
         self._settings = 0  # the version of the queues, pauses and cordons that the engine has
         self._sure_until_s = 0.0
+        self.beat_error: StoreError | None = None
         self._moved_s = 0.0
         self._stuck_until_s: dict[int, float] = {}  # shards whose running jobs cannot move
         self._seen = asyncio.Event()  # set by each heartbeat: tests wait for the next one
@@ -241,6 +243,7 @@ class Membership:
         was_sure = self.is_sure()
         self._view = view
         self._sure_until_s = view.sent_s + (self.timeout_us - MARGIN_US) / 1e6
+        self.beat_error = None
         self._seen.set()
         if _shown(before) != _shown(view):
             self._changed()
