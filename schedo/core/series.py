@@ -8,6 +8,7 @@ GAUGES (of which it has the largest), and four figures of each queue that is mea
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
@@ -131,6 +132,22 @@ class Ring:
         while _number(self._rows[0]) <= row.number - self.length:
             _change(self.sums, _unpack(self._rows.popleft()), -1)
         return row
+
+    def replace(self, row: Row) -> None:
+        """Put a row of the past in the place of that with its number, if there is one.
+
+        It does not count as recent. One that is too old is left out.
+        """
+        newest = _number(self._rows[-1]) if self._rows else row.number - 1
+        if newest < row.number:
+            self.add(row)
+        elif newest - self.length < row.number:
+            place = bisect_left(self._rows, row.number, key=_number)
+            if _number(self._rows[place]) == row.number:
+                _change(self.sums, _unpack(self._rows[place]), -1)
+                del self._rows[place]
+            self._rows.insert(place, _pack(row))
+            _change(self.sums, row, 1)
 
     def _drop_newest(self) -> Row:
         row = _unpack(self._rows.pop())

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from schedo.core.commands import Command
@@ -70,6 +70,7 @@ class EngineLoop(TurnEnd):
         self.beat_error: Callable[[], StoreError | None] = lambda: None  # why it is not sure
         # Whether other servers run jobs of the same queues, and share their limits.
         self.shares_limits: Callable[[], bool] | None = None
+        self.adopt_minutes: Callable[[], Awaitable[list[tuple[int, str]]]] | None = None
         self.on_decided: Callable[[], None] = _ignore  # called after such decisions of a cluster
         self.on_recovered: list[Callable[[], None]] = []  # called before the first turn after it
         self._unanswered = Unanswered()

@@ -35,6 +35,7 @@ class Ownership:
         self._waits = MovedWaits(store, cluster, loop.waiters)
         loop.is_sure = cluster.is_sure
         loop.beat_error = lambda: cluster.beat_error
+        loop.adopt_minutes = lambda: cluster.adopt_minutes()
         loop.find_refusal = self._find_refusal
         loop.on_recovered.append(self._on_recovered)
         cluster.on_due = self._on_due

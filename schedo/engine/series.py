@@ -77,6 +77,7 @@ class Recorder:
         """
         await self._end_of_second()
         await self.load()
+        await self._adopt_minutes()
         while True:
             try:
                 self.sample()
@@ -126,6 +127,18 @@ class Recorder:
                 self.minutes.add(self._decode(at // MINUTE, text))
             if count % 64 == 0:
                 await asyncio.sleep(0)
+
+    async def _adopt_minutes(self) -> None:
+        """Count the minutes of servers that are gone, which belong to the day of the cluster."""
+        if self._loop.adopt_minutes is None:
+            return
+        try:
+            while found := await self._loop.adopt_minutes():
+                for at, text in found:
+                    if at <= self._loop.clock.now():
+                        self.minutes.replace(self._decode(at // MINUTE, text))
+        except SchedoError as error:
+            log.debug("the minutes of servers that are gone are not read now: %s", error)
 
     def _decode(self, number: int, text: str) -> Row:
         stored = msgspec.json.decode(text, type=StoredMinute)
@@ -192,7 +205,11 @@ class Recorder:
 
     def _save_later(self, row: Row) -> None:
         if self._saving is None or self._saving.done():  # else the store does not answer
-            self._saving = asyncio.ensure_future(self._save(row))
+            self._saving = asyncio.ensure_future(self._save_and_adopt(row))
+
+    async def _save_and_adopt(self, row: Row) -> None:
+        await self._save(row)
+        await self._adopt_minutes()
 
     def _read_gauges(self) -> list[int]:
         due = later = running = slots = UNKNOWN

@@ -6,7 +6,7 @@ changes what belongs to its shards. A store in a file has one server, and so no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -131,6 +131,11 @@ class ShardOwner(Cluster, Protocol):
 
         It is called before the store is opened. Shards without an owner come at once.
         """
+
+    # Makes some of the minutes (see Store.save_minute) that servers which are gone have left those
+    # of this server; returns them as they are now, by instant, and none if there are none. Raises
+    # StoreError.
+    adopt_minutes: Callable[[], Awaitable[list[tuple[int, str]]]]
 
     def is_sure(self) -> bool:
         """Return whether no other server can have this one's shards now."""

@@ -142,3 +142,27 @@ def test_all_rings_together_stay_below_a_megabyte() -> None:
 
     assert rows == QUARTER_ROWS + DAY_ROWS
     assert seconds.size_bytes + minutes.size_bytes + rows * object_bytes < 1_000_000
+
+
+def test_a_row_of_the_past_takes_the_place_of_that_with_its_number() -> None:
+    ring = Ring(9)
+    for number in (2, 4, 6):
+        ring.add(row(number, started=number))
+
+    for number in (4, 3, 1, 7):
+        ring.replace(row(number, started=10 * number))
+
+    assert [each.number for each in ring.since(0)] == [7, 6, 4, 3, 2, 1]
+    assert ring.sums[COUNTS.index("started")] == 70 + 6 + 40 + 30 + 2 + 10
+    assert started(fold(ring, 1, 2, 4)) == [12, 70, 6, 70]
+
+
+def test_a_row_of_the_past_that_is_too_old_is_left_out() -> None:
+    ring = Ring(3)
+    ring.replace(row(9, started=1))
+
+    ring.replace(row(6, started=1))
+    ring.replace(row(7, started=1))
+
+    assert [each.number for each in ring.since(0)] == [9, 7]
+    assert ring.sums[COUNTS.index("started")] == 2

@@ -44,6 +44,7 @@ class Shards:
         self.moved: set[int] = set()  # the jobs of shard 1; the others are in shard 0
         self.ended: list[int] = []  # at the other servers
         self.failures: list[Exception] = []
+        self.left: list[list[tuple[int, str]]] = []  # minutes of servers that are gone
 
     async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
         return {job_id: 1 if job_id in self.moved else 0 for job_id in job_ids}
@@ -52,6 +53,11 @@ class Shards:
         if self.failures:
             raise self.failures.pop()
         return [job_id for job_id in job_ids if job_id in self.ended]
+
+    async def adopt_minutes(self) -> list[tuple[int, str]]:
+        if self.failures:
+            raise self.failures.pop()
+        return self.left.pop() if self.left else []
 
     def is_sure(self) -> bool:
         return self.is_known

@@ -88,6 +88,7 @@ class Membership:
         self.limits: QueueLimits  # set by the store, which has the session
         self.give: Callable[[dict[int, int]], Awaitable[set[int]]] = _give_no_shard
         self.sign: Callable[[], Awaitable[None]]  # set by the store, too
+        self.adopt_minutes: Callable[[], Awaitable[list[tuple[int, str]]]]  # and this
         self.tell: Callable[[str], Awaitable[None]] = _notify_no_server
 
     # For the web side: see Cluster.

@@ -26,7 +26,7 @@ from schedo.errors import (
     StoreUnsuitable,
 )
 from schedo.store.base import ClockMark, Retention, Snapshot, Waiting
-from schedo.store.postgres import loads, reads, server_numbers, writes
+from schedo.store.postgres import loads, minutes, reads, server_numbers, writes
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.concurrent_reads import ConcurrentReads
 from schedo.store.postgres.control import Control
@@ -56,10 +56,6 @@ _KEY_BYTES = 32
 _SAVE_CLOCK = """
 INSERT INTO meta (name, value) SELECT * FROM unnest($1::text[], $2::bigint[])
 ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
-_SAVE_MINUTE = """
-WITH deleted AS (DELETE FROM minute WHERE server = $4 AND at <= $1 - $3::bigint)
-INSERT INTO minute (at, figures, server) VALUES ($1, $2, $4)
-ON CONFLICT (server, at) DO UPDATE SET figures = excluded.figures"""
 _SAVE_KEY = "INSERT INTO secret (name, value) VALUES ('sessions', $1) ON CONFLICT DO NOTHING"
 _READ_KEY = "SELECT value FROM secret WHERE name = 'sessions'"
 
@@ -100,6 +96,7 @@ class PostgresStore(ConcurrentReads):
         self.cluster = Membership(process, failover_timeout_us, self._require_readers)
         self.cluster.is_writing = self._is_writing
         self.cluster.give, self.cluster.sign = self._give, self._sign
+        self.cluster.adopt_minutes = self._adopt_minutes
         self.cluster.limits = QueueShares(
             self._require_writer, lambda: self._owned, lambda: self.cluster.settings
         )
@@ -346,8 +343,11 @@ class PostgresStore(ConcurrentReads):
         self._offset_us = mark.offset_us
 
     async def save_minute(self, at: int, figures: str, keep_us: int) -> None:
-        minute = at, figures, keep_us, self._owned.no
-        await self._require_writer().run(lambda c: c.execute(_SAVE_MINUTE, *minute))
+        minute = self._owned.no, at, figures, keep_us
+        await self._require_writer().run(lambda c: minutes.save_minute(c, *minute))
+
+    async def _adopt_minutes(self) -> list[tuple[int, str]]:
+        return await self._require_writer().run(lambda c: minutes.adopt_minutes(c, self._owned.no))
 
     async def add_tallies(self, tallies: HourTallies, now: int, batch: int) -> None:
         mark = self.cluster.first_epoch, batch
