@@ -60,7 +60,9 @@ def judge(situation: Situation) -> Verdict:
 def _describe_readiness(situation: Situation) -> list[str]:
     found = []
     if situation.reasons:
-        found.append(f"Jobs may not start on time: {'; '.join(situation.reasons)}.")
+        reasons = "; ".join(situation.reasons)
+        stop = "" if reasons.endswith((".", "?")) else "."  # PostgreSQL's hints are sentences
+        found.append(f"Jobs may not start on time: {reasons}{stop}")
     if situation.pauses:
         found.append(f"The server is paused: {situation.pauses}.")
     return found

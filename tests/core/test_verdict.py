@@ -39,6 +39,18 @@ def test_no_late_start_is_said_without_a_percentage() -> None:
     assert judge(nothing).text == "Jobs start on time. None was due in the last 5 minutes."
 
 
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [("no room", "no room."), ("Check the disk.", "the disk."), ("does it run?", "it run?")],
+)
+def test_a_reason_that_ends_as_a_sentence_gets_no_second_full_stop(reason: str, end: str) -> None:
+    text = judge(WELL._replace(reasons=["the store failed", reason])).text
+
+    assert text.startswith("Jobs may not start on time: the store failed; ")
+    assert text.endswith(end)
+    assert not text.endswith(("..", "?."))
+
+
 def test_what_is_wrong_comes_in_the_order_of_its_weight() -> None:
     found = judge(
         WELL._replace(
