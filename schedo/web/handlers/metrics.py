@@ -313,7 +313,7 @@ def _render_queues(gauges: Gauges) -> list[Family]:
         _each("schedo_queue_paused", "Whether the queue is paused.", "queue", paused.items()),
         _each(
             "schedo_queue_oldest_due_seconds",
-            "How long the oldest due job that waits has been due; 0: none.",
+            "How long the oldest due job in memory has been due; 0: none is there.",
             "queue",
             oldest.items(),
         ),
