@@ -35,6 +35,7 @@ from schedo.web.elsewhere import HOP
 from schedo.web.holding import NothingChanged
 from schedo.web.http import index_headers, problem_response, send_response
 from schedo.web.permissions import TokenPermission
+from schedo.web.refusal_log import RefusalLog
 from schedo.web.settings import WebSettings
 
 log = logging.getLogger("schedo.web")
@@ -74,6 +75,7 @@ class AccessMiddleware:
         self._app = app
         self._credentials = credentials
         self.use(settings)
+        self._refusals = RefusalLog()
         self._numbers = itertools.count(1)
         self._prefix = secrets.token_hex(4)
 
@@ -104,7 +106,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
         except SchedoError as error:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
-                log.warning("request %s: %s", request_id, error)
+                self._refusals.note(request_id, error)
             if error.code == StoreError.code:
                 error = _tell_effect(error, scope["method"])
             await send_response(send, problem_response(error, request_id), request_id)
