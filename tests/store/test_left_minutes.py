@@ -9,8 +9,15 @@ import msgspec
 from schedo.core.limits import DAY, MINUTE
 from schedo.core.minutes import StoredMinute
 from schedo.store.postgres import minutes
+from schedo.store.postgres.server_numbers import CLASS
 from schedo.store.postgres.store import PostgresStore
 from tests.store.servers import DEADLINE_S, LONG_US, kill, sharing
+
+_IS_FREE = f"""
+SELECT NOT EXISTS (
+    SELECT 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = {CLASS}::oid AND objid = $1::int::oid
+)"""
 
 
 async def save(store: PostgresStore, minute: int, started: int) -> None:
@@ -52,6 +59,22 @@ async def test_the_minutes_of_a_living_server_stay_with_it(postgres_store_url: s
 
         assert await store.cluster.adopt_minutes() == []
         assert (await load(store), await load(other)) == ({}, {2: 3})
+
+
+async def test_the_minutes_of_a_server_that_has_lost_the_session_that_writes_stay_with_it(
+    postgres_store_url: str,
+) -> None:
+    async with sharing(postgres_store_url, 2, LONG_US) as (store, other):
+        await save(other, 2, 3)
+        assert store._writer is not None
+        assert other._writer is not None
+        other._writer.connection.terminate()
+        async with asyncio.timeout(DEADLINE_S):
+            while not await store._writer.connection.fetchval(_IS_FREE, other._owned.no):
+                pass  # PostgreSQL has not ended the session yet
+
+        assert await store.cluster.adopt_minutes() == []
+        assert await load(store) == {}
 
 
 async def test_a_server_that_starts_again_has_no_minute_that_another_one_has_adopted(

@@ -8,7 +8,7 @@ import asyncpg
 
 from schedo.core.minutes import merge_minutes
 from schedo.core.shards import SHARDS
-from schedo.store.postgres.server_numbers import CLASS
+from schedo.store.postgres.server_numbers import CLASS, LIVING
 
 _ADOPTED_MAX = 32  # at a time: commits wait meanwhile
 
@@ -17,10 +17,12 @@ WITH deleted AS (DELETE FROM minute WHERE server = $4 AND at <= $1 - $3::bigint)
 INSERT INTO minute (at, figures, server) VALUES ($1, $2, $4)
 ON CONFLICT (server, at) DO UPDATE SET figures = excluded.figures"""
 # A server that lives holds the lock of its number, and one that starts reads its minutes under it.
+# One that has just lost the session with the lock lives by its heartbeats, and has its minutes in
+# memory: they would count twice.
 _TAKE = f"""
 WITH known AS MATERIALIZED (
     SELECT no FROM generate_series(1, {SHARDS}) AS no
-    WHERE no <> $1 AND EXISTS (SELECT 1 FROM minute WHERE server = no)
+    WHERE no <> $1 AND EXISTS (SELECT 1 FROM minute WHERE server = no) AND no NOT IN ({LIVING})
 ), gone AS MATERIALIZED (
     SELECT no FROM known WHERE pg_try_advisory_xact_lock({CLASS}, no)
 ), wanted AS (

@@ -64,7 +64,7 @@ _BEATS = """EXISTS (
 _DEAD = f"""
 SELECT no FROM server WHERE state <> 'closed' AND NOT {_BEATS}
 AND EXISTS (SELECT 1 FROM shard WHERE owner = server.no) ORDER BY no"""
-_LIVING = f"SELECT no FROM server WHERE state <> 'closed' AND {_BEATS}"
+LIVING = f"SELECT no FROM server WHERE state <> 'closed' AND {_BEATS}"
 _BEGAN = "(SELECT backend_start FROM pg_stat_activity WHERE pid = {})"
 _COLUMNS = (
     *("no", "name", "url", "epoch", "version", "state", "boot", "timeout_us", "settings"),
@@ -115,7 +115,7 @@ async def take_number(connection: asyncpg.Connection, address: Address) -> int:
             if await connection.fetchval(_TRY, no):
                 return no
         await _pause()
-    living = {no for (no,) in await connection.fetch(_LIVING)}
+    living = {no for (no,) in await connection.fetch(LIVING)}
     for no in range(1, SHARDS + 1):
         if no not in living and await connection.fetchval(_TRY, no):
             return no
