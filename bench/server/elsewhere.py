@@ -28,7 +28,8 @@ from bench.server.workers import ReportingWorkers, Workers
 
 BATCH = 500
 SHOWN = ("p50", "p99", "max")
-REPORTING = 2  # connections of a worker: one for its polls, and one for its reports
+# By the connections of a worker. With two, one is for its polls, and one for its reports.
+KINDS = {1: Workers, 2: ReportingWorkers}
 AHEAD_S = 2.0  # between the submit and the first instant
 
 
@@ -43,7 +44,7 @@ async def _measure(
         late_us.append(round((now - due) * 1_000_000))
 
     offsets = poisson_offsets_us(arguments.rate, arguments.rate * arguments.seconds)
-    kind = ReportingWorkers if arguments.connections == REPORTING else Workers
+    kind = KINDS[arguments.connections]
     async with kind(polled, arguments.workers, arguments.slots, took):
         start = time.time() + AHEAD_S
         jobs = [{"task": "noop", "run_at": _instant(start + at / 1e6)} for at in offsets]
@@ -84,7 +85,7 @@ OPTIONS = (
     Option("seconds", 20, 2, "seconds of load"),
     Option("workers", 4, 2, "workers that take jobs"),
     Option("slots", 16, 4, "slots of each"),
-    Option("connections", REPORTING, REPORTING, "of each; with 1, its polls bring the results"),
+    Option("connections", 2, 2, "of each, 1 or 2; with 1, its polls bring the results"),
 )
 
 if __name__ == "__main__":

@@ -99,9 +99,9 @@ class Paces:
         self._by_epoch[epoch].note_asked(leases, is_heard=is_heard)
 
     def note_request(self, news: Collection[str]) -> None:
-        """Ask at once those that have not heard of their attempts, and the owners of these leases.
+        """Ask at once the owners that have not heard of their attempts, and those of the news.
 
-        news: leases of whose owners each must hear of the worker's request.
+        news: the leases that make the worker's request urgent (see WorkerCall.list_news).
         """
         for pace in self._by_epoch.values():
             pace.begin_anew()

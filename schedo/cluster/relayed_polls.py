@@ -88,9 +88,9 @@ class RelayedPolls:
         """
         spec, serving = call.spec, self.list_serving(call)
         room = call.find_room() if serving else 0
-        was_held_back = call.waits_for_promised
+        was_waiting = call.waits_for_promised
         call.waits_for_promised = bool(serving) and room <= 0 < call.count_wanted()
-        if call.waits_for_promised and call.is_here and not was_held_back:
+        if call.waits_for_promised and call.is_here and not was_waiting:
             call.wake()
         if spec is None or room <= 0:
             return False

@@ -192,10 +192,10 @@ class WorkerCall:
         return room if fields.max_leases is None else min(room, fields.max_leases)
 
     def list_news(self) -> set[str]:
-        """Return the leases of other servers whose owners are to hear of the request at once.
+        """Return the leases that make this request urgent: their owners get their part at once.
 
-        They are those that it does not list, although the worker has been given them, or all if the
-        worker leaves.
+        These are the leases of other servers that the request does not list, although the worker
+        was given them. If the worker leaves, these are all leases that it has of other servers.
         """
         running, elsewhere = self.request.fields.running, self.worker.elsewhere
         if self.request.fields.draining:

@@ -40,6 +40,14 @@ class AskedOwner:
         monkeypatch.setattr(gateway.router.servers.peers, "send", note)
 
 
+async def begin(
+    first: MemberWorld, second: MemberWorld, monkeypatch: pytest.MonkeyPatch
+) -> tuple[HandWorker, str, AskedOwner]:
+    """Return a worker that has got a job of the first server from the second one, and its lease."""
+    worker, asked = HandWorker(), AskedOwner(second, first, monkeypatch)
+    return worker, await worker.take(first, at=second, task="demo"), asked
+
+
 def known(gateway: MemberWorld, worker: HandWorker) -> PollingWorker:
     return gateway.router._gateway._workers.note_request(worker.name)
 
@@ -48,10 +56,8 @@ async def test_the_giver_of_a_lease_is_not_asked_about_it_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    worker = HandWorker()
-    asked = AskedOwner(second, first, monkeypatch)
+    worker, lease, asked = await begin(first, second, monkeypatch)
 
-    lease = await worker.take(first, at=second, task="demo")
     polling = worker.begin_poll(second, lease)
     await first.submit(task="demo")
     other = lease_of(await polling)
@@ -65,9 +71,7 @@ async def test_the_giver_hears_at_once_that_the_worker_does_not_have_the_lease(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    worker = HandWorker()
-    asked = AskedOwner(second, first, monkeypatch)
-    lease = await worker.take(first, at=second, task="demo")
+    worker, lease, asked = await begin(first, second, monkeypatch)
 
     await worker.poll(second)
 
@@ -79,9 +83,7 @@ async def test_all_owners_hear_at_once_that_the_worker_leaves(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first, second = cluster
-    worker = HandWorker()
-    asked = AskedOwner(second, first, monkeypatch)
-    lease = await worker.take(first, at=second, task="demo")
+    worker, lease, asked = await begin(first, second, monkeypatch)
 
     await worker.poll(second, lease, draining=True)
 
@@ -105,13 +107,15 @@ async def test_a_change_of_owners_between_two_polls_is_seen_with_the_next_one(
 async def test_nothing_is_kept_of_the_owners_of_attempts_that_have_ended(cluster: Cluster) -> None:
     _, first, second = cluster
     worker = HandWorker()
-    for _ in range(3):
-        lease = await worker.take(first, at=second, task="demo")
-        await worker.poll(second, results=[result(lease)])
-    polling = worker.begin_poll(second)
-    await until(lambda: known(second, worker).poll is not None)
+    lease = await worker.take(first, at=second, task="demo")
+    polling = worker.begin_poll(second, lease)
+    await until(lambda: bool(second.router._gateway._workers.list_polls()))
+    paces = known(second, worker).paces
+    assert paces._by_epoch
 
-    assert not known(second, worker).paces._by_epoch
+    await worker.ask(second, max_leases=0, results=[result(lease)])
+
+    await until(lambda: not paces._by_epoch)
     polling.cancel()
 
 
@@ -188,11 +192,16 @@ async def test_an_attempt_that_its_worker_has_released_may_be_given_to_it_again(
 ) -> None:
     _, first, second = cluster
     worker = HandWorker()
-    lease = await worker.take(first, at=second, task="demo")
+    released = await worker.take(first, at=second, task="demo")
+    polling = worker.begin_poll(second, released)
+    await first.submit(task="demo")
+    completed = lease_of(await polling)
+    kept = known(second, worker)
 
-    await worker.ask(second, max_leases=0, results=[{"lease": lease, "outcome": "released"}])
+    for lease, outcome in ((released, "released"), (completed, "completed")):
+        await worker.ask(second, max_leases=0, results=[{"lease": lease, "outcome": outcome}])
 
-    assert not known(second, worker).arrived
+    assert [*kept.arrived] == [completed]
 
 
 async def test_what_has_completed_is_forgotten_after_some_seconds(

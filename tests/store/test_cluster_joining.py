@@ -184,12 +184,17 @@ async def test_a_server_that_has_not_signed_yet_keeps_its_shards(
     await other.close()
 
 
+def end_heartbeats(store: PostgresStore) -> None:
+    """End the session of the heartbeats; the store opens another one."""
+    assert store._control._connection is not None
+    store._control._connection.terminate()
+
+
 async def test_a_server_that_leaves_while_postgresql_is_away_says_so_in_an_error_of_the_store(
     postgres_store_url: str,
 ) -> None:
     async with sharing(postgres_store_url, 1) as (store,):
-        assert store._control._connection is not None
-        store._control._connection.terminate()
+        end_heartbeats(store)
 
         with pytest.raises(StoreError):
             await store.cluster.leave()
@@ -200,8 +205,7 @@ async def test_a_server_that_could_not_say_that_it_leaves_says_so_with_its_next_
 ) -> None:
     """Else the others give it shards again while it drains."""
     async with sharing(postgres_store_url, 2, LONG_US) as (leaving, other):
-        assert leaving._control._connection is not None
-        leaving._control._connection.terminate()
+        end_heartbeats(leaving)
         with pytest.raises(StoreError):
             await leaving.cluster.leave()
 
@@ -213,8 +217,7 @@ async def test_the_url_that_a_server_could_not_announce_comes_with_its_next_hear
     postgres_store_url: str,
 ) -> None:
     async with sharing(postgres_store_url, 2, LONG_US) as (store, other):
-        assert store._control._connection is not None
-        store._control._connection.terminate()
+        end_heartbeats(store)
         with pytest.raises(StoreError):
             await store.cluster.announce("http://a")
 

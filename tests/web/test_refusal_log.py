@@ -18,14 +18,18 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
+def fail(refusals: RefusalLog, count: int) -> None:
+    for number in range(count):
+        refusals.note(f"r{number}", AWAY)
+
+
 async def test_a_reason_gets_a_few_lines_and_then_a_count(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusal_log, "WINDOW_S", 0.0)
     refusals = RefusalLog()
 
-    for number in range(LINES_MAX + 40):
-        refusals.note(f"r{number}", AWAY)
+    fail(refusals, LINES_MAX + 40)
     assert lines(caplog) == [f"request r{number}: {AWAY}" for number in range(LINES_MAX)]
 
     await until(lambda: len(caplog.records) > LINES_MAX)
@@ -34,8 +38,7 @@ async def test_a_reason_gets_a_few_lines_and_then_a_count(
 
 async def test_another_reason_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
     refusals = RefusalLog()
-    for number in range(LINES_MAX + 1):
-        refusals.note(f"r{number}", AWAY)
+    fail(refusals, LINES_MAX + 1)
 
     refusals.note("other", StoreError("the disk is full"))
 
@@ -47,8 +50,7 @@ async def test_a_new_window_has_lines_again(
 ) -> None:
     monkeypatch.setattr(refusal_log, "WINDOW_S", 0.0)
     refusals = RefusalLog()
-    for number in range(LINES_MAX + 1):
-        refusals.note(f"r{number}", AWAY)
+    fail(refusals, LINES_MAX + 1)
     await until(lambda: len(caplog.records) > LINES_MAX)
 
     refusals.note("later", AWAY)
@@ -68,10 +70,10 @@ async def test_reasons_without_end_share_lines(caplog: pytest.LogCaptureFixture)
 async def test_the_server_counts_the_requests_that_fail(
     caplog: pytest.LogCaptureFixture, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*arguments: object, **fields: object) -> None:
+    async def find_nothing(*arguments: object, **fields: object) -> None:
         raise AWAY
 
-    monkeypatch.setattr(world.engine, "get", fail)
+    monkeypatch.setattr(world.engine, "get", find_nothing)
 
     for _ in range(LINES_MAX + 3):
         assert (await world.get("/v1/jobs/0CR5K6F8DEA00")).status == 503

@@ -184,7 +184,10 @@ class Replica:
         raise StoreError(f"--store-read {self._shown} leads to no standby")
 
     async def _check_way(self, own: _Seen, replayed: int, signed: tuple[int, int | None]) -> None:
-        """Raise StoreUnsuitable if it lacks what it has, if it follows the primary."""
+        """Raise StoreUnsuitable if the standby does not follow the primary.
+
+        It lacks this server's row then, although it has replayed the log up to where that is.
+        """
         known = [seen.position for _, seen in self._written if seen.began == own.began]
         if own.began is None or min(known) > replayed:
             return
