@@ -124,8 +124,8 @@ async def test_each_change_of_owners_begins_the_looks_for_an_owner_anew(
     worker = HandWorker(slots=1)
     lease = await worker.take(first, at=third, task="demo")
     polling = await wait_at(third, worker, lease)
-    monkeypatch.setattr(owner_pace, "SOON_S", 60.0)  # so each look is because of a change
-    monkeypatch.setattr(owner_pace, "OFTEN_S", 60.0)
+    for pause in ("SOON_S", "OFTEN_S", "LOOK_S"):
+        monkeypatch.setattr(owner_pace, pause, 60.0)  # so each look is because of a change
     reads: list[Sequence[int]] = []
     read = third.cluster.shards_of_jobs
 

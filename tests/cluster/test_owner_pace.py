@@ -234,3 +234,14 @@ async def test_the_memory_of_a_busy_worker_is_bounded() -> None:
 
     assert len(paces[FIRST]._leases) <= SPARE + 3
     assert len(paces[UNKNOWN]._leases) <= SPARE + 3
+
+
+async def test_a_request_asks_an_owner_at_once_that_has_not_heard_of_its_attempts() -> None:
+    paces = Paces()
+    paces.note_asked(FIRST, ["a"], is_heard=False)
+    paces.note_asked(SECOND, ["b"], is_heard=True)
+
+    paces.note_request(())
+
+    now = asyncio.get_running_loop().time()
+    assert paces[FIRST].find_due(["a"]) < now < paces[SECOND].find_due(["b"])
