@@ -38,7 +38,8 @@ ALTER DEFAULT PRIVILEGES FOR ROLE schedo_owner IN SCHEMA :"schema" GRANT USAGE, 
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA :"schema" TO schedo_server;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA :"schema" TO schedo_server;
 
--- Only for the metrics: whose transaction keeps dead rows from being removed, if that is another role's.
+-- Servers that log in as several users see only with it that the others live. It also shows whose transaction keeps dead
+-- rows from being removed.
 GRANT pg_read_all_stats TO schedo_server;
 
 SELECT format('GRANT SELECT ON %I.%I TO schedo_read', schemaname, tablename)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -357,3 +358,34 @@ def test_a_password_that_is_not_encoded_is_refused_and_not_shown(url: str) -> No
 )
 def test_a_url_is_read(url: str) -> None:
     assert parse_address(url).url == url
+
+
+async def test_a_start_warns_if_servers_of_two_users_take_each_other_for_dead(
+    server: PostgresServer, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.sql('CREATE ROLE one LOGIN; CREATE ROLE "Two" LOGIN')
+    server.sql("CREATE SCHEMA jobs AUTHORIZATION one")
+    first = PostgresStore(url.replace(f"//{USER}@", "//one@"))
+    await first.open()
+    server.sql(
+        'GRANT USAGE ON SCHEMA jobs TO "Two"; GRANT USAGE ON ALL SEQUENCES IN SCHEMA jobs TO "Two";'
+        ' GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO "Two"'
+    )
+
+    async def is_warned() -> bool:
+        caplog.clear()
+        second = PostgresStore(url.replace(f"//{USER}@", "//Two@"))
+        await second.open()
+        await second.close()
+        warning = 'another server, which logs in as the user one; .* TO one, "Two"$'
+        return any(re.search(warning, message) for message in caplog.messages)
+
+    try:
+        assert await is_warned()
+        server.sql("GRANT pg_read_all_stats TO one")
+        assert await is_warned()  # the second one does not see the first one yet
+        server.sql('GRANT pg_read_all_stats TO "Two"')
+        assert not await is_warned()
+    finally:
+        await first.close()
+        server.sql('DROP SCHEMA jobs CASCADE; DROP OWNED BY one, "Two"; DROP ROLE one, "Two"')

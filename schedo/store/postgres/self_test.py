@@ -9,6 +9,7 @@ import asyncpg
 
 from schedo.errors import StoreUnsuitable
 from schedo.store.postgres.errors import READ_ONLY
+from schedo.store.postgres.server_numbers import IS_OF_STORE
 
 log = logging.getLogger("schedo.store")
 
@@ -43,6 +44,18 @@ SELECT wanted || ' on ' || name FROM (
     AND proname IN ('as_text', 'await_end', 'parse_json', 'require_all', 'shard_of', 'take_over')
     AND NOT has_function_privilege(oid, 'EXECUTE')
 ) AS missing ORDER BY name, wanted"""
+# PostgreSQL shows when a session began to its own user, to roles that have the rights of that user,
+# and to those with pg_read_all_stats. So of two servers, one may see the other and not be seen.
+_HIDDEN = f"""
+SELECT DISTINCT quote_ident(current_user) AS own, quote_ident(usename) AS other
+FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE {IS_OF_STORE} AND NOT (
+    (pg_has_role('pg_read_all_stats', 'USAGE') OR pg_has_role(usesysid, 'USAGE'))
+    AND (
+        pg_has_role(usesysid, 'pg_read_all_stats', 'USAGE')
+        OR pg_has_role(usesysid, current_user, 'USAGE')
+    )
+) ORDER BY other"""
 _SHOWN_MAX = 5
 
 
@@ -57,6 +70,21 @@ async def check_rights(connection: asyncpg.Connection, shown: str) -> None:
         raise StoreUnsuitable(
             f"the user of {shown} lacks the rights {', '.join(missing[:_SHOWN_MAX])}{more}; let an"
             " administrator run deploy/postgresql/roles.sql, or grant them"
+        )
+
+
+async def check_sight(connection: asyncpg.Connection, shown: str) -> None:
+    """Log that a server of another user and this one take each other for dead, if that is so.
+
+    It is no reason to refuse the start: the session may be of a lost server, whose jobs this one is
+    to have as soon as PostgreSQL ends it.
+    """
+    for own, other in await connection.fetch(_HIDDEN):
+        log.warning(
+            "%s has another server, which logs in as the user %s; it or this one, which logs in as"
+            " %s, takes the other for dead, and they share no work; let all servers log in as one"
+            " user, or GRANT pg_read_all_stats TO %s, %s",
+            *(shown, other, own, other, own),
         )
 
 

@@ -22,12 +22,12 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 CLASS = "hashtext('schedo store ' || current_schema())"
 _DATABASE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-_IS_OF_STORE = f"""locktype = 'advisory' AND classid = {CLASS}::oid AND granted
+IS_OF_STORE = f"""locktype = 'advisory' AND classid = {CLASS}::oid AND granted
 AND pg_locks.database = {_DATABASE}"""
 # The sessions that have the lock of a number.
 HOLDERS = f"""
 SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid)
-WHERE {_IS_OF_STORE} ORDER BY pid"""
+WHERE {IS_OF_STORE} ORDER BY pid"""
 COPIES = " copies"  # the end of the name of a session that has the locks of all numbers
 _TRY = f"SELECT pg_try_advisory_lock({CLASS}, $1::int)"
 _IS_HELD = f"""
@@ -56,7 +56,7 @@ WITH moved AS (
 )
 UPDATE server SET control_pid = NULL, writer_pid = NULL
 WHERE EXISTS (SELECT 1 FROM moved) AND NOT EXISTS (
-    SELECT 1 FROM pg_locks WHERE {_IS_OF_STORE} AND pid = writer_pid
+    SELECT 1 FROM pg_locks WHERE {IS_OF_STORE} AND pid = writer_pid
 )"""
 _BEATS = """EXISTS (
     SELECT 1 FROM pg_stat_activity WHERE pid = control_pid AND backend_start = control_began

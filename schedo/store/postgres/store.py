@@ -39,7 +39,7 @@ from schedo.store.postgres.pruning import prune
 from schedo.store.postgres.queue_shares import QueueShares
 from schedo.store.postgres.replica import Replica
 from schedo.store.postgres.schema import Migrated, migrate
-from schedo.store.postgres.self_test import check_rights, check_server
+from schedo.store.postgres.self_test import check_rights, check_server, check_sight
 from schedo.store.postgres.session import (
     PLAN_ONCE,
     Readers,
@@ -162,6 +162,7 @@ class PostgresStore(ConcurrentReads):
             await check_server(connection, self._address.shown)
             await migrate(connection, self._address)
             await check_rights(connection, self._address.shown)
+            await check_sight(connection, self._address.shown)
             await connection.execute(PLAN_ONCE)
         return connection
 
