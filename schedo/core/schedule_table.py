@@ -27,6 +27,7 @@ class ScheduleTable:
         self.blocked = BlockedRuns(capacity)
         self.order = FireOrder(capacity, self._payload_bytes)
         self._evictable: set[int] = set()  # perhaps held nowhere; checked at the next commit
+        self._has_large = False  # one with a large payload has been armed since the last commit
 
     def find(self, which: str | int) -> Schedule | None:
         """Return the record by name or id if it is in memory."""
@@ -95,8 +96,7 @@ class ScheduleTable:
         elif not self.order.arm(ident, at):
             self._evictable.add(ident)
         self._evictable.update(self.order.trim())
-        if is_large:  # small payloads are bounded by their number
-            self._evictable.update(self.order.trim_payloads())
+        self._has_large = self._has_large or is_large
 
     def shift(self, delta_us: int) -> None:
         """Shift the instants that count elapsed time, and load the order of fires again."""
@@ -126,6 +126,9 @@ class ScheduleTable:
 
     def committed(self) -> None:
         """Evict the records that the order does not hold and the store has."""
+        if self._has_large:  # small payloads are bounded by their number
+            self._has_large = False
+            self._evictable.update(self.order.trim_payloads())
         kept = self._jobs.changes.schedules
         loose, self._evictable = self._evictable, {i for i in self._evictable if i in kept}
         for ident in loose - self._evictable:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from schedo.core.limits import PAYLOAD_BYTES_MAX, SCHEDULE_PAYLOADS_BYTES_MAX
+from schedo.core.commands import PutSchedule
+from schedo.core.limits import (
+    PAYLOAD_BYTES_MAX,
+    PAYLOAD_INLINE_BYTES_MAX,
+    SCHEDULE_PAYLOADS_BYTES_MAX,
+)
 from schedo.core.model import Overlap, Rule
 from schedo.core.states import State
 from tests.core.builders import HOUR, MINUTE, SECOND, every, make_schedule_spec, make_spec
@@ -106,3 +111,23 @@ def test_all_blocked_runs_of_schedules_with_large_payloads_go_after_a_crash() ->
     server.settle(151 * SECOND)
 
     assert {server.state(server.runs(ident)[1].id) for ident in ids} == {State.QUEUED}
+
+
+def test_the_payloads_in_memory_are_measured_once_for_each_commit() -> None:
+    """A declaration arms up to 1,000 schedules in one turn: a measurement for each is quadratic."""
+    server = Server(slots=0)
+    order = server.scheduler._schedule_table.order
+    measured, measure = [], order._payload_bytes
+
+    def note(ids: Iterable[int]) -> int:
+        measured.append(True)
+        return measure(ids)
+
+    order._payload_bytes = note
+    job = make_spec(payload=b"1" * (PAYLOAD_INLINE_BYTES_MAX + 1))
+    for number in range(100):
+        server.send(PutSchedule(make_schedule_spec(f"s{number}", Rule(at=HOUR), job=job)), T1)
+    server.settle(T1)
+
+    assert held_payload_bytes(server) == 100 * len(job.payload)
+    assert len(measured) == 1
