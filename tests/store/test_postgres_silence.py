@@ -7,15 +7,20 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import count
+from typing import Any
 
 import asyncpg
 import pytest
 
 from schedo.core.job_filter import JobFilter
 from schedo.errors import StoreError
+from schedo.store.postgres import control as control_module
 from schedo.store.postgres import membership, session
+from schedo.store.postgres import watch as watch_module
 from schedo.store.postgres.address import parse_address
+from schedo.store.postgres.control import Control
 from schedo.store.postgres.store import PostgresStore
+from schedo.store.postgres.watch import NeighbourWatch
 from tests.e2e.cluster.link import Link
 from tests.factories import make_job
 from tests.postgres import USER, PostgresServer, running_server
@@ -95,10 +100,10 @@ async def test_the_kernel_ends_a_silent_session_from_its_first_statement_on(
 ) -> None:
     execute, timeouts = asyncpg.Connection.execute, list[int]()
 
-    async def look(connection: asyncpg.Connection, query: str) -> str:
+    async def look(connection: asyncpg.Connection, query: str, **options: Any) -> str:
         found = connection._transport.get_extra_info("socket")
         timeouts.append(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
-        return str(await execute(connection, query))
+        return str(await execute(connection, query, **options))
 
     monkeypatch.setattr(asyncpg.Connection, "execute", look)
     url = f"postgresql://{USER}@127.0.0.1:{link.port}/postgres?sslmode=disable"
@@ -107,6 +112,72 @@ async def test_the_kernel_ends_a_silent_session_from_its_first_statement_on(
 
     await connection.close()
     assert timeouts == [11_000]
+
+
+async def test_a_session_that_gets_no_response_after_its_login_is_given_up(
+    link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy, the kernel does not see that the host of PostgreSQL is lost."""
+    execute = asyncpg.Connection.execute
+
+    async def cut_before(connection: asyncpg.Connection, query: str, **options: Any) -> str:
+        link.cut()
+        return str(await execute(connection, query, **options))
+
+    monkeypatch.setattr(asyncpg.Connection, "execute", cut_before)
+    monkeypatch.setattr(session, "ANSWER_S", SHORT_S)
+    url = f"postgresql://{USER}@127.0.0.1:{link.port}/postgres?sslmode=disable"
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(StoreError, match="cannot connect to"):
+            await session.connect(parse_address(url), "test")
+
+
+@pytest.mark.parametrize("step", ["add_listener", "execute", "fetch", "fetchrow"])
+async def test_a_control_session_whose_preparation_gets_no_response_is_given_up(
+    store: PostgresStore, link: Link, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It is opened again by itself, so heartbeats go on as soon as PostgreSQL responds."""
+    control = Control(store._address, "test", store.cluster)
+    connect, original = session.connect, getattr(asyncpg.Connection, step)
+    prepared = list[asyncpg.Connection]()
+
+    async def note(*arguments: Any) -> asyncpg.Connection:
+        prepared.append(await connect(*arguments))
+        return prepared[0]
+
+    async def cut_before(connection: asyncpg.Connection, *arguments: Any, **options: Any) -> Any:
+        if connection in prepared:
+            link.cut()
+        return await original(connection, *arguments, **options)
+
+    monkeypatch.setattr(control_module, "connect", note)
+    monkeypatch.setattr(asyncpg.Connection, step, cut_before)
+    monkeypatch.setattr(control_module, "ANSWER_S", SHORT_S)
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(TimeoutError):
+            await control.connect()
+
+    assert prepared[0].is_closed()
+    link.heal()
+
+
+async def test_a_watch_that_gets_no_response_begins_again_with_another_session(
+    store: PostgresStore, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store._control._watch.close()
+    watch = NeighbourWatch(store._address, "test", store.cluster, lambda: None)
+    assert not await watch._has_ended(store.cluster.me.no)
+    monkeypatch.setattr(watch_module, "ANSWER_S", SHORT_S)
+    link.cut()
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(TimeoutError):
+            await watch._has_ended(store.cluster.me.no)
+
+    link.heal()
+    await watch.close()
 
 
 async def test_a_store_closes_although_a_count_that_has_just_begun_has_no_response(

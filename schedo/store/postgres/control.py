@@ -30,13 +30,12 @@ from schedo.store.postgres.membership import (
     since_boot_s,
     since_boot_us,
 )
-from schedo.store.postgres.session import PLAN_ONCE, close, connect
+from schedo.store.postgres.session import ANSWER_S, PLAN_ONCE, close, connect
 from schedo.store.postgres.view import View
 from schedo.store.postgres.watch import NeighbourWatch
 
 log = logging.getLogger("schedo.store")
 
-ANSWER_S = 5.0  # after which the session counts as lost
 RECONNECT_S = 0.2
 # Both sessions of a process end with it, but not at the same instant. So long after the end of the
 # control session, a session that still writes is busy with a long statement, and is ended.
@@ -121,11 +120,12 @@ class Control:
         """Open the session."""
         connection = await connect(self._address, self._name)
         try:
-            await connection.add_listener(self._channel, self._on_notified)
-            await _rehearse(connection)
-            for _ in range(READINGS):
-                sent_us = since_boot_us()
-                self._note_clock(sent_us, await connection.fetchrow(f"SELECT {_CLOCK}"))
+            async with asyncio.timeout(ANSWER_S):
+                await connection.add_listener(self._channel, self._on_notified)
+                await _rehearse(connection)
+                for _ in range(READINGS):
+                    sent_us = since_boot_us()
+                    self._note_clock(sent_us, await connection.fetchrow(f"SELECT {_CLOCK}"))
         except BaseException:
             connection.terminate()
             raise

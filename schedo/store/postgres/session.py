@@ -22,6 +22,9 @@ from schedo.store.postgres.hosts import Target, connect_to_host
 
 T = TypeVar("T")
 
+# For a statement that waits for nothing. The kernel notices a lost host sooner, but behind a proxy
+# the host of PostgreSQL may be lost while that of the proxy confirms what is sent to it.
+ANSWER_S = 5.0
 CLOSE_S = 5.0  # for the last calls; then the session is ended, as that of a dead process is
 SILENCE_S = 1.0  # of the database, after which reads fail
 SILENCE_LOOK_S = 0.1
@@ -87,7 +90,8 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
         # By statements, because a pooler refuses settings of which it does not know.
         settings = _SETTINGS | {"search_path": address.schema, "application_name": name}
         await connection.execute(
-            "".join(f"SET {name} = '{_quoted(value)}';" for name, value in settings.items())
+            "".join(f"SET {name} = '{_quoted(value)}';" for name, value in settings.items()),
+            timeout=ANSWER_S,
         )
     return connection
 

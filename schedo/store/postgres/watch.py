@@ -18,7 +18,7 @@ from schedo.store.postgres import server_numbers
 from schedo.store.postgres.address import Address
 from schedo.store.postgres.errors import DRIVER_ERRORS
 from schedo.store.postgres.membership import Membership
-from schedo.store.postgres.session import connect
+from schedo.store.postgres.session import ANSWER_S, connect
 
 log = logging.getLogger("schedo.store")
 PAUSE_S = 0.5  # after the end of a session whose server lives: it gets its lock again meanwhile
@@ -74,7 +74,7 @@ class NeighbourWatch:
         """Wait for the end of a server for a moment; report it."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._address, self._name)
-        has_ended: bool = await self._connection.fetchval(_AWAIT, no)
+        has_ended: bool = await self._connection.fetchval(_AWAIT, no, timeout=ANSWER_S)
         if has_ended:
             self._found()
         return has_ended
