@@ -19,6 +19,7 @@ from schedo.store.postgres import membership, session
 from schedo.store.postgres import watch as watch_module
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.control import Control
+from schedo.store.postgres.membership import since_boot_s
 from schedo.store.postgres.store import PostgresStore
 from schedo.store.postgres.watch import NeighbourWatch
 from tests.e2e.cluster.link import Link
@@ -28,6 +29,7 @@ from tests.store.servers import DEADLINE_S, until
 from tests.store.steps import put
 
 SHORT_S = 0.2
+OF_STORE = "application_name LIKE '%schedo%' AND pid <> pg_backend_pid()"
 _numbers = count(1)
 
 
@@ -161,6 +163,41 @@ async def test_a_control_session_whose_preparation_gets_no_response_is_given_up(
 
     assert prepared[0].is_closed()
     link.heal()
+
+
+async def test_a_commit_that_another_postgresql_never_answers_fails_and_the_store_goes_on(
+    store: PostgresStore, server: PostgresServer, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy may keep the connections to a lost primary, and lead new ones to the next one."""
+    monkeypatch.setattr(control_module, "ANSWER_S", SHORT_S)
+    await store.count_waiting(1)  # its session is idle then, for the next read
+    link.cut()
+    link.stop_listening()
+    commit = asyncio.create_task(put(store, make_job(id=1)))
+    server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OF_STORE}")
+    successor = Link(partial(asyncio.open_unix_connection, server.socket))
+    await successor.open(link.port)
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(StoreError):
+            await commit
+        await store.snapshot()
+        await put(store, make_job(id=2))
+
+    assert await store.get_job(2) is not None
+    await store.close()
+    await successor.close()
+
+
+async def test_heartbeats_that_begin_again_leave_the_session_that_writes(
+    store: PostgresStore, server: PostgresServer
+) -> None:
+    control, ended = store._control, store._control.pid
+
+    server.sql(f"SELECT pg_terminate_backend({ended})")
+    await until(store, lambda: control.pid != ended and control._judges_from_s > since_boot_s())
+
+    assert not store._require_writer().is_lost
 
 
 async def test_a_watch_that_gets_no_response_begins_again_with_another_session(

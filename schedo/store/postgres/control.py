@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Callable
 
 import asyncpg
 
@@ -30,7 +31,7 @@ from schedo.store.postgres.membership import (
     since_boot_s,
     since_boot_us,
 )
-from schedo.store.postgres.session import ANSWER_S, PLAN_ONCE, close, connect
+from schedo.store.postgres.session import ANSWER_S, PLAN_ONCE, Writer, close, connect
 from schedo.store.postgres.view import View
 from schedo.store.postgres.watch import NeighbourWatch
 
@@ -87,6 +88,12 @@ AND (
     session.pid IS NULL
     OR clock_timestamp() - session.query_start > timeout_us * interval '1 microsecond'
 )"""
+# A new session may be one of another PostgreSQL, which the session that writes is not in.
+_HAS_WRITER = """
+SELECT EXISTS (
+    SELECT FROM pg_stat_activity
+    WHERE pid = $1 AND application_name || ' control' = current_setting('application_name')
+)"""
 _NOBODY = 0  # the number of no server
 _NOTIFY = "SELECT pg_notify($1, $2)"
 TAKEN = "taken"  # what a take-over says to the others
@@ -110,6 +117,7 @@ class Control:
         self._awaits_end = False  # of a session whose server is gone
         self._gone_since_s: dict[int, float] = {}
         self._judges_from_s = 0.0
+        self.find_writer: Callable[[], Writer | None] = lambda: None
         self._watch = NeighbourWatch(address, f"{name} watch", membership, self.look_closely)
 
     @property
@@ -232,8 +240,26 @@ class Control:
 
     async def _connect_again(self) -> None:
         await self.connect()
+        await self._end_lost_writer()
         await self._replace()
         self._judges_from_s = since_boot_s() + RETURN_S
+
+    async def _end_lost_writer(self) -> None:
+        """End the session that writes if this PostgreSQL does not have it.
+
+        A proxy may keep the connections to a lost primary, and lead new ones to the next one. So a
+        commit would wait for as long as the proxy does, while the others hear heartbeats.
+        """
+        writer = self.find_writer()
+        if writer is None or writer.is_lost:
+            return
+        ((has_writer,),) = await self._fetch(_HAS_WRITER, writer.pid)
+        if not has_writer:
+            log.warning(
+                "PostgreSQL does not have the session any more in which this server writes, as"
+                " after a fail-over behind a proxy; the server opens another one"
+            )
+            writer.connection.terminate()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

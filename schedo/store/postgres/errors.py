@@ -106,6 +106,8 @@ def _text(error: BaseException) -> str:
     if isinstance(error, asyncpg.InternalClientError):
         # The driver has read why the server ends the session, and has not seen the end yet.
         return "PostgreSQL ends the session"
+    if isinstance(error, TimeoutError) and not error.args:  # of this process
+        return "PostgreSQL does not respond"
     # PostgreSQL adds lines with details and hints.
     lines = (" ".join(line.split()) for line in str(error).splitlines())
     return "; ".join(line for line in lines if line) or type(error).__name__

@@ -101,6 +101,7 @@ class PostgresStore(ConcurrentReads):
             self._require_writer, lambda: self._owned, lambda: self.cluster.settings
         )
         self._control = Control(self._address, self._name, self.cluster)
+        self._control.find_writer = lambda: self._writer
         self.cluster.tell = self._control.tell
 
     # Life.
@@ -317,6 +318,7 @@ class PostgresStore(ConcurrentReads):
             await close(connection)
             return no
         self._writer = Writer(connection, self._address.shown)
+        self._require_readers().drop_idle()  # they may be as lost, and not know it
         await self._writer.run(self.inbox.listen)
         return no
 

@@ -62,10 +62,14 @@ class Link:
         for each in self._connections.values():
             each.reset()
 
-    async def close(self) -> None:
-        """End the listener and all connections."""
+    def stop_listening(self) -> None:
+        """End the listener; connections stay."""
         if self._server is not None:
             self._server.close()
+
+    async def close(self) -> None:
+        """End the listener and all connections."""
+        self.stop_listening()
         for _ in range(3):  # a connection that has just been accepted begins, and is ended then
             await one_pass()
         tasks = list(self._connections)
