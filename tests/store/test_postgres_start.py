@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ from schedo.store import open_store, without_password
 from schedo.store.postgres.address import parse_address
 from schedo.store.postgres.errors import opening_error
 from schedo.store.postgres.self_test import check_server
+from schedo.store.postgres.session import list_settings
 from schedo.store.postgres.store import PostgresStore
 from tests.pgbouncer import pooling
 from tests.postgres import USER, PostgresServer, refused, running_server
@@ -85,68 +85,23 @@ def test_a_server_without_a_free_session_is_refused_with_what_helps() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "knows_it"), [(14, False), (16, False), (17, True), (18, True)]
+)
+def test_no_transaction_of_a_store_has_a_time_limit_of_the_database(
+    version: int, knows_it: bool
+) -> None:
+    """A version before 17 refuses the setting, because it does not know it."""
+    settings = list_settings(version)
+
+    assert settings.get("transaction_timeout") == ("0" if knows_it else None)
+    assert settings["statement_timeout"] == "0"
+
+
 async def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None:
     error = await refused(server.url("nowhere"), '"nowhere" does not exist; create the database')
 
     assert isinstance(error, StoreUnsuitable)
-
-
-async def test_a_user_without_the_right_to_create_the_schema_gets_the_statement(
-    server: PostgresServer,
-) -> None:
-    server.sql("CREATE ROLE poor LOGIN")
-    url = server.url(schema="jobs").replace(f"//{USER}@", "//poor@")
-
-    error = await refused(url, "permission denied for database postgres; .*GRANT CREATE")
-
-    assert isinstance(error, StoreUnsuitable)
-    server.sql("CREATE SCHEMA jobs AUTHORIZATION poor")
-    store = PostgresStore(url)
-    assert (await store.open()).epoch == 1
-    await store.close()
-    server.sql("DROP SCHEMA jobs CASCADE")
-    server.sql("DROP ROLE poor")
-
-
-async def test_a_user_who_may_not_write_all_rows_gets_the_missing_rights(
-    server: PostgresServer, url: str
-) -> None:
-    await PostgresStore(url).migrate()
-    server.sql(
-        "CREATE ROLE weak LOGIN; SET search_path = jobs; GRANT USAGE ON SCHEMA jobs TO weak;"
-        " GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO weak;"
-        " GRANT USAGE ON ALL SEQUENCES IN SCHEMA jobs TO weak;"
-        " REVOKE INSERT, UPDATE ON inbox FROM weak; REVOKE INSERT ON attempt FROM weak"
-    )
-    weak = url.replace(f"//{USER}@", "//weak@")
-    try:
-        error = await refused(weak, "lacks the rights INSERT on attempt; .*roles.sql")
-        assert isinstance(error, StoreUnsuitable)
-        server.sql("GRANT INSERT ON jobs.attempt TO weak")
-        store = PostgresStore(weak)
-        await store.open()
-        await store.close()
-    finally:
-        server.sql("DROP OWNED BY weak; DROP ROLE weak")
-
-
-async def test_a_user_who_may_use_only_the_tables_gets_the_other_missing_rights(
-    server: PostgresServer, url: str
-) -> None:
-    """A hardened database lets not everyone execute a function."""
-    await PostgresStore(url).migrate()
-    server.sql(
-        "CREATE ROLE weak LOGIN; GRANT USAGE ON SCHEMA jobs TO weak;"
-        " GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO weak;"
-        " REVOKE EXECUTE ON FUNCTION jobs.take_over FROM PUBLIC"
-    )
-    weak = url.replace(f"//{USER}@", "//weak@")
-    try:
-        error = await refused(weak, "lacks the rights USAGE on epoch, EXECUTE on take_over; ")
-        assert isinstance(error, StoreUnsuitable)
-        assert server.sql("SELECT count(*) FROM jobs.shard WHERE owner IS NOT NULL") == "0"
-    finally:
-        server.sql("DROP OWNED BY weak; DROP ROLE weak")
 
 
 async def test_a_wrong_password_is_named_and_never_shown(server: PostgresServer) -> None:
@@ -358,34 +313,3 @@ def test_a_password_that_is_not_encoded_is_refused_and_not_shown(url: str) -> No
 )
 def test_a_url_is_read(url: str) -> None:
     assert parse_address(url).url == url
-
-
-async def test_a_start_warns_if_servers_of_two_users_take_each_other_for_dead(
-    server: PostgresServer, url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.sql('CREATE ROLE one LOGIN; CREATE ROLE "Two" LOGIN')
-    server.sql("CREATE SCHEMA jobs AUTHORIZATION one")
-    first = PostgresStore(url.replace(f"//{USER}@", "//one@"))
-    await first.open()
-    server.sql(
-        'GRANT USAGE ON SCHEMA jobs TO "Two"; GRANT USAGE ON ALL SEQUENCES IN SCHEMA jobs TO "Two";'
-        ' GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO "Two"'
-    )
-
-    async def is_warned() -> bool:
-        caplog.clear()
-        second = PostgresStore(url.replace(f"//{USER}@", "//Two@"))
-        await second.open()
-        await second.close()
-        warning = 'another server, which logs in as the user one; .* TO one, "Two"$'
-        return any(re.search(warning, message) for message in caplog.messages)
-
-    try:
-        assert await is_warned()
-        server.sql("GRANT pg_read_all_stats TO one")
-        assert await is_warned()  # the second one does not see the first one yet
-        server.sql('GRANT pg_read_all_stats TO "Two"')
-        assert not await is_warned()
-    finally:
-        await first.close()
-        server.sql('DROP SCHEMA jobs CASCADE; DROP OWNED BY one, "Two"; DROP ROLE one, "Two"')
