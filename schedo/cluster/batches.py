@@ -21,7 +21,7 @@ from schedo.cluster.request_shards import shard_of_key, shard_of_spec
 from schedo.cluster.servers import Servers
 from schedo.core.shards import SHARDS
 from schedo.engine.sharing import jobs_in_steps
-from schedo.errors import SchedoError, Unavailable
+from schedo.errors import SchedoError, StoreError, Unavailable
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import Steps, split_array, split_lines
 from schedo.web.http import Request, Response, problem_response
@@ -170,7 +170,7 @@ async def _submit_as_batch(servers: Servers, asked: ClientRequest, part: _Items)
 def _join(count: int, parts: Sequence[_Items], responses: Sequence[Response]) -> Response:
     """Return the items of all parts; those of a part that was refused have its problem."""
     if all(response.status >= 400 for response in responses):
-        return responses[0]
+        return next(filter(_is_unknown, responses), responses[0])
     items: list[bytes] = [b""] * count
     warnings: dict[bytes, None] = {}
     for part, response in zip(parts, responses, strict=True):
@@ -184,8 +184,17 @@ def _join(count: int, parts: Sequence[_Items], responses: Sequence[Response]) ->
     return whole.with_headers((_WARNING, b"; ".join(warnings))) if warnings else whole
 
 
+def _is_unknown(refused: Response) -> bool:
+    """Whether a part may have been carried out: no other part says so of the whole batch."""
+    return _read_problem(refused).code == StoreError.code
+
+
 def _read_results(response: Response, count: int) -> list[bytes]:
     if response.status < 400:
         return [bytes(item) for item in msgspec.json.decode(response.body, type=_Page).items]
-    problem = msgspec.json.decode(response.body, type=ProblemResponse)
+    problem = _read_problem(response)
     return [msgspec.json.encode({"status": response.status, "problem": problem})] * count
+
+
+def _read_problem(response: Response) -> ProblemResponse:
+    return msgspec.json.decode(response.body, type=ProblemResponse)

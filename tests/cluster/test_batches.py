@@ -8,11 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
+from schedo.cluster.peers import ChangeLost
 from schedo.core.shards import SHARDS, shard_of
-from schedo.errors import Unavailable
+from schedo.errors import PeerUnreachable, Unavailable
+from schedo.store.cluster import Member
 from tests.cluster.conftest import Cluster
 from tests.cluster.members import note_home_shards, running_cluster
-from tests.cluster.test_forwarding import has_job
+from tests.cluster.test_forwarding import has_job, text_of
 
 KEY = [("Idempotency-Key", "batch")]
 ITEMS: list[dict[str, Any]] = [{"task": "demo", "unique": f"u{number}"} for number in range(9)]
@@ -146,3 +148,22 @@ async def test_a_batch_with_a_key_has_one_effect_although_a_queue_gets_a_limit_m
 
     assert again.headers["idempotency-replayed"] == "true"
     assert again.json() == made.json()
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+async def test_a_batch_without_any_result_is_not_called_refused_if_a_part_may_be_carried_out(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(3) as (_, [first, second, third]):
+
+        async def send(member: Member, *_: object) -> None:
+            if member.no == lost:
+                raise ChangeLost("the server may or may not have carried it out")
+            raise PeerUnreachable("the server is gone")
+
+        monkeypatch.setattr(first.router.servers.peers, "send", send)
+        items = [{"task": "demo", "unique": text_of(world)} for world in (second, third)]
+
+        reply = await first.post("/v1/jobs:batch", items)
+
+        assert (reply.status, reply.code) == (503, "outcome-unknown")
