@@ -13,8 +13,8 @@ import orjson
 from schedo.client.messages import HttpResponse
 from schedo.cluster.client_request import ClientRequest, read_whole, to_response
 from schedo.cluster.merging import MERGERS, Merge
-from schedo.cluster.worker_lists import Record, join_workers
-from schedo.errors import BadRequest, NotFound
+from schedo.cluster.worker_lists import Record
+from schedo.errors import BadRequest, NotFound, PeerUnreachable
 from schedo.store.cluster import Member
 from schedo.web.elsewhere import name_missing
 from schedo.web.http import Response
@@ -106,18 +106,28 @@ async def _carry_out(asked: ClientRequest) -> Response | BadRequest:
 
 
 async def see_worker(asked: ClientRequest, own_name: str, others: Sequence[Member]) -> Response:
-    """Return a remote worker as all servers see it that know it; one of them does."""
+    """Return a remote worker as all servers see it that know it; one of them does.
+
+    Raise NotFound, or PeerUnreachable if a server may know it that has not responded.
+    """
     asking = asyncio.gather(*(_ask(asked, each) for each in others), return_exceptions=True)
-    seen: dict[str, Record] = {}
+    seen: dict[str, Response] = {}
+    missing = []
     with suppress(NotFound):
-        seen[own_name] = orjson.loads((await asked.here()).body)
+        seen[own_name] = await asked.here()
     for member, response in zip(others, await asking, strict=True):
-        if not isinstance(response, BaseException) and response.status == 200:
-            seen[member.name] = orjson.loads(response.body)
-    if not seen:
-        raise NotFound(f"there is no worker {asked.request.params['name']!r}")
-    [worker] = join_workers({server: [worker] for server, worker in seen.items()})
-    return Response(200, orjson.dumps(worker))
+        if isinstance(response, HttpResponse) and response.status == HTTPStatus.OK:
+            seen[member.name] = to_response(response)
+        elif not isinstance(response, HttpResponse) or response.status != NotFound.status:
+            missing.append(member.name)
+    if seen:
+        return combine(asked, seen, missing)
+    name = repr(asked.request.params["name"])
+    if missing:
+        raise PeerUnreachable(
+            f"these servers did not respond: {', '.join(missing)}; the others have no worker {name}"
+        )
+    raise NotFound(f"there is no worker {name}")
 
 
 async def _ask(asked: ClientRequest, member: Member) -> HttpResponse:

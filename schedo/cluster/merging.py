@@ -254,6 +254,7 @@ def add_up(rows: Sequence[Sequence[int]]) -> list[int]:
 
 MERGERS: Mapping[str, Merge] = {
     "list_workers": _merge_workers,
+    "get_worker": _merge_worker,
     "cordon_worker": _merge_worker,
     "uncordon_worker": _merge_worker,
     "drain_worker": _merge_worker,

@@ -18,7 +18,7 @@ def test_what_belongs_to_a_job_names_it_in_the_path() -> None:
 
 
 def test_each_operation_with_figures_of_all_servers_says_how_they_are_merged() -> None:
-    homes = (Home.GATHER, Home.WORKER, Home.EVERYONE)
+    homes = (Home.GATHER, Home.SEEN, Home.WORKER, Home.EVERYONE)
     joined = {name for name, home in HOMES.items() if home in homes}
     pauses = {"pause_server", "resume_server"}  # their responses are the same in all servers
 

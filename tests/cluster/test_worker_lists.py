@@ -128,3 +128,18 @@ async def test_a_worker_that_drains_or_is_away_has_no_slots(cluster: Cluster) ->
     await worker.poll(first, lease, draining=True)
 
     assert (await second.get("/v1/summary")).json()["slots"] == 0
+
+
+async def test_a_worker_that_a_silent_server_may_know_is_not_called_missing(
+    cluster: Cluster,
+) -> None:
+    _, first, second = cluster
+    await HandWorker("near").poll(second)
+    await first.http.stop(grace_s=0.05)
+
+    far, near = [await second.get(f"/v1/workers/{name}") for name in ("far", "near")]
+
+    assert (far.status, far.code) == (503, "peer-unreachable")
+    assert "did not respond: host 1; the others have no worker 'far'" in far.json()["detail"]
+    assert (near.status, near.headers["schedo-unreachable"]) == (200, "host 1")
+    assert near.json()["server"] == "host 2"
