@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import orjson
 
-from schedo.cluster.client_request import ClientRequest
+from schedo.cluster.client_request import NOT_OWNER, ClientRequest
 from schedo.errors import (
     NoCapacity,
     NoReservation,
@@ -66,11 +66,13 @@ async def find_server(
     for member in sorted(others, key=lambda each: each.state is not MemberState.OPEN):
         if _code_of(refusals[-1]) not in _ELSEWHERE:
             break
-        sender = member
         try:
-            refusals.append(await asked.forward(member))
+            response = await asked.forward(member)
         except PeerUnreachable as error:
-            refusals.append(problem_response(error, asked.request.id))
+            response = problem_response(error, asked.request.id)
+        if (NOT_OWNER, b"1") not in response.headers:  # else it has no shard for a job yet
+            refusals.append(response)
+            sender = member
     if _code_of(refusals[-1]) not in _ELSEWHERE:
         return refusals[-1], sender
     return _sum_up(refusals), None

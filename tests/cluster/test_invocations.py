@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from schedo.core.leases import AttemptResult, Completed
-from schedo.errors import NotFound
+from schedo.core.shards import SHARDS
+from schedo.errors import NotFound, Unavailable
 from tests.cluster.conftest import Cluster
+from tests.cluster.members import running_cluster
 from tests.cluster.workers import HandWorker, lease_of
 from tests.passes import one_pass
 
@@ -57,3 +59,18 @@ async def test_an_invocation_with_a_large_payload_that_is_not_kept_runs_once(
     assert (reply.status, reply.json()["result"]) == (200, 3)
     await one_pass()
     assert not first.worker.leases
+
+
+async def test_an_invocation_passes_a_server_that_has_no_shard_yet() -> None:
+    async with running_cluster(3) as (everything, [first, joining, third]):
+        everything.give([each for each in range(SHARDS) if joining.cluster.is_mine(each)], 1)
+        moved = Unavailable("the shard of this request has just moved")
+        joining.engine._loop.find_refusal = lambda _: moved
+        third.attach_worker(slots=1)
+        await third.engine.flush()
+
+        found = [await first.post("/v1/invoke", {"task": "demo", "wait": 0}) for _ in range(2)]
+
+        assert found[0].status == 201
+        assert (found[1].status, found[1].code) == (503, "no-capacity")
+        assert found[1].json()["considered"] == 1
