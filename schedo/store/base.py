@@ -220,8 +220,8 @@ class Reader(Protocol):
     async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
         """Return the step of the operation with the largest number below `before`, or None."""
 
-    async def list_bulk_changes(self, job_id: int) -> list[tuple[int, int]]:
-        """Return the operations whose steps have the job, by id, and when each changed it."""
+    async def list_bulk_changes(self, job_id: int) -> list[tuple[BulkOperation, int]]:
+        """Return the operations whose steps have the job, and when each changed it."""
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:
         """Return the instants and the texts of save_minute after the instant, in order."""

@@ -146,12 +146,22 @@ def test_an_operation_changes_the_jobs_of_both_servers_and_its_undo_puts_them_ba
     path = f"/v1/operations/{operation['id']}"
     assert ended(pair.first, path) == (10, 0, 0)
     assert states(pair.first, jobs) == {"cancelled"}
+    assert operations_of(pair.first, jobs) == operations_of(pair.second, jobs) == {operation["id"]}
 
     status, undo = pair.first.ask("POST", f"{path}:undo")
 
     assert status == 201, undo
     assert ended(pair.first, f"/v1/operations/{undo['id']}") == (10, 0, 0)
     assert states(pair.second, jobs) == {"scheduled"}
+
+
+def operations_of(server: Server, jobs: list[dict[str, Any]]) -> set[str | None]:
+    """Return the operations that the histories of the jobs name; None: one names none."""
+    histories = [server.ask("GET", f"/v1/jobs/{job['id']}/history")[1]["items"] for job in jobs]
+    return {
+        next((each["operation"] for each in items if "operation" in each), None)
+        for items in histories
+    }
 
 
 def states(server: Server, jobs: list[dict[str, Any]]) -> set[str]:

@@ -176,9 +176,9 @@ class BulkClaims(Claims):
             Changes(bulk_operations={each.id: each for each in (PLAIN, other)}, steps=steps)
         )
 
-        assert await store.list_bulk_changes(50) == [(PLAIN.id, 7)]
-        assert await store.list_bulk_changes(5) == [(PLAIN.id, 7), (other.id, 9)]
-        assert await store.list_bulk_changes(1) == [(PLAIN.id, 8), (other.id, 9)]
+        assert await store.list_bulk_changes(50) == [(PLAIN, 7)]
+        assert await store.list_bulk_changes(5) == [(PLAIN, 7), (other, 9)]
+        assert await store.list_bulk_changes(1) == [(PLAIN, 8), (other, 9)]
         assert await store.list_bulk_changes(3) == []
 
     async def test_the_snapshot_has_the_undo_of_an_operation(self, store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
+from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import Changes
 from schedo.core.limits import DAY
@@ -25,6 +26,7 @@ from schedo.store.base import ScheduleRule, StoredNames
 class ModelRest:
     """The texts of the last minutes, by their beginnings; nothing is done for a later server."""
 
+    _bulk_operations: dict[int, BulkOperation]
     _jobs: dict[int, Job]
     _schedules: dict[int, Schedule]
 
@@ -79,13 +81,14 @@ class ModelRest:
         found = [key for key in self._steps if key[0] == operation and key[1] < before]
         return self._steps[max(found)] if found else None
 
-    async def list_bulk_changes(self, job_id: int) -> list[tuple[int, int]]:
-        return sorted(
+    async def list_bulk_changes(self, job_id: int) -> list[tuple[BulkOperation, int]]:
+        found = sorted(
             (step.operation, job.changed_at)
             for step in self._steps.values()
             for job in step.jobs
             if job.id == job_id
         )
+        return [(self._bulk_operations[number], at) for number, at in found]
 
     async def list_log(
         self, which: LogFilter, before: int | None, limit: int

@@ -46,4 +46,4 @@ class TestPostgresStore(StoreContract):
         ]
         await store.commit(Changes(bulk_operations={PLAIN.id: PLAIN}, steps=steps))
 
-        assert await store.list_bulk_changes(100) == [(PLAIN.id, 8)]
+        assert await store.list_bulk_changes(100) == [(PLAIN, 8)]

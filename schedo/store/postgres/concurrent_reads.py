@@ -8,6 +8,7 @@ from typing import TypeVar
 import asyncpg
 
 from schedo.core.action_log import LogFilter, NumberedEntry
+from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.expectations import Expectation
@@ -161,7 +162,7 @@ class ConcurrentReads:
         async with self._require_readers().session() as session:
             return await reads.next_step(session, operation, before)
 
-    async def list_bulk_changes(self, job_id: int) -> list[tuple[int, int]]:
+    async def list_bulk_changes(self, job_id: int) -> list[tuple[BulkOperation, int]]:
         async with self._require_readers().session() as session:
             return await reads.bulk_changes(session, job_id)
 

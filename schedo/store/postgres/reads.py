@@ -14,6 +14,7 @@ import msgspec
 
 from schedo.core import limits
 from schedo.core.action_log import LogEntry, LogFilter, NumberedEntry
+from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.loads import BlockedRun, LoadBlocked, LoadSchedules
 from schedo.core.model import Job, Schedule
@@ -148,12 +149,12 @@ ORDER BY number DESC LIMIT 1"""
 # operation has one step in which the job can be, or one of the few that other servers keep, whose
 # numbers are below zero; the text is the begin of its record.
 _STEPS_OF_JOB = """
-SELECT step.operation, step.jobs
+SELECT bulk_operation.record, step.jobs
 FROM bulk_operation CROSS JOIN LATERAL (
-    (SELECT operation, jobs FROM bulk_step
+    (SELECT jobs FROM bulk_step
     WHERE operation = bulk_operation.id AND number > $1 ORDER BY number LIMIT 1)
     UNION ALL
-    SELECT operation, jobs FROM bulk_step WHERE operation = bulk_operation.id AND number < 0
+    SELECT jobs FROM bulk_step WHERE operation = bulk_operation.id AND number < 0
 ) AS step
 WHERE bulk_operation.id > $1 AND strpos(step.jobs, $2) > 0"""
 _LOG_CONDITIONS = {"who": "who =", "action": "action =", "target": "target =", "before": "at <"}
@@ -302,11 +303,13 @@ async def next_step(connection: asyncpg.Connection, operation: int, before: int)
     return BulkStep(found[0], found[1], _decode_before(found[2])) if found is not None else None
 
 
-async def bulk_changes(connection: asyncpg.Connection, job_id: int) -> list[tuple[int, int]]:
+async def bulk_changes(
+    connection: asyncpg.Connection, job_id: int
+) -> list[tuple[BulkOperation, int]]:
     """Return the operations that have changed the job, and when."""
     return [
-        (operation, each.changed_at)
-        for operation, jobs in await connection.fetch(_STEPS_OF_JOB, job_id, f"[{job_id},")
+        (rows.decode_bulk_operation(record), each.changed_at)
+        for record, jobs in await connection.fetch(_STEPS_OF_JOB, job_id, f"[{job_id},")
         for each in _decode_before(jobs)
         if each.id == job_id
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep, JobBefore
 from schedo.core.changes import Changes
 from schedo.store import rows
@@ -32,7 +33,7 @@ ORDER BY number DESC LIMIT 1
 # A step has jobs with smaller ids than its number, and the next step goes on below them. So each
 # operation has one step in which the job can be; the text is the begin of its record.
 STEPS_OF_JOB = """
-SELECT step.operation, step.jobs
+SELECT bulk_operation.record, step.jobs
 FROM bulk_operation CROSS JOIN bulk_step AS step ON step.operation = bulk_operation.id
 AND step.number = (
     SELECT min(number) FROM bulk_step WHERE operation = bulk_operation.id AND number > :job
@@ -63,12 +64,12 @@ def next_step(connection: sqlite3.Connection, operation: int, before: int) -> Bu
     return BulkStep(found[0], found[1], _decode_jobs(found[2])) if found is not None else None
 
 
-def changes_of(connection: sqlite3.Connection, job_id: int) -> list[tuple[int, int]]:
+def changes_of(connection: sqlite3.Connection, job_id: int) -> list[tuple[BulkOperation, int]]:
     """Return the operations that have changed the job, and when."""
     found = connection.execute(STEPS_OF_JOB, {"job": job_id, "text": f"[{job_id},"})
     return [
-        (operation, each.changed_at)
-        for operation, jobs in found
+        (rows.decode_bulk_operation(record), each.changed_at)
+        for record, jobs in found
         for each in _decode_jobs(jobs)
         if each.id == job_id
     ]

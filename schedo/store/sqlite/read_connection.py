@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from schedo.core.action_log import LogFilter, NumberedEntry
+from schedo.core.bulk import BulkOperation
 from schedo.core.bulk_undo import BulkStep
 from schedo.core.changes import AttemptRecord, IdempotencyRecord
 from schedo.core.job_filter import JobFilter, Order
@@ -212,7 +213,7 @@ class ConcurrentReads(StoreCalls):
     async def load_bulk_step(self, operation: int, before: int) -> BulkStep | None:
         return await self._read(bulk_steps.next_step, operation, before)
 
-    async def list_bulk_changes(self, job_id: int) -> list[tuple[int, int]]:
+    async def list_bulk_changes(self, job_id: int) -> list[tuple[BulkOperation, int]]:
         return await self._read(bulk_steps.changes_of, job_id)
 
     async def load_minutes(self, after: int) -> list[tuple[int, str]]:

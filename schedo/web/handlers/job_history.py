@@ -39,16 +39,9 @@ async def _list_logged(context: AppContext, job: Job) -> list[Change]:
 
 async def _list_bulk(context: AppContext, job_id: int) -> list[Change]:
     """Return the changes of the job by those operations of which the store has the steps."""
-    found = dict(await context.engine.store.list_bulk_changes(job_id))
     return [
-        Change(
-            found[each.id],
-            f"{each.action}_job",
-            each.requested_by or _LOCAL,
-            operation=each.id,
-        )
-        for each in await context.engine.bulk.all()
-        if each.id in found
+        Change(at, f"{each.action}_job", each.requested_by or _LOCAL, operation=each.id)
+        for each, at in await context.engine.store.list_bulk_changes(job_id)
     ]
 
 

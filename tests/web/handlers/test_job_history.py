@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from schedo.core.bulk_undo import BulkStep, JobBefore
+from schedo.core.changes import Changes
+from schedo.core.ids import parse_id, render_id
 from schedo.core.leases import AttemptResult, Completed, Failed
 from schedo.core.model import Failure
+from schedo.core.states import State
 from schedo.protocol.times import render_instant
-from tests.web.world import SECOND, World
+from tests.store.contract_bulk import PLAIN
+from tests.web.world import SECOND, T0, World
 
 
 async def test_the_history_of_a_retried_job_has_its_first_due_instant(world: World) -> None:
@@ -58,6 +65,26 @@ async def test_an_attempt_did_not_begin_before_the_server_gave_it_out(world: Wor
 
     assert record["started_at"] == record["picked_at"]
     assert not [item for item in history if item["what"] == "picked" or "ran" in item]
+
+
+async def test_the_history_names_an_operation_that_only_the_store_knows(world: World) -> None:
+    """As in a cluster, where another server carries it out."""
+    job = await world.submit(delay="1h")
+    number = parse_id(job["id"])
+    operation = replace(PLAIN, id=number + 256, requested_by="ops")
+    before = JobBefore(number, T0 + SECOND, State.QUEUED, 0, 5)
+    steps = [BulkStep(operation.id, number + 1, (before,))]
+    await world.engine.store.commit(Changes(bulk_operations={operation.id: operation}, steps=steps))
+
+    [*_, changed, _] = (await world.get(f"/v1/jobs/{job['id']}/history")).json()["items"]
+
+    assert changed == {
+        "at": render_instant(T0 + SECOND),
+        "what": "changed",
+        "action": f"{operation.action}_job",
+        "by": "ops",
+        "operation": render_id(operation.id),
+    }
 
 
 async def end_after(world: World, delay_us: int, outcome: Completed | Failed, ran_us: int) -> None:
