@@ -52,6 +52,7 @@ _OPERATIONS: Mapping[Home, str] = {
         """,
     Home.JOB: """
         update_job cancel_job retry_job run_job delete_job wait_for_job explain_job get_progress
+        get_history
         """,
     Home.TEXT: """
         create_job short_schedule
@@ -61,7 +62,7 @@ _OPERATIONS: Mapping[Home, str] = {
         """,
     Home.SPLIT: "create_jobs",
     Home.FIND: """
-        get_job list_attempts get_history get_output short_status
+        get_job list_attempts get_output short_status
         reserve commit_reservation release_reservation get_operation cancel_operation undo_operation
         """,
     Home.SEEN: "get_worker",
