@@ -80,7 +80,9 @@ class Expectations:
         return found
 
     def named(self) -> list[Expectation]:
-        """Return the named expectations, by name."""
+        """Return the named expectations, by name; raise why the engine has failed, if it has."""
+        if self._loop.failure is not None:
+            raise self._loop.failure  # it does not know them now
         return sorted(
             (each for each in self.all() if not each.of_schedule), key=lambda each: each.name
         )

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from schedo.errors import StoreError
 from schedo.protocol.roles import Role
 from schedo.tasks.built_in import payload_checks
 from schedo.web.permissions import TokenPermission, digest
@@ -39,6 +40,18 @@ async def test_a_named_expectation_is_returned_with_its_state_and_limit(world: W
     }
     assert (same.status, same.json()["effect"]) == (200, "unchanged")
     assert (other.json()["effect"], other.json()["within"]) == ("changed", "1h")
+
+
+async def test_an_expectation_is_not_called_missing_while_the_store_fails(world: World) -> None:
+    await world.put("/v1/expectations/laptop", DAILY)
+    world.engine._loop.failure = StoreError("the disk is full")
+
+    shown = await world.get("/v1/expectations/laptop")
+    listed = await world.get("/v1/expectations")
+    world.engine._loop.failure = None
+
+    assert [(each.status, each.code) for each in (shown, listed)] == [(503, "unavailable")] * 2
+    assert (await world.get("/v1/expectations/laptop")).status == 200
 
 
 async def test_a_beat_moves_the_limit(world: World) -> None:
