@@ -24,6 +24,7 @@ class Home(StrEnum):
     HERE = "here"  # the one that was asked: it answers for itself
     ANY = "any"  # the one that was asked, because all read the same database
     JOB = "job"  # the owner of the job's shard
+    OPERATION = "operation"  # the owner of the shard of an operation on many jobs
     TEXT = "text"  # the owner of the shard of a name or a key
     SPLIT = "split"  # the owners of the shards of a batch, each for its part
     FIND = "find"  # the one that was asked, or else the first of the others that can
@@ -63,8 +64,9 @@ _OPERATIONS: Mapping[Home, str] = {
     Home.SPLIT: "create_jobs",
     Home.FIND: """
         get_job list_attempts get_output short_status
-        reserve commit_reservation release_reservation get_operation cancel_operation undo_operation
+        reserve commit_reservation release_reservation
         """,
+    Home.OPERATION: "get_operation cancel_operation undo_operation",
     Home.SEEN: "get_worker",
     Home.WORKER: "cordon_worker uncordon_worker drain_worker",
     Home.INVOKE: "invoke",

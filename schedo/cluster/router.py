@@ -135,15 +135,26 @@ class Router:
 
     async def at_job(self, asked: ClientRequest) -> Response:
         """Carry the request out at the owner of its job, or where it has just ended and is gone."""
+        return await self._at_id(asked, self.servers.cluster.shard_of_job)
+
+    async def at_operation(self, asked: ClientRequest) -> Response:
+        """Carry the request out at the owner of its operation."""
+        if asked.hop is not None and asked.hop.home_shard is None:
+            return await asked.here()  # a server of the version before asks all others in turn
+        return await self._at_id(asked, self.servers.cluster.shard_of_operation)
+
+    async def _at_id(
+        self, asked: ClientRequest, find_shard: Callable[[int], Awaitable[int | None]]
+    ) -> Response:
         try:
-            job_id = parse_id(asked.request.params["id"])
+            ident = parse_id(asked.request.params["id"])
         except NotFound:
             return await asked.here()  # its handler says so
         try:
             async with asyncio.timeout(MOVING_S):
-                shard = await self.servers.cluster.shard_of_job(job_id)
+                shard = await find_shard(ident)
         except TimeoutError:
-            raise Unavailable("the database does not say which server owns the job") from None
+            raise Unavailable("the database does not say which server has it") from None
         if shard is None:
             return await self.find(asked)
         return await self.servers.at_owner(asked, shard, self.here)
@@ -268,6 +279,7 @@ _ACTS: Mapping[Home, Callable[[Router, ClientRequest], Awaitable[Response]]] = {
     Home.HERE: Router.here,
     Home.ANY: Router.here,
     Home.JOB: Router.at_job,
+    Home.OPERATION: Router.at_operation,
     Home.TEXT: Router.at_text,
     Home.SPLIT: Router.at_owners,
     Home.FIND: Router.find,

@@ -72,6 +72,9 @@ class Cluster(Protocol):
     async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
         """Return the shards of the jobs that are in the store, by id. Raise StoreError."""
 
+    async def shard_of_operation(self, number: int) -> int | None:
+        """Return the shard of an operation that is in the store, or None. Raise StoreError."""
+
     async def announce(self, url: str) -> None:
         """Let the other servers know by which URL they reach this one. Raise StoreError.
 

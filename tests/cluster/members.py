@@ -98,6 +98,12 @@ class FakeCluster:
         found = [(each, await self.shard_of_job(each)) for each in job_ids]
         return {job_id: shard for job_id, shard in found if shard is not None}
 
+    async def shard_of_operation(self, number: int) -> int | None:
+        for world in self._map.worlds:
+            if number in [each.id for each in world.engine._loop.scheduler.bulk_operations()]:
+                return world.number - 1
+        return None
+
     async def announce(self, url: str) -> None:
         raise NotImplementedError
 

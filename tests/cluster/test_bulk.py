@@ -228,6 +228,26 @@ async def test_an_operation_is_shown_and_ended_by_the_server_that_carries_it_out
     assert missing.code == "not-found"
 
 
+async def test_an_operation_whose_shard_moves_is_not_called_missing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first, second = cluster
+    where = {"action": "cancel", "where": {"queue": "mail"}}
+    path = f"/v1/operations/{(await second.post('/v1/operations', where)).json()['id']}"
+
+    async def find_none() -> list[BulkOperation]:
+        return []
+
+    with monkeypatch.context() as patch:  # until the next owner has recovered
+        patch.setattr(second.engine.bulk, "all", find_none)
+        everything.give([second.number - 1], None)
+        asking = asyncio.ensure_future(first.get(path))
+        await asyncio.wait([asking], timeout=0.05)
+
+    everything.give([second.number - 1], 2)
+    assert (await asking).status == 200
+
+
 async def test_a_server_that_owns_nothing_lets_another_one_begin_an_operation(
     cluster: Cluster,
 ) -> None:

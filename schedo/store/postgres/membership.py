@@ -33,6 +33,8 @@ SELECT shard FROM job WHERE id = $1 UNION ALL SELECT shard FROM inbox WHERE id =
 
 _SHARDS_OF_JOBS = "SELECT id, shard FROM job WHERE id = ANY($1::bigint[])"
 
+_SHARD_OF_OPERATION = "SELECT shard FROM bulk_operation WHERE id = $1"
+
 _ENDED = """
 SELECT wanted.id FROM unnest($1::bigint[]) AS wanted (id) LEFT JOIN job ON job.id = wanted.id
 WHERE job.id IS NULL OR job.ended_at IS NOT NULL"""
@@ -127,6 +129,11 @@ class Membership:
     async def shards_of_jobs(self, job_ids: Sequence[int]) -> Mapping[int, int]:
         async with self._readers().session() as session:
             return dict(await session.fetch(_SHARDS_OF_JOBS, list(job_ids)))
+
+    async def shard_of_operation(self, number: int) -> int | None:
+        async with self._readers().session() as session:
+            shard: int | None = await session.fetchval(_SHARD_OF_OPERATION, number)
+            return shard
 
     async def find_ended(self, job_ids: Sequence[int]) -> Sequence[int]:
         async with self._readers().session() as session:
