@@ -36,6 +36,8 @@ from schedo.web.permissions import TokenPermission
 Put = Callable[[DeclareSchedules], Awaitable[object]]  # puts schedules that this server owns
 log = logging.getLogger("schedo.cluster")
 
+# Between two tries to reach a server whose URL is wrong: the others load each schedule each time.
+PAUSE_S_MAX = 1.0
 _LISTS = ("schedules", "expectations", "undeclared", "undeclared_expectations")
 _PERMISSION = TokenPermission(Role.ADMIN, "application")  # its code runs in the server
 
@@ -155,6 +157,7 @@ async def _declare_rest(
     If some are removed, each other server must have responded: they may be its own. And no shard
     may have moved meanwhile, or both its owners may have left them to the other one.
     """
+    pause_s = PAUSE_S
     try:
         while True:
             owners, others = list_owners(servers.cluster), servers.others()
@@ -169,7 +172,8 @@ async def _declare_rest(
             is_whole = None not in responses and _have_stayed(servers, owners, others)
             if len(own) == len(missing) and (is_whole or not command.removed):
                 return
-            await servers.wait_for_change(PAUSE_S)
+            await servers.wait_for_change(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
     except SchedoError as error:
         log.error("the schedules of %s were not put by other servers: %s", command.owner, error)
 
