@@ -124,6 +124,32 @@ async def test_the_life_of_a_job_tells_when_it_was_durable_and_each_attempt(
     await expect(table).to_contain_text("finished")
 
 
+async def test_the_life_of_a_run_begins_at_its_instant_and_says_how_late_it_was_made(
+    open_page: Open, shop: Shop
+) -> None:
+    job = await shop.submit(task="write")
+    history = {
+        "state": "queued",
+        "items": [
+            {"at": "2026-01-01T02:30:00.000000Z", "what": "due", "attempt": 1},
+            {"at": "2026-01-01T02:30:02.000000Z", "what": "created"},
+            {"at": "2026-01-01T02:30:03.000000Z", "what": "picked", "attempt": 1},
+            {"at": "2026-01-01T02:30:03.000250Z", "what": "started", "attempt": 1},
+            {"at": "2026-01-01T02:30:07.000250Z", "what": "finished", "outcome": "failed"},
+        ],
+    }
+    page = await open_page("/login", bypass_csp=True)
+    await page.route("**/history", lambda route: route.fulfill(json=history))
+
+    await page.goto(f"{shop.url}/jobs/{job['id']}")
+
+    life = page.locator(".life svg")
+    await expect(life.locator("text", has_text=re.compile("^due"))).to_have_count(1)
+    await expect(life.locator("text", has_text=re.compile("^created"))).to_have_count(1)
+    label = await life.get_attribute("aria-label") or ""
+    assert label.startswith("late: 2.00 s; late: 1.00 s; on its way: 250 µs")
+
+
 async def test_who_changed_a_job_by_hand_is_in_its_life(
     open_page: Open, shop: Shop, axe: Axe
 ) -> None:

@@ -10,7 +10,7 @@ export const endOf = (job) => at(job.completed_at ?? job.failed_at ?? job.cancel
 // Return {steps: [{kind, label, from, to}], marks: [{name, at}]}; there is one mark more than steps.
 // kind: wait, store, late, good, run, bad.
 export function tellLife({ items, state }) {
-  const life = new Life(at(items[0].at), items.filter((each) => each.what === 'changed').map((each) => at(each.at)));
+  const life = new Life(items[0], items.filter((each) => each.what === 'changed').map((each) => at(each.at)));
   for (const item of items.slice(1)) if (item.outcome !== 'stale') life.tell(item);
   life.tellPresent(state);
   return life;
@@ -18,6 +18,7 @@ export function tellLife({ items, state }) {
 
 // What the time until an entry was for, by what the entry is: [kind, label].
 const UNTIL = {
+  created: () => ['late', 'late'], // a run of a schedule is made when it is due
   durable: () => ['store', 'made durable'],
   due: (life, item) => ['wait', life.wasChanged(at(item.at)) ? 'until it was changed' : life.attempts ? 'waits to retry' : 'waits for its time'],
   picked: (life) => ['late', life.isDue ? 'late' : 'waits to start'],
@@ -40,13 +41,13 @@ export const nameOf = (item) => {
 };
 
 class Life {
-  // changes: the instants of the changes by hand.
-  constructor(created, changes) {
+  // first: the first entry; changes: the instants of the changes by hand.
+  constructor(first, changes) {
     this.changes = changes;
     this.steps = [];
-    this.marks = [{ name: 'created', at: created }];
+    this.marks = [{ name: nameOf(first), at: at(first.at) }];
     this.attempts = 0; // that were started
-    this.isDue = false; // whether its time has come, and it has not started since
+    this.isDue = first.what === 'due'; // whether its time has come, and it has not started since
     this.wasPicked = false; // whether the last entry was a pick
   }
 
