@@ -52,7 +52,9 @@ def judge(situation: Situation) -> Verdict:
         *_describe_overdue(situation),
         *_describe_failures(situation),
     ]
-    text, *others = problems if late else [*problems, _describe_starts(situation)]
+    # Nobody who reads that jobs do not start shall read below that they start on time.
+    is_well = not (late or situation.reasons or situation.pauses)
+    text, *others = [*problems, _describe_starts(situation)] if is_well else problems
     level: Level = "warning" if problems else "ok"
     return Verdict("critical" if situation.reasons else level, text, others)
 
@@ -129,7 +131,8 @@ def _describe_starts(situation: Situation) -> str:
     budgets = situation.recent.values()
     budget = Budget(sum(b.starts for b in budgets), sum(b.within for b in budgets))
     if not budget.starts:
-        return "Jobs start on time. None was due in the last 5 minutes."
+        none = "No due job was free to start" if situation.due else "None was due"
+        return f"Jobs start on time. {none} in the last 5 minutes."
     within = f"within {render_span(situation.objective_us)}"
     if budget.starts == 1:
         return f"Jobs start on time. The only start of the last 5 minutes was {within}."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from schedo.core.lateness import Budget
@@ -133,6 +135,25 @@ def test_failures_do_not_hide_that_jobs_start_on_time() -> None:
     found = judge(WELL._replace(failed=5))
 
     assert found == ("warning", "5 jobs failed in the last 15 minutes.", [ON_TIME])
+
+
+@pytest.mark.parametrize(
+    ("fields", "level"),
+    [({"reasons": ["there is no room left"]}, "critical"), ({"pauses": "starts"}, "warning")],
+)
+def test_a_server_that_starts_no_jobs_does_not_say_that_they_start_on_time(
+    fields: dict[str, Any], level: str
+) -> None:
+    found = judge(WELL._replace(**fields, failed=1))
+
+    assert found.level == level
+    assert found.others == ["1 job failed in the last 15 minutes."]
+
+
+def test_a_verdict_without_starts_does_not_say_that_no_job_was_due_while_jobs_wait() -> None:
+    found = judge(WELL._replace(recent={"timer": Budget(0, 0)}, due=1))
+
+    assert found.text == ("Jobs start on time. No due job was free to start in the last 5 minutes.")
 
 
 @pytest.mark.parametrize(("due", "slots", "running"), [(0, 2, 2), (9, 3, 2), (9, 0, 0)])
