@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schedo.core import limits
 from schedo.core.cron import check_zone, explain, parse_cron
+from schedo.core.cron_syntax import is_fixed_time
 from schedo.core.model import Rule
 from schedo.core.triggers import instants_after
 from schedo.errors import Invalid
@@ -135,6 +136,17 @@ def list_warnings(text: str, seed: str) -> Sequence[str]:
     return tuple(parse_cron(text, seed=seed).warnings)
 
 
+def list_dst_warnings(rule: Rule) -> list[str]:
+    """Return the warning that the choices for clock changes mean nothing to this rule, if so."""
+    is_fine = (rule.gap, rule.fold) in (("after", "first"), ("skip", "both"))
+    if rule.cron is None or is_fine or is_fixed_time(rule.cron):
+        return []
+    return [
+        "dst has no effect, because the minutes or the hours begin with *: nothing fires for times"
+        " that do not exist, and times that exist twice fire both times"
+    ]
+
+
 def describe_rule(rule: Rule) -> str:
     """Return the rule in words."""
     if rule.cron is not None:
@@ -190,7 +202,7 @@ class CronResponse(Struct, forbid_unknown_fields=True):
                 for fire in fires
                 if fire.clock_change is not None
             ],
-            warnings=list(when.warnings),
+            warnings=[*when.warnings, *list_dst_warnings(when.rule)],
             normalized=or_unset(when.normalized),
             every=duration_or_unset(when.every_us),
         )

@@ -111,7 +111,8 @@ _SHARED_TEXTS = {
     "every": "The time between two fires, counted from start_at on.",
     "at": "The only instant at which the schedule fires.",
     "tz": "The IANA time zone of the cron expression.",
-    "dst": "What happens to a local time that does not exist (gap) or exists twice (fold).",
+    "dst": "What happens to a local time that does not exist (gap) or exists twice (fold), unless"
+    " the minutes or the hours of the expression begin with *.",
     "normalized": "The cron expression in its shortest form.",
     "overlap": "What to do if an earlier run is unfinished.",
     "catchup": "Which missed instants to run.",

@@ -19,7 +19,7 @@ from schedo.core.run_history import NO_RUNS, RunHistory
 from schedo.core.schedule_filter import ScheduleFilter, health_of
 from schedo.errors import BadRequest
 from schedo.protocol import fields
-from schedo.protocol.cron import describe_rule, list_fires, list_warnings
+from schedo.protocol.cron import describe_rule, list_dst_warnings, list_fires, list_warnings
 from schedo.protocol.declarations import (
     OWNER_RULE,
     describe_edit,
@@ -243,6 +243,7 @@ def _describe(context: AppContext, facts: _Facts, schedule: Schedule) -> Schedul
     # If the clock was set back, it passes instants again that have a decision already.
     fires = _list_next(schedule, max(now, schedule.evaluated_through))
     warnings = [*list_warnings(source, schedule.name)] if source else []
+    warnings += list_dst_warnings(rule)
     if not fires:
         warnings.append(f"it will not fire again: {_why_never(rule)}")
     edited = list_edited(schedule)

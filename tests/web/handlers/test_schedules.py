@@ -246,6 +246,31 @@ async def test_a_schedule_that_will_not_fire_again_has_a_warning(
     assert (await world.get("/v1/schedules/s")).json()["warnings"] == [warning]
 
 
+@pytest.mark.parametrize(
+    ("cron", "dst", "is_warned"),
+    [
+        ("*/15 2 * * *", {"gap": "after", "fold": "last"}, True),
+        ("0 */2 * * *", {"gap": "skip"}, True),
+        ("*/15 2 * * *", {}, False),
+        ("*/15 2 * * *", {"gap": "skip", "fold": "both"}, False),  # what it does
+        ("30 2 * * *", {"gap": "skip", "fold": "last"}, False),
+    ],
+)
+async def test_a_choice_for_clock_changes_that_means_nothing_to_the_rule_has_a_warning(
+    world: World, *, cron: str, dst: dict[str, str], is_warned: bool
+) -> None:
+    warning = (
+        "dst has no effect, because the minutes or the hours begin with *: nothing fires for times"
+        " that do not exist, and times that exist twice fire both times"
+    )
+    rule = {"cron": cron, "tz": "Europe/Paris", "dst": dst}
+
+    put = await world.put("/v1/schedules/s", {"task": "a", **rule})
+    explained = await world.post("/v1/cron:explain", rule)
+
+    assert put.json()["warnings"] == explained.json()["warnings"] == [warning] * is_warned
+
+
 async def test_schedules_are_listed_by_name_in_pages(world: World) -> None:
     for name in ("b", "a", "c"):
         await world.put(f"/v1/schedules/{name}", DAILY)
