@@ -186,8 +186,12 @@ def describe_edit(schedule: Schedule) -> str:
     )
 
 
-def describe_takeover(before: Schedule | Expectation | None, owner: str) -> str | None:
+def describe_takeover(
+    before: Schedule | Expectation | None, owner: str, *, is_dry_run: bool = False
+) -> str | None:
     """Return in one sentence that the schedule belonged to another declaration, or None."""
     if before is None or before.owner in (owner, BY_HAND):
         return None
+    if is_dry_run:
+        return f"it would belong to {owner} then; now {before.owner} declares it"
     return f"it now belongs to {owner}; before, {before.owner} declared it"

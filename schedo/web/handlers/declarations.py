@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from schedo.core.commands import Declared, DeclareSchedules, PutEffect
 from schedo.core.expectation_table import DeclaredExpectation, DeclareExpectations
-from schedo.core.expectations import ExpectationSpec
+from schedo.core.expectations import Expectation, ExpectationSpec
 from schedo.core.model import Queue, Schedule, ScheduleSpec
 from schedo.errors import Invalid, Problem, SchedoError
 from schedo.protocol.declarations import (
@@ -40,6 +40,7 @@ from schedo.web.http import Request, Response
 _BYTES = 8_388_608  # claimed for the records that the declared ones are compared with
 
 Known = Mapping[str, Schedule | None]
+_Takeover = Callable[[Schedule | Expectation | None], str | None]  # describes it
 
 
 async def declare(context: AppContext, request: Request) -> Response:
@@ -191,11 +192,12 @@ async def _carry_out(
         await asyncio.gather(put, *(engine.change_queue(name, **queues[name]) for name in changed))
         done = put.result()
     owner, wanted = commands.schedules.owner, {s.name: s for s in commands.schedules.specs}
+    takeover = partial(describe_takeover, owner=owner, is_dry_run=known is not None)
     return DeclarationResponse(
         owner,
-        [_describe(context, owner, each, wanted.get(each.schedule.name)) for each in done],
+        [_describe(context, takeover, each, wanted.get(each.schedule.name)) for each in done],
         [_describe_queue(before[name], after[name]) for name in queues],
-        [_describe_expectation(context, owner, each) for each in expected],
+        [_describe_expectation(context, takeover, each) for each in expected],
         [],
         [],
     )
@@ -211,7 +213,7 @@ async def _keep_own(cluster: Elsewhere, command: DeclareSchedules) -> DeclareSch
 
 
 def _describe(
-    context: AppContext, owner: str, declared: Declared, wanted: ScheduleSpec | None
+    context: AppContext, takeover: _Takeover, declared: Declared, wanted: ScheduleSpec | None
 ) -> DeclaredResponse:
     effect, schedule, before = declared
     changes: list[FieldChange] = []
@@ -227,8 +229,8 @@ def _describe(
             changes = find_differences(old, wanted)
         if schedule.paused and not wanted.paused:
             warnings.append("it was paused by hand and stays paused until it is resumed")
-        takeover = describe_takeover(before, owner)
-        warnings += [] if takeover is None else [takeover]
+        taken = takeover(before)
+        warnings += [] if taken is None else [taken]
     return DeclaredResponse(schedule.name, effect, changes, warnings)
 
 
@@ -239,7 +241,7 @@ def _describe_queue(before: Queue, after: Queue) -> DeclaredResponse:
 
 
 def _describe_expectation(
-    context: AppContext, owner: str, declared: DeclaredExpectation
+    context: AppContext, takeover: _Takeover, declared: DeclaredExpectation
 ) -> DeclaredResponse:
     effect, after, before = declared
     if effect is PutEffect.REMOVED:
@@ -247,7 +249,7 @@ def _describe_expectation(
     changes: list[FieldChange] = []
     if before is not None:
         changes = FieldChange.between(show_expectation(before), show_expectation(after))
-    takeover = describe_takeover(before, owner)
+    taken = takeover(before)
     warnings = context.warn_of_expect(after.expect)
-    warnings += [] if takeover is None else [takeover]
+    warnings += [] if taken is None else [taken]
     return DeclaredResponse(after.name, effect, changes, warnings)

@@ -164,8 +164,12 @@ async def test_a_pause_by_hand_stays_and_is_named(world: World) -> None:
 async def test_a_takeover_is_named(world: World) -> None:
     await world.put("/v1/schedules/a?owner=code:shop:app", DAILY)
 
+    dry = await declare(world, {"name": "a"}, dry_run=True)
     reply = await declare(world, {"name": "a"})
 
+    assert dry.json()["schedules"][0]["warnings"] == [
+        "it would belong to file:jobs.toml then; now code:shop:app declares it"
+    ]
     assert reply.json()["schedules"][0]["warnings"] == [
         "it now belongs to file:jobs.toml; before, code:shop:app declared it"
     ]
