@@ -8,7 +8,7 @@ to one turn, so one commit has both. Other calls, such as submits, do not come h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
@@ -66,6 +66,10 @@ def change(
     return loop.try_enqueue(command, finish_and_note)
 
 
+# What a put or a declaration did that changed nothing.
+_NOTHING = frozenset({PutEffect.UNCHANGED, PutEffect.KEPT})
+
+
 class _Effect(NamedTuple):
     answer: str
     target: str | None = None  # if the request could not name it
@@ -74,7 +78,9 @@ class _Effect(NamedTuple):
 
 def _describe(author: Author, reply: Any, now: int) -> LogEntry | None:
     """Return the entry; None if nothing was changed. now: the instant of the change."""
-    effect = _read_effects(reply) if isinstance(reply, list | tuple) else _read_effect(reply)
+    effect = (
+        _read_effects(author, reply) if isinstance(reply, list | tuple) else _read_effect(reply)
+    )
     if effect is None or (reply == [] and author.action == "declare"):
         return None
     target = effect.target or author.target
@@ -104,19 +110,21 @@ def _read_effect(reply: Any) -> _Effect:
     return _Effect("done")
 
 
-def _read_effects(reply: Any) -> _Effect | None:
+def _read_effects(author: Author, reply: Any) -> _Effect | None:
     """Return what a reply of several parts says; None if nothing was changed."""
     match reply:
         case Triggered():
             made = reply.job
             return _Effect("skipped" if made is None else f"made {render_id(made.id)}")
         case (_, PutEffect() as effect):
-            return None if effect is PutEffect.UNCHANGED else _Effect(effect.value)
+            return _read_put(effect)
+        case [(PutEffect() as effect, *_)] if author.action == "put_schedule":  # for its owner
+            return _read_put(effect)
         case [first, *_] if hasattr(first, "effect"):
-            count = _count_changed(reply)
+            count = sum(1 for each in reply if each.effect not in _NOTHING)
             return _Effect("changed", None, count) if count else None
     return _Effect("done")
 
 
-def _count_changed(items: Sequence[Any]) -> int:
-    return sum(1 for each in items if each.effect is not PutEffect.UNCHANGED)
+def _read_put(effect: PutEffect) -> _Effect | None:
+    return None if effect in _NOTHING else _Effect(effect.value)

@@ -106,6 +106,31 @@ async def test_changes_of_every_kind_are_in_the_log_newest_first(world: World) -
     ]
 
 
+async def test_a_schedule_that_is_put_for_its_owner_is_logged_as_one_that_is_put_by_hand(
+    world: World,
+) -> None:
+    for rule in ({"every": 60}, {"every": 60}, {"every": 90}):
+        await world.put("/v1/schedules/s?owner=crontab:web1", {"task": "x", **rule})
+
+    assert shown(await read_log(world))[::-1] == [
+        ("put_schedule", "schedules/s", "created"),
+        ("put_schedule", "schedules/s", "changed"),
+    ]
+
+
+async def test_a_declaration_that_keeps_a_change_by_hand_is_not_in_the_log(world: World) -> None:
+    declared = {"owner": "code:a", "schedules": [{"name": "s", "task": "x", "every": 60}]}
+    await world.post("/v1/declarations", declared)
+    await world.put("/v1/schedules/s", {"task": "x", "every": 90})
+
+    await world.post("/v1/declarations", {**declared, "keep_edits": True})
+
+    assert shown(await read_log(world)) == [
+        ("put_schedule", "schedules/s", "changed"),
+        ("declare", "declarations", "changed"),
+    ]
+
+
 async def test_submits_and_refused_changes_are_not_in_the_log(world: World) -> None:
     await world.submit()
     await world.post("/v1/jobs/0000000000007:cancel")
