@@ -37,11 +37,12 @@ _DEFAULTS = show_queue(Queue(""))
 def export(client: Client, path: str | None, is_forced: bool, is_json: bool) -> None:
     """Write schedules, named expectations and the settings of queues, for `schedo apply`.
 
-    They go to FILE, or to stdout.
+    They go to FILE; without it, or if it is -, to stdout.
 
     The form is TOML; for a name that ends in .json, or with --json, it is JSON. Schedules that the
     code of an application declares are left out: the code itself is their file.
     """
+    path = None if path == "-" else path  # apply reads - as stdin
     schedules = list(client.list_schedules())
     kept = [each for each in schedules if not each["owner"].startswith("code:")]
     expectations = client.send(expectation_operations.list_expectations())

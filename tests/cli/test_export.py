@@ -119,6 +119,16 @@ def test_a_file_is_replaced_on_request_only(
     assert json.loads(path.read_text())["schedules"] == {}
 
 
+def test_a_hyphen_is_stdout_as_it_is_stdin_for_apply(
+    server: FakeServer, schedo: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(server, schedule_record())
+    monkeypatch.chdir(tmp_path)
+
+    assert schedo("export", "-").stdout == schedo("export").stdout != ""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_null_needs_json(server: FakeServer, schedo: Call) -> None:
     serve(server, schedule_record(task="t", payload={"a": None}))
 
