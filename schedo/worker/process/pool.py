@@ -197,7 +197,7 @@ class ProcessPool:
             began = time.monotonic()
             try:
                 child = child or await self._spawn_child(place, isolated=isolated)
-                if self._is_code_new:
+                if self._is_code_new and not child.retired.is_set():  # else its code is old
                     await self._declare_new(child)
                 await child.retired.wait()
             except (CannotServe, OSError, RuntimeError) as error:  # such as no more threads

@@ -216,7 +216,7 @@ class ChildSupervisor:
             self.kill()
             return
         self._slots.set_tasks(attach)
-        self._set_open(True)
+        self._set_open(not self.retired.is_set())  # perhaps it was retired while it imported
         self.attached.set_result(attach)
 
     def _fail_to_attach(self, reason: str) -> None:

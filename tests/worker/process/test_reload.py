@@ -13,8 +13,10 @@ import pytest
 from schedo.core.commands import Declared
 from schedo.engine.engine import Engine
 from schedo.errors import Overloaded
+from schedo.protocol.frames import Attach
 from schedo.worker.process.pool import PoolSettings
 from schedo.worker.process.source_watch import SourceWatch
+from schedo.worker.process.supervisor import ChildSupervisor
 from tests.worker.site import BRISK, LONG_S, Site, serving
 
 APP = """
@@ -145,6 +147,33 @@ async def test_jobs_wait_while_the_new_code_cannot_be_imported(
         site.children.reload()
 
         assert (await site.end(job))["result"] == "mended"
+
+
+async def test_a_child_that_was_importing_during_a_reload_gets_no_job_and_declares_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "changing.py"
+    module.write_text(APP.format(version="old", rule='cron("0 1 * * *")'))
+    async with serving(tmp_path, "changing:app") as site:
+        changes = [APP.format(version="the newest", rule='cron("0 3 * * *")')]
+        attach = ChildSupervisor._on_attach
+
+        def change_and_attach(child: ChildSupervisor, frame: Attach) -> None:
+            while changes:
+                module.write_text(changes.pop())
+                site.children.reload()
+            attach(child, frame)
+
+        monkeypatch.setattr(ChildSupervisor, "_on_attach", change_and_attach)
+        module.write_text(APP.format(version="the new one", rule='cron("0 2 * * *")'))
+        site.children.reload()
+        ended = await site.end(await site.submit("version"))
+        async with asyncio.timeout(LONG_S):
+            while await rule_of(site.engine) != "0 3 * * *":
+                await site.engine.flush()
+
+    assert (ended["result"], ended["attempt"]) == ("the newest", 1)
 
 
 async def test_a_start_waits_until_the_code_can_be_imported(
