@@ -19,7 +19,7 @@ from schedo.tasks.threads import call_in_some_thread
 from schedo.worker.in_process import LocalWorker
 
 if TYPE_CHECKING:
-    from schedo.worker.process.pool import ProcessPool
+    from schedo.worker.process.pool import PoolSettings, ProcessPool
     from schedo.worker.successor_backend import SuccessorBackend
 
 log = logging.getLogger("schedo")
@@ -135,19 +135,38 @@ def _log_killed(count: int) -> None:
 def _make_children(config: Config, engine: Engine, start: Start) -> ProcessPool | None:
     if config.app is None:
         return None
-    from schedo.worker.process.pool import PoolSettings, ProcessPool
+    from schedo.worker.process.pool import ProcessPool
 
-    settings = PoolSettings(
-        processes=config.processes,
-        slots=_share(config.concurrency, config.processes),
-        async_slots=_share(config.async_concurrency, config.processes),
+    return ProcessPool(engine, config.app, make_pool_settings(config, start))
+
+
+def make_pool_settings(config: Config, start: Start) -> PoolSettings:
+    """Return the settings of the child processes, whose slots add up to those of the config.
+
+    There are no more processes than slots for all tasks. Where async tasks have slots of their own,
+    each process has at least one of each kind.
+    """
+    from schedo.worker.process.pool import PoolSettings
+
+    processes, async_slots, more_async_slots = config.processes, 0, 0
+    if config.async_concurrency:
+        async_slots, more_async_slots = _share(config.async_concurrency, processes)
+    else:
+        processes = min(processes, config.concurrency)
+    slots, more_slots = _share(config.concurrency, processes)
+    return PoolSettings(
+        processes=processes,
+        slots=slots,
+        async_slots=async_slots,
+        more_slots=more_slots,
+        more_async_slots=more_async_slots,
         log_format=config.log_format,
         log_level=config.log_level,
         is_pruning=start.is_pruning,
         is_reloading=start.is_reloading,
     )
-    return ProcessPool(engine, config.app, settings)
 
 
-def _share(count: int, processes: int) -> int:
-    return -(-count // processes)
+def _share(count: int, processes: int) -> tuple[int, int]:
+    """Return the slots of each process, at least one, and how many processes have one more."""
+    return divmod(max(count, processes), processes)

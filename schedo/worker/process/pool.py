@@ -60,6 +60,15 @@ class PoolSettings(NamedTuple):
     log_level: str = "info"
     is_pruning: bool = False  # delete the schedules that the application no longer declares
     is_reloading: bool = False  # replace the children when a source file changes
+    more_slots: int = 0  # the number of processes that have one slot more
+    more_async_slots: int = 0
+
+    def slots_of(self, place: int) -> tuple[int, int]:
+        """Return the slots of the process in a place, counted from 1, and those for async tasks."""
+        return (
+            self.slots + (place <= self.more_slots),
+            self.async_slots + (place <= self.more_async_slots),
+        )
 
 
 class ProcessPool:
@@ -245,7 +254,7 @@ class ProcessPool:
 
     async def _spawn(self, place: int, isolated: bool) -> ChildSupervisor:
         settings = self._settings
-        slots, async_slots = (1, 0) if isolated else (settings.slots, settings.async_slots)
+        slots, async_slots = (1, 0) if isolated else settings.slots_of(place)
         with contextlib.ExitStack() as owned:
             descriptor = make_memory()
             owned.callback(os.close, descriptor)
