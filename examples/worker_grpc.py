@@ -29,6 +29,7 @@ ENDING = (
     grpc.StatusCode.INVALID_ARGUMENT,
 )
 BUSY = (429, 503, 507)  # the same message can succeed later
+RESULT_BYTES_MAX = 8_388_000  # the server ends the stream at a message above 8 MiB
 
 
 class Job:
@@ -74,7 +75,7 @@ class Worker:
         self._jobs = {}  # by lease
         self._results = {}  # those that the server has not confirmed, by lease
         self._numbers = itertools.count(2)
-        self._sent = {}  # the leases of the results in a message, by its seq
+        self._sent = {}  # the lease of the result in a message, by its seq
         self._outbox = None  # while there is a stream
         self._is_draining = False
 
@@ -98,7 +99,7 @@ class Worker:
             if self._is_draining and not (self._running or self._results):
                 return  # there is nothing that the server should still hear
             failures += 1
-            await asyncio.sleep(random.random() * min(5, 0.025 * 2**failures))
+            await asyncio.sleep(random.random() * longest_pause_s(failures))
 
     def drain(self):
         """Take no more jobs; the running ones go on."""
@@ -123,18 +124,12 @@ class Worker:
             response_deserializer=pb.WorkResponse.FromString,
         )
         stream = work(metadata=self._metadata)
-        self._sent = {1: list(self._results)}
+        self._sent = {}
         self._outbox = asyncio.Queue()
-        # The first message says what runs, so that the server keeps these attempts.
-        self.send(
-            pb.WorkRequest(
-                **self._me,
-                seq=1,
-                running=[lease for lease in self._running if lease not in self._results],
-                results=list(self._results.values()),
-                draining=self._is_draining,
-            )
-        )
+        # The first message says what the worker has, so that the server keeps these attempts. Their
+        # results follow one by one: together they can be too large for a message.
+        leases = [*self._running, *self._results]
+        self.send(pb.WorkRequest(**self._me, seq=1, running=leases, draining=self._is_draining))
         writing = asyncio.create_task(self._write(stream))
         try:
             async for response in stream:
@@ -148,8 +143,7 @@ class Worker:
             await stream.write(await self._outbox.get())
 
     def _take(self, response):
-        for lease in self._sent.pop(response.seq, ()):
-            self._confirm(lease, response.problem)
+        self._note_answer(response.seq, response.problem)
         for lease in response.leases:
             job = self._jobs[lease.lease] = Job(self, lease)
             self._running[lease.lease] = asyncio.create_task(self._run(job))
@@ -164,22 +158,26 @@ class Worker:
         if response.drain and not self._is_draining:
             self.drain()
 
+    def _note_answer(self, seq, problem):
+        if seq == 1:  # the server knows the worker now
+            for lease in self._results.keys() - self._sent.values():
+                self._report(lease)
+        elif seq in self._sent:
+            self._confirm(self._sent.pop(seq), problem)
+
     def _confirm(self, lease, problem):
         if not problem.status:
             self._results.pop(lease, None)
         elif problem.status in BUSY:
             asyncio.get_running_loop().call_later(1, self._report, lease)
         else:  # the server will never take this result
-            reason = pb.Failure(type="result-refused", message=problem.detail)
-            self._results[lease] = pb.Result(
-                lease=lease, outcome="failed", error=reason, retryable=False
-            )
+            self._results[lease] = refused(lease, problem.detail)
             self._report(lease)
 
     def _report(self, lease):
         if lease in self._results and self._outbox is not None:
             number = next(self._numbers)
-            self._sent[number] = [lease]
+            self._sent[number] = lease
             self.send(pb.WorkRequest(seq=number, results=[self._results[lease]]))
 
     async def _run(self, job):
@@ -198,6 +196,8 @@ class Worker:
         if job.output:
             result.output.add(stream="stdout", text=job.output)
         del self._running[lease], self._jobs[lease]
+        if result.ByteSize() > RESULT_BYTES_MAX:
+            result = refused(lease, "the result and its output are larger than 8 MiB")
         if not job.is_abandoned:
             self._results[lease] = result
             self._report(lease)
@@ -206,6 +206,17 @@ class Worker:
         for job in self._jobs.values():
             job.is_abandoned = True
         self.stop_now()
+
+
+def refused(lease, why):
+    """Return what is reported in place of a result that the server will never take."""
+    reason = pb.Failure(type="result-refused", message=why)
+    return pb.Result(lease=lease, outcome="failed", error=reason, retryable=False)
+
+
+def longest_pause_s(failures):
+    """Return the longest time to wait after this many failures in a row, in seconds."""
+    return min(5, 0.025 * 2 ** min(failures, 8))
 
 
 async def increment(payload, job):
