@@ -88,6 +88,27 @@ def test_a_client_says_why_no_address_of_a_name_can_be_reached(worker_command: C
     assert f"connect ECONNREFUSED 127.0.0.1:{port}, connect " in printed
 
 
+def test_a_request_leaves_nothing_behind_at_a_signal_that_lives_on(worker_command: Command) -> None:
+    printed = run_program(
+        """
+        import { createServer } from 'node:http';
+        import { Client } from 'INDEX';
+        const server = createServer((request, response) => response.end('{}'));
+        await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
+        const client = new Client({ url: `http://127.0.0.1:${server.address().port}` });
+        const { signal } = new AbortController();
+        for (let i = 0; i < 50; i += 1) await client.request('GET', '/', { signal });
+        // Node keeps what depends on a signal, such as those of AbortSignal.any, in its sets.
+        const fields = Object.getOwnPropertySymbols(signal).map((name) => signal[name]);
+        console.log(Math.max(0, ...fields.map((field) => field?.size ?? 0)));
+        server.closeAllConnections();
+        server.close();
+        """
+    )
+
+    assert int(printed) <= 1
+
+
 def run_program(text: str) -> str:
     """Return what a program prints; INDEX in its text is the module of the SDK."""
     index = SDK / "typescript" / "dist" / "index.js"

@@ -39,13 +39,13 @@ export class Transport {
    * @throws SchedoError if the server refuses it, Unreachable if there is no response.
    */
   async send(method: string, path: string, call: Call = {}): Promise<unknown> {
-    const limit = AbortSignal.timeout(this.timeoutMs + (call.heldMs ?? 0));
+    const limit = new Limit(this.timeoutMs + (call.heldMs ?? 0), call.signal);
     const headers: Record<string, string> = { ...this.#headers, ...call.headers };
     const request: RequestInit = {
       method,
       headers,
       redirect: "error",
-      signal: call.signal ? AbortSignal.any([call.signal, limit]) : limit,
+      signal: limit.signal,
     };
     if (call.body !== undefined) {
       headers["content-type"] ??= "application/json";
@@ -59,9 +59,37 @@ export class Transport {
     } catch (error) {
       call.signal?.throwIfAborted();
       throw new Unreachable(`no response from ${this.url}: ${explain(error)}`, { cause: error });
+    } finally {
+      limit.close();
     }
     if (!response.ok) throw refusal(response, text);
     return call.asText ? text : parse(text, this.url);
+  }
+}
+
+/**
+ * Its signal is aborted when the time is over, or with the other signal. `AbortSignal.any` is not used, because it leaves
+ * something behind at the other signal for each request, and that of a worker lives as long as the worker.
+ */
+class Limit {
+  readonly #controller = new AbortController();
+  readonly #timer: ReturnType<typeof setTimeout>;
+  readonly #onAbort = (): void => this.#controller.abort(this.other?.reason);
+
+  constructor(ms: number, private readonly other: AbortSignal | undefined) {
+    const isOver = (): void => this.#controller.abort(new DOMException("the time for it is over", "TimeoutError"));
+    this.#timer = setTimeout(isOver, ms);
+    if (other?.aborted) this.#onAbort();
+    other?.addEventListener("abort", this.#onAbort);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.other?.removeEventListener("abort", this.#onAbort);
   }
 }
 
