@@ -224,18 +224,13 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, hea
 	}
 }
 
-// isPassing reports whether the same request may succeed later: the server has not carried it out, or a repetition
-// changes nothing.
+// isPassing reports whether the same request may succeed later: it has not been carried out, or a repetition changes
+// nothing.
 func isPassing(err error) bool {
-	var refusal *Error
-	if !errors.As(err, &refusal) {
-		return errors.Is(err, ErrUnreachable)
+	if refusal, busy := isBusy(err); refusal != nil {
+		return refusal.Code == "idempotency-in-progress" || (busy && refusal.Code != "no-capacity")
 	}
-	switch refusal.Code {
-	case "overloaded", "unavailable", "outcome-unknown", "idempotency-in-progress":
-		return true
-	}
-	return false
+	return errors.Is(err, ErrUnreachable)
 }
 
 func jobPath(id, rest string) string { return "/v1/jobs/" + url.PathEscape(id) + rest }

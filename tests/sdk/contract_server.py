@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,61 @@ class ServerClaims(WorkerServerClaims):
             "schedule": "0 3 * * *",
             "stats": ["queue", "default", 1, True],
         }
+
+    async def test_a_client_repeats_a_request_that_finds_no_owner_of_the_job_or_no_server(
+        self, client_command: Command, tmp_path: Path
+    ) -> None:
+        owner = problem(503, "peer-unreachable", "server 2 cannot be reached")
+        balancer = response(503, "text/html", b"<html>no server is available</html>")
+        with serving(tmp_path, "--allow-shell") as server:
+            async with refusing_first(server, owner, balancer) as (url, left):
+                told = await asyncio.to_thread(run_client, client_command, url)
+
+        assert (told["completed"], left) == ({"exit_code": 0}, [])
+
+
+@asynccontextmanager
+async def refusing_first(
+    server: Server, *refusals: bytes
+) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Listen before the server; answer the first connections with the refusals.
+
+    Yield the address, and the refusals that no connection has got.
+    """
+    left = list(refusals)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if left:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(left.pop(0))
+            writer.close()
+            return
+        port = int(server.url.rpartition(":")[2])
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(copy(reader, other_writer), copy(other_reader, writer))
+
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with listener:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", left
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+def problem(status: int, code: str, detail: str) -> bytes:
+    """Return a response of a server that refuses a request."""
+    body = json.dumps({"status": status, "code": code, "detail": detail}).encode()
+    return response(status, "application/problem+json", body)
+
+
+def response(status: int, media_type: str, body: bytes) -> bytes:
+    """Return a response after which the connection ends."""
+    lines = [f"HTTP/1.1 {status} Whatever", f"content-type: {media_type}", "connection: close"]
+    lines += [f"content-length: {len(body)}", "retry-after: 0", "", ""]
+    return "\r\n".join(lines).encode() + body
 
 
 def run_client(command: Command, url: str) -> dict[str, Any]:

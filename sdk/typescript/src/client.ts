@@ -12,8 +12,7 @@ export interface ClientOptions extends Address {
 
 const HELD_S = 60; // one request waits so long; a longer wait takes several
 const ENDED = new Set(["completed", "failed", "cancelled", "expired"]);
-// The server has not carried these out, or a repetition changes nothing.
-const REPEATABLE_CODES = new Set(["overloaded", "unavailable", "outcome-unknown", "idempotency-in-progress"]);
+const BUSY = new Set([429, 503]);
 
 /**
  * A client of a schedo server. A request that fails without a response, or because the server is busy or restarts, is
@@ -167,6 +166,8 @@ function idempotencyKey(): Record<string, string> {
   return { "idempotency-key": globalThis.crypto.randomUUID() };
 }
 
+/** Whether the same request may succeed later: it has not been carried out, or a repetition changes nothing. */
 function isPassing(error: unknown): boolean {
-  return error instanceof Unreachable || (error instanceof SchedoError && REPEATABLE_CODES.has(error.code));
+  if (!(error instanceof SchedoError)) return error instanceof Unreachable;
+  return error.code === "idempotency-in-progress" || (BUSY.has(error.status) && error.code !== "no-capacity");
 }
