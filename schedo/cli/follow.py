@@ -47,9 +47,11 @@ def follow(client: Client, job_id: str, *, is_raw: bool = False) -> JobView:
     printer, waiting = _Printer(is_raw), _Waiting(client, job_id)
     while True:
         poll = next(operations.wait_job(job_id, _POLL_S, time.monotonic))
+        began = time.monotonic()
         record = client.send(poll)
         if is_final(record):
             break
+        time.sleep(poll.early_s(time.monotonic() - began))
         waiting.note(record)
         for report in client.send(operations.list_progress(job_id)):
             printer.show_report(report)

@@ -187,8 +187,10 @@ class _Follower:
         while self._result.lost and time.monotonic() - last_news < self._plan.idle_timeout_s:
             if self._oldest is not None:
                 for wait in operations.wait_job(self._oldest, _POLL_S, time.monotonic):
+                    began = time.monotonic()
                     if is_final(await self._client.send(wait)):
                         break
+                    await asyncio.sleep(wait.early_s(time.monotonic() - began))
             before = self._result.lost
             self._oldest = None
             pages = [page for page in pages if not await self._refresh_page(page)]

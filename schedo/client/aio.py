@@ -141,9 +141,11 @@ class AsyncClient(AsyncMonitoring):
         """Wait until the job has ended, at most `timeout` seconds; return its current record."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
+            began = time.monotonic()
             record = await self.send(operation)
             if is_final(record):
                 break
+            await asyncio.sleep(operation.early_s(time.monotonic() - began))
         return AsyncJobHandle(self, record)
 
     async def cancel(self, job_id: str) -> AsyncJobHandle:

@@ -24,6 +24,7 @@ RESPONSE_BYTES_MAX = 1 << 30
 # More idle connections than this are closed rather than kept.
 IDLE_CONNECTIONS_MAX = 32
 TIMEOUT_S = 30.0
+_EARLY_PAUSE_S = 0.5
 
 
 class HttpResponse(NamedTuple):
@@ -65,6 +66,14 @@ class Operation(Generic[T]):
             raise parse_problem(response.status, response.headers, response.body)
         self.check_head(response)
         return self.parse(response)
+
+    def early_s(self, took_s: float) -> float:
+        """Return the pause before the request is sent again, if its response came early.
+
+        A server that stops ends each wait for a job at once; clients must not ask it in a loop.
+        """
+        left_s = self.held_s - took_s
+        return min(_EARLY_PAUSE_S, left_s) if left_s > self.held_s / 2 else 0.0
 
     def check_head(self, response: HttpResponse) -> None:
         """Raise NotSchedo if no schedo server responds so, before the body is read."""

@@ -150,9 +150,11 @@ class Client(Monitoring):
         """Wait until the job has ended, at most `timeout` seconds; return its current record."""
         record: Record = {}
         for operation in operations.wait_job(job_id, timeout, time.monotonic):
+            began = time.monotonic()
             record = self.send(operation)
             if is_final(record):
                 break
+            time.sleep(operation.early_s(time.monotonic() - began))
         return SyncJobHandle(self, record)
 
     def cancel(self, job_id: str) -> SyncJobHandle:

@@ -16,6 +16,7 @@ const (
 	heldMax        = time.Minute // one request waits so long; a longer wait takes several
 	defaultRetries = 5
 	defaultWait    = 30 * time.Second
+	waitPause      = 500 * time.Millisecond // a server that stops ends each wait at once
 )
 
 // ClientOptions say where the server is. The zero value of each field is its default.
@@ -71,9 +72,17 @@ func (c *Client) Get(ctx context.Context, id string) (*Job, error) {
 func (c *Client) Wait(ctx context.Context, id string) (*Job, error) {
 	path := jobPath(id, fmt.Sprintf("/wait?timeout=%gs", heldMax.Seconds()))
 	for {
-		job := &Job{}
+		job, began := &Job{}, time.Now()
 		if err := c.call(ctx, http.MethodGet, path, nil, nil, heldMax, job); err != nil || job.HasEnded() {
 			return job, err
+		}
+		if time.Since(began) > heldMax/2 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return job, ctx.Err()
+		case <-time.After(waitPause):
 		}
 	}
 }

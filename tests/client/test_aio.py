@@ -77,6 +77,22 @@ async def test_result_waits_until_the_job_has_ended(
     assert await job.result() == {"sum": 3}
 
 
+async def test_a_wait_that_ends_early_is_repeated_after_a_pause(
+    server: FakeServer, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def note(pause_s: float) -> None:
+        pauses.append(pause_s)
+
+    monkeypatch.setattr("schedo.client.aio.asyncio.sleep", note)
+    server.on("GET", f"{JOB}/wait", 202, job_record(state="running"))
+    server.on("GET", f"{JOB}/wait", 200, job_record(state="completed"))
+
+    assert (await client.wait(JOB_ID)).is_final
+    assert pauses == [0.5]
+
+
 async def test_a_result_that_does_not_come_in_time_raises_a_timeout(
     server: FakeServer, client: AsyncClient
 ) -> None:

@@ -23,6 +23,18 @@ def client(server: FakeServer) -> Iterator[Client]:
         yield client
 
 
+def test_a_wait_that_ends_early_is_repeated_after_a_pause(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("schedo.client.sync.time.sleep", pauses.append)
+    server.on("GET", f"{JOB}/wait", 202, job_record(state="running"))
+    server.on("GET", f"{JOB}/wait", 200, job_record(state="completed"))
+
+    assert client.wait(JOB_ID).state is State.COMPLETED
+    assert pauses == [0.5]
+
+
 def test_submit_returns_the_job(server: FakeServer, client: Client) -> None:
     server.on("POST", "/v1/jobs", 201, job_record(state="scheduled"))
 

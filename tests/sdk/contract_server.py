@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -179,42 +180,58 @@ class ServerClaims(WorkerServerClaims):
     ) -> None:
         owner = problem(503, "peer-unreachable", "server 2 cannot be reached")
         balancer = response(503, "text/html", b"<html>no server is available</html>")
+        left = [owner, balancer]
         with serving(tmp_path, "--allow-shell") as server:
-            async with refusing_first(server, owner, balancer) as (url, left):
+            async with between(server, lambda _: left.pop(0) if left else None) as url:
                 told = await asyncio.to_thread(run_client, client_command, url)
 
         assert (told["completed"], left) == ({"exit_code": 0}, [])
 
+    async def test_a_client_does_not_wait_in_a_loop_at_a_server_that_ends_each_wait_at_once(
+        self, client_command: Command, tmp_path: Path
+    ) -> None:
+        running = json.dumps({"id": "0CR5KPDD15T00", "state": "running"}).encode()
+        waits: list[float] = []
+
+        def end_early(path: str) -> bytes | None:
+            if "/wait" not in path or len(waits) > 2:
+                return None
+            waits.append(asyncio.get_running_loop().time())
+            return response(202, "application/json", running)
+
+        with serving(tmp_path, "--allow-shell") as server:
+            async with between(server, end_early) as url:
+                told = await asyncio.to_thread(run_client, client_command, url)
+
+        assert told["completed"] == {"exit_code": 0}
+        assert min(waits[1] - waits[0], waits[2] - waits[1]) > 0.2
+
 
 @asynccontextmanager
-async def refusing_first(
-    server: Server, *refusals: bytes
-) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Listen before the server; answer the first connections with the refusals.
+async def between(server: Server, answer: Callable[[str], bytes | None]) -> AsyncIterator[str]:
+    """Listen before the server, and yield the address.
 
-    Yield the address, and the refusals that no connection has got.
+    `answer` gets the target of each request, and returns the response if it is not the server's.
     """
-    left = list(refusals)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if left:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(left.pop(0))
-            writer.close()
-            return
-        port = int(server.url.rpartition(":")[2])
-        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(copy(reader, other_writer), copy(other_reader, writer))
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+        body = await reader.readexactly(int(length[1])) if length else b""
+        given = answer(head.split(" ")[1])
+        if given is None:
+            port = int(server.url.rpartition(":")[2])
+            source, target = await asyncio.open_connection("127.0.0.1", port)
+            lines = [line for line in head.splitlines() if line[:11].lower() != "connection:"]
+            target.write("\r\n".join([*lines[:-1], "connection: close", "", ""]).encode() + body)
+            given = await source.read()
+            target.close()
+        writer.write(given)
+        writer.close()
 
     listener = await asyncio.start_server(accept, "127.0.0.1", 0)
     async with listener:
-        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", left
-
-
-async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-    writer.close()
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
 
 
 def problem(status: int, code: str, detail: str) -> bytes:

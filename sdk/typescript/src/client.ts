@@ -11,6 +11,7 @@ export interface ClientOptions extends Address {
 }
 
 const HELD_S = 60; // one request waits so long; a longer wait takes several
+const WAIT_PAUSE_MS = 500; // a server that stops ends each wait at once
 const ENDED = new Set(["completed", "failed", "cancelled", "expired"]);
 const BUSY = new Set([429, 503]);
 
@@ -49,9 +50,11 @@ export class Client {
     const path = `/v1/jobs/${encodeURIComponent(id)}/wait`;
     const end = Date.now() + seconds * 1000;
     for (;;) {
-      const left = Math.max(0, Math.min(HELD_S, (end - Date.now()) / 1000));
+      const began = Date.now();
+      const left = Math.max(0, Math.min(HELD_S, (end - began) / 1000));
       const job = await this.#get<Job>(`${path}?timeout=${left.toFixed(3)}`, { heldMs: left * 1000 });
       if (ENDED.has(job.state) || Date.now() >= end) return job;
+      if (Date.now() - began < left * 500) await pause(Math.min(WAIT_PAUSE_MS, end - Date.now()));
     }
   }
 
@@ -134,8 +137,7 @@ export class Client {
         return await this.#once<T>(method, path, call);
       } catch (error) {
         if (left <= 0 || !isPassing(error) || call.signal?.aborted) throw error;
-        const pauseMs = backoff.next(error instanceof SchedoError ? error.retryAfterMs : undefined);
-        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        await pause(backoff.next(error instanceof SchedoError ? error.retryAfterMs : undefined));
       }
     }
   }
@@ -151,6 +153,10 @@ export class Client {
   async #once<T>(method: string, path: string, call: Call): Promise<T> {
     return (await this.#transport.send(method, path, call)) as T;
   }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** The parameters that are defined, as the query of a URL. */
