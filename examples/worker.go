@@ -15,6 +15,7 @@ import (
 type object map[string]any
 
 type answer struct {
+	Detail string // of an error
 	Leases []struct {
 		Lease, Task string
 		Payload     json.RawMessage
@@ -50,10 +51,12 @@ func send(fields object) (got answer) {
 			if err == nil && response.StatusCode == 200 {
 				return got
 			}
-			log.Print(response.Status)
+			if err == nil {
+				err = fmt.Errorf("%s: %s", response.Status, got.Detail)
+			}
 			switch response.StatusCode {
 			case 401, 403, 409: // wrong token, or replaced
-				os.Exit(1)
+				log.Fatal(err)
 			case 400, 413, 422: // the server will never accept these results
 				for _, result := range fields["results"].([]object) {
 					result["outcome"], result["retryable"] = "failed", false

@@ -3,6 +3,7 @@
 It implements docs/protocol.md with one job at a time; each poll reports the previous result.
 """
 
+import http.client
 import json
 import os
 import sys
@@ -35,8 +36,9 @@ def send(**fields):
             if error.code in (400, 413, 422):  # the server will never accept these results
                 fields["results"] = [refused(each) for each in fields.get("results", [])]
             time.sleep(1)
-        except OSError as error:
-            print(error, file=sys.stderr)
+        # The connection broke before or in the response, or it is not one of the server.
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            print(repr(error), file=sys.stderr)
             time.sleep(1)
 
 

@@ -14,8 +14,11 @@ send() { # repeats a request with these fields until it gets a response
     case ${reply##*$'\n'} in
       200) echo "${reply%$'\n'*}" && return ;;
       401 | 403 | 409) echo "$reply" >&2 && kill $$ ;; # wrong token, or replaced
+      000) ;; # curl has said why
       400 | 413 | 422) # the server will never accept these results
+        echo "$reply" >&2
         body=$(jq -c '.results |= map({lease, outcome: "failed", retryable: false, error: {type: "result-refused", message: "the server did not take the result"}})' <<<"$body") ;;
+      *) echo "$reply" >&2 ;;
     esac
     sleep 1
   done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 from tests.e2e.remote import find_port
 from tests.e2e.server import DEADLINE_S, Server, eventually, serving
+from tests.sdk.contract_server import between, problem
 from tests.sources import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -37,7 +39,9 @@ def find_missing(programs: str) -> list[str]:
 
 
 @contextmanager
-def working(example: str, server: Server, capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+def working(
+    example: str, server: Server, capsys: pytest.CaptureFixture[str], url: str = ""
+) -> Iterator[None]:
     """Run the example as worker "guest"; skip the test with a warning if a program is missing."""
     programs, command = COMMANDS[example]
     if missing := find_missing(programs):
@@ -54,7 +58,7 @@ def working(example: str, server: Server, capsys: pytest.CaptureFixture[str]) ->
         process = subprocess.Popen(
             [*command, "guest"],
             cwd=server.directory,
-            env=os.environ | {"SCHEDO_URL": server.url},
+            env=os.environ | {"SCHEDO_URL": url or server.url},
             stderr=log,
             start_new_session=True,
         )
@@ -131,6 +135,28 @@ def test_the_example_in_javascript_says_why_the_server_is_away(
             log = eventually((server.directory / "worker.log").read_text, "line of the log")
 
     assert "ECONNREFUSED" in log
+
+
+CUT_OFF = b'HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"leases"'
+BUSY = problem(503, "unavailable", "some jobs move to another server")
+
+
+@pytest.mark.parametrize("example", COMMANDS)
+async def test_an_example_worker_goes_on_after_a_response_that_is_cut_off_and_says_why_it_waits(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = [CUT_OFF, BUSY]
+    with serving(tmp_path) as server:
+        async with between(server, lambda _: left.pop(0) if left else None) as url:
+            with working(example, server, capsys, url):
+                job = server.submit(task="increment", payload={"Num": 7})
+
+                ended = await asyncio.to_thread(server.ended, job["id"])
+
+    log = (tmp_path / "worker.log").read_text()
+    assert (ended["result"], left) == ({"Num": 8}, [])
+    assert "some jobs move to another server" in log
+    assert "<nil>" not in log
 
 
 def test_the_bash_example_reports_more_than_fits_on_a_command_line(

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,24 +214,36 @@ async def between(server: Server, answer: Callable[[str], bytes | None]) -> Asyn
     `answer` gets the target of each request, and returns the response if it is not the server's.
     """
 
+    serving: set[asyncio.Task[Any]] = set()
+
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
-        body = await reader.readexactly(int(length[1])) if length else b""
-        given = answer(head.split(" ")[1])
-        if given is None:
-            port = int(server.url.rpartition(":")[2])
-            source, target = await asyncio.open_connection("127.0.0.1", port)
-            lines = [line for line in head.splitlines() if line[:11].lower() != "connection:"]
-            target.write("\r\n".join([*lines[:-1], "connection: close", "", ""]).encode() + body)
-            given = await source.read()
-            target.close()
-        writer.write(given)
-        writer.close()
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
+        with closing(writer), suppress(asyncio.CancelledError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+            body = await reader.readexactly(int(length[1])) if length else b""
+            writer.write(answer(head.split(" ")[1]) or await ask(server, head, body))
+        serving.discard(task)
 
     listener = await asyncio.start_server(accept, "127.0.0.1", 0)
     async with listener:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving)
+
+
+async def ask(server: Server, head: str, body: bytes) -> bytes:
+    """Send a request on a connection of its own; return the response."""
+    lines = [line for line in head.splitlines() if line[:11].lower() != "connection:"]
+    request = "\r\n".join([*lines[:-1], "connection: close", "", ""]).encode() + body
+    port = int(server.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with closing(writer):
+        writer.write(request)
+        return await reader.read()
 
 
 def problem(status: int, code: str, detail: str) -> bytes:
