@@ -14,7 +14,8 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function send(fields) { // repeats the request until it gets a response
   for (;;) {
-    const request = { method: "POST", headers, body: JSON.stringify({ ...me, ...fields }) };
+    const signal = AbortSignal.timeout(60_000); // the server may be lost without a word
+    const request = { method: "POST", headers, body: JSON.stringify({ ...me, ...fields }), signal };
     try {
       const answer = await fetch(`${server}/v1/work`, request);
       if (answer.ok) return await answer.json();

@@ -26,13 +26,14 @@ from schedo.cli.run_history import (
     warn_of_failing,
 )
 from schedo.cli.tables import print_facts, print_json, print_table
-from schedo.cli.times import keep_distance, read_now, render_full, render_time
+from schedo.cli.times import keep_distance, read_now, render_full, render_span, render_time
 from schedo.cli.value_types import CRON, DURATION, TIME
 from schedo.client import schedule_operations
 from schedo.client.messages import Record
 from schedo.client.sync import Client
 from schedo.core.schedule_filter import Health
 from schedo.protocol.schedules import ScheduleRequest, ScheduleResponse
+from schedo.protocol.times import parse_duration
 
 _DECISIONS_SHOWN = 10
 _DECISIONS_MAX = 500
@@ -165,6 +166,8 @@ def _render_field(field: str, value: Any, now: int) -> str:
         return "\n".join(render_full(fire, now) for fire in value)
     if field == "at":
         return render_full(value, now)
+    if field == "median_run":
+        return render_span(parse_duration(value))
     if field == "warnings":
         return "\n".join(map(str, value))
     return render_fact(field, value, now)

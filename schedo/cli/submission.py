@@ -51,6 +51,8 @@ def submit_job(
     job = client.submit(task, payload, **fields)
     for warning in job.record.get("warnings") or []:
         click.echo(f"schedo: warning: {escape(str(warning))}", err=True)
+    if job.is_conflict:
+        click.echo("schedo: no job was made: this one has the unique key", err=True)
     if options["is_waiting"]:
         click.get_current_context().exit(wait_and_print(client, job.id, is_json=is_json))
     if is_json:

@@ -151,7 +151,8 @@ def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Ca
         "decision": "skipped_overlap",
         "count": 1,
     }
-    server.on("GET", PATH, 200, schedule_record(next_fires=["2099-11-21T03:00:00.000000Z"] * 2))
+    fires = ["2099-11-21T03:00:00.000000Z"] * 2
+    server.on("GET", PATH, 200, schedule_record(next_fires=fires, median_run="62452us"))
     server.on("GET", f"{PATH}/decisions", 200, {"items": [decision]})
 
     result = schedo("schedules", "show", "nightly")
@@ -159,6 +160,7 @@ def test_one_schedule_is_shown_with_its_decisions(server: FakeServer, schedo: Ca
     assert result.stdout.count("2099-11-21 03:00:00.000+00:00") == 2
     assert "skipped_overlap" in result.stdout.splitlines()[-1]
     assert "warnings" not in result.stdout
+    assert ["median_run", "62ms"] in [line.split() for line in result.stdout.splitlines()]
 
 
 def test_put_makes_a_schedule_that_runs_a_command(server: FakeServer, schedo: Call) -> None:

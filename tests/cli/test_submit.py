@@ -122,3 +122,18 @@ def test_a_warning_of_the_server_is_printed(server: FakeServer, schedo: Call) ->
 
     assert (result.exit_code, result.stdout) == (0, f"{JOB_ID}  queued\n")
     assert result.stderr == "schedo: warning: no worker has it\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--wait"]])
+def test_a_job_that_holds_the_unique_key_is_not_taken_for_a_new_one(
+    server: FakeServer, schedo: Call, more: list[str]
+) -> None:
+    existing = job_record(state="completed", conflict=True)
+    server.on("POST", "/v1/jobs", 200, existing)
+    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 200, existing)
+    server.on("GET", f"/v1/jobs/{JOB_ID}/output", 200, {"items": []})
+
+    result = schedo("submit", "import", "--unique", "nightly", *more)
+
+    assert result.exit_code == 0
+    assert result.stderr == "schedo: no job was made: this one has the unique key\n"

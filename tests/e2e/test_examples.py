@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -135,6 +136,32 @@ def test_the_example_in_javascript_says_why_the_server_is_away(
             log = eventually((server.directory / "worker.log").read_text, "line of the log")
 
     assert "ECONNREFUSED" in log
+
+
+async def test_the_example_in_javascript_gives_up_a_request_that_is_never_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorter = (
+        "const of = AbortSignal.timeout;"
+        " AbortSignal.timeout = (ms) => of.call(AbortSignal, ms / 600)"
+    )
+    monkeypatch.setenv("NODE_OPTIONS", f"--import=data:text/javascript,{quote(shorter)}")
+    connected = asyncio.Semaphore(0)
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.release()
+        await reader.read()
+        writer.close()
+
+    with serving(tmp_path) as server:
+        async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
+            port = silent.sockets[0].getsockname()[1]
+            with working("worker.mjs", server, capsys, f"http://127.0.0.1:{port}"):
+                async with asyncio.timeout(DEADLINE_S):
+                    await connected.acquire()
+                    await connected.acquire()  # it has tried again
+
+    assert "timeout" in (tmp_path / "worker.log").read_text()
 
 
 CUT_OFF = b'HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"leases"'

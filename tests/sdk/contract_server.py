@@ -220,16 +220,20 @@ async def between(server: Server, answer: Callable[[str], bytes | None]) -> Asyn
         task = asyncio.current_task()
         assert task is not None
         serving.add(task)
-        with closing(writer), suppress(asyncio.CancelledError, asyncio.IncompleteReadError):
+        with suppress(asyncio.CancelledError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
             body = await reader.readexactly(int(length[1])) if length else b""
             writer.write(answer(head.split(" ")[1]) or await ask(server, head, body))
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
         serving.discard(task)
 
     listener = await asyncio.start_server(accept, "127.0.0.1", 0)
     async with listener:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        listener.close()
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving)
