@@ -236,7 +236,7 @@ async def between(server: Server, answer: Callable[[str], bytes | None]) -> Asyn
         listener.close()
         for task in serving:
             task.cancel()
-        await asyncio.gather(*serving)
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 async def ask(server: Server, head: str, body: bytes) -> bytes:
