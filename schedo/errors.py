@@ -296,7 +296,7 @@ class StoreDamaged(StoreBroken):
 
 
 class Unavailable(SchedoError):
-    """The server is starting or draining; retry soon."""
+    """The server starts, stops or has no store. Nothing was changed; retry soon."""
 
     code = "unavailable"
     status = 503

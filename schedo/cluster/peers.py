@@ -12,6 +12,7 @@ from schedo.client.errors import Unreachable
 from schedo.client.messages import Address, HttpResponse, Operation, parse_address
 from schedo.client.tls import client_context
 from schedo.cluster.hops import NOT_SIGNED, Hop, Signer
+from schedo.engine.effects import note_effect
 from schedo.errors import PeerUnreachable, SchedoError, StoreError, Unauthorized
 from schedo.protocol.problems import PROBLEM_TYPE
 from schedo.store.cluster import Cluster, Member
@@ -72,6 +73,8 @@ class Peers:
         )
         if self._cluster.has_lost(member):
             raise PeerUnreachable(f"the server {member.name} is gone")
+        if hop.method not in SAFE_METHODS:
+            note_effect()
         wait = asyncio.timeout(None)
         self._waits[wait] = member
         try:

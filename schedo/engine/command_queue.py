@@ -17,6 +17,7 @@ from schedo.core.commands import Command, Flush
 from schedo.core.leases import AttemptResult
 from schedo.core.worker_messages import Progress
 from schedo.engine.channel import Channel
+from schedo.engine.effects import note_effect
 from schedo.errors import SchedoError, Unavailable
 
 R = TypeVar("R")
@@ -85,6 +86,7 @@ class CommandQueue:
             raise refusal
         reply: asyncio.Future[T] = self.loop.create_future()
         self._inbox.try_send(QueuedCommand(command, reply, finish))
+        note_effect()
         return reply
 
     def send(self, command: Command[None]) -> None:
@@ -92,6 +94,7 @@ class CommandQueue:
         if self.failure is not None:
             raise self.failure
         self._inbox.try_send(QueuedCommand(command, None, as_is))
+        note_effect()
 
     def enqueue(self, command: Command[R], finish: Callable[[R], object] = as_is) -> None:
         """Apply the command in the next turn; if the store has failed, after the recovery."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from schedo.engine.effects import watch_effects
 from schedo.errors import (
     BadRequest,
     CrossSite,
@@ -47,7 +48,7 @@ _OPEN_PREFIXES = tuple(path.partition("{")[0] for path in _OPEN if "{" in path)
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 # The store raises these, and knows nothing of the request. All other kinds of StoreError say in
 # their message what is known of its effect.
-_OF_THE_STORE = (StoreError, StoreUnsuitable)
+_OF_THE_STORE = (StoreError, StoreUnsuitable, NothingChanged)
 _SAME_ORIGIN = b"same-origin"
 _OWN_SITES = frozenset({_SAME_ORIGIN, b"none"})
 _HOSTS_REMEMBERED_MAX = 64
@@ -57,15 +58,15 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
-def _tell_effect(error: SchedoError, method: str) -> SchedoError:
+def _tell_effect(error: SchedoError, method: str, *, may_have_any: bool) -> SchedoError:
     """Say in an error of the store what is known of the effect that the request had."""
     if method in _SAFE_METHODS:
         return Unavailable(f"{error}; this request changes nothing, so send it again")
-    if isinstance(error, NothingChanged):
-        return StoreError(f"{error}; this request has changed nothing, so send it again")
-    if type(error) in _OF_THE_STORE:
+    if type(error) not in _OF_THE_STORE:
+        return error
+    if may_have_any:
         return StoreError(f"{error}; the change may or may not have been carried out")
-    return error
+    return Unavailable(f"{error}; this request has changed nothing, so send it again")
 
 
 class AccessMiddleware:
@@ -97,6 +98,7 @@ class AccessMiddleware:
             return
         request_id = f"{self._prefix}-{next(self._numbers):06x}"
         scope["schedo.request_id"] = request_id
+        effects = watch_effects()
         try:
             headers = scope["schedo.headers"] = index_headers(scope)
             if b"cookie" in headers:
@@ -108,7 +110,7 @@ class AccessMiddleware:
             if error.status >= 500 and not isinstance(error, NoCapacity | Unavailable):
                 self._refusals.note(request_id, error)
             if error.code == StoreError.code:
-                error = _tell_effect(error, scope["method"])
+                error = _tell_effect(error, scope["method"], may_have_any=effects.has_any)
             await send_response(send, problem_response(error, request_id), request_id)
         except ClientGone:
             log.debug("request %s: the client went away", request_id)
