@@ -76,8 +76,9 @@ class RunningAttempts:
             if job.state is not State.QUEUED:
                 self._jobs.move(job, State.QUEUED)
             self._jobs.move(job, State.RUNNING)
-        if job.attempt < lease.key.attempt:  # the row says when an earlier attempt began, or none
+        if job.attempt < lease.key.attempt:  # the row is of an earlier attempt, or of none
             job.picked_at = job.started_at = since
+            job.failures = lease.failures  # else the job would get more attempts than it may have
         job.due_elapsed = False
         job.attempt, job.epoch, job.worker = lease.key.attempt, lease.key.epoch, lease.worker
         self._jobs.mark_dirty(job)

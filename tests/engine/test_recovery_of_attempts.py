@@ -11,7 +11,7 @@ import pytest
 from schedo.core.changes import Changes
 from schedo.core.leases import AttemptResult, Completed, Failed, Released
 from schedo.core.limits import MINUTE, PAYLOAD_INLINE_BYTES_MAX, SECOND
-from schedo.core.model import Failure, JobSpec, Overlap, Rule, ScheduleSpec, Trigger
+from schedo.core.model import Failure, JobSpec, Overlap, Retry, Rule, ScheduleSpec, Trigger
 from schedo.core.states import State
 from schedo.engine.failures import OutcomeUnknown
 from schedo.errors import StoreError
@@ -24,6 +24,7 @@ from tests.stores import make_store
 
 FLICKER = StoreError("it flickered")
 BOOM = Failed(Failure("boom", "it broke"))
+AT_ONCE = Retry(max_attempts=3, backoff="fixed", initial_us=0, jitter=0.0)
 
 
 async def _start_with_commits_held(world: World) -> None:
@@ -174,6 +175,26 @@ async def test_a_durable_result_is_not_counted_again_after_a_failed_commit(path:
         again = await world.engine.get(job.id)
 
         assert (again.state, again.failures) == (State.RETRYING, 1)
+
+
+async def test_failures_count_though_their_commit_and_that_of_the_next_start_has_failed(
+    path: Path,
+) -> None:
+    async with running(path) as world:
+        job = await world.submit(retry=AT_ONCE)
+        world.store.hold()
+        for _ in range(2):
+            world.worker.end(BOOM)
+            await asyncio.wait_for(leased(world), 5)
+        world.store.fail_next(FLICKER)
+        world.store.release()
+        await recovered(world)
+
+        world.worker.end(BOOM)
+        await world.engine.flush()
+
+        ended = await world.engine.get(job.id)
+        assert (ended.state, ended.attempt, ended.failures) == (State.FAILED, 3, 3)
 
 
 async def test_of_two_results_the_first_one_counts_even_after_a_failed_commit(path: Path) -> None:
