@@ -72,14 +72,14 @@ class Reconciliation:
 
     def _recover_job(self, job: Job, lease: Lease | None, now: int) -> None:
         """Recover an attempt that a worker holds; end one that no worker holds."""
+        if lease is not None and _is_newer(job.key, lease.key):
+            self._dispatcher.give_up(lease)  # another server has started the job again meanwhile
+            lease = None
         if lease is None:
             lease = self._expect(job, now)
-        if lease is not None and not _is_newer(job.key, lease.key):
+        if lease is not None:
             self._scheduler.recover_running(job, lease, self.comparable(lease.started_at, now), now)
-            return
-        if lease is not None:  # another server has started the job again meanwhile
-            self._dispatcher.give_up(lease)
-        if job.key in self._dispatcher.waiting:
+        elif job.key in self._dispatcher.waiting:
             self._scheduler.recover_lost(job, Released(), now)
         else:
             self._lost.append(job)

@@ -289,9 +289,10 @@ async def test_an_attempt_of_a_job_that_another_server_has_taken_is_stopped(
         assert (await world.engine.get(ended.id)).state is State.COMPLETED
 
 
+@pytest.mark.parametrize("worker", ["process-1", "remote"])
 @pytest.mark.parametrize(("epochs", "attempts"), [(0, 1), (1, 1), (1, -1)])
-async def test_an_attempt_before_the_one_of_another_server_is_stopped(
-    path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, attempts: int
+async def test_of_an_attempt_and_a_later_one_of_another_server_the_first_is_stopped(
+    path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, attempts: int, worker: str
 ) -> None:
     async with sharing(path) as (world, shards):
         job = await world.submit()
@@ -303,14 +304,16 @@ async def test_an_attempt_before_the_one_of_another_server_is_stopped(
             for each in found:
                 each.epoch += epochs
                 each.attempt += attempts  # fewer, if those of this server were not durable
+                each.worker = worker
             return found
 
         monkeypatch.setattr(world.engine.store, "load_running", load_later_attempt)
         await world.engine._loop.restart(shards.change_shards)
 
         assert [stop.key for stop in world.worker.stops] == [key]
-        found = await world.engine.get(job.id)
-        assert (found.state, found.attempt) == (State.QUEUED, key.attempt + attempts)
+        found, goes_on = await world.engine.get(job.id), worker == "remote"
+        state = State.RUNNING if goes_on else State.QUEUED
+        assert (found.state, found.attempt) == (state, key.attempt + attempts)
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.RETRYING])
