@@ -69,7 +69,6 @@ class Scheduler:
         last_id: int,
         random: Callable[[], float],
         window: Window = DEFAULT_WINDOW,
-        ended: dict[State, int] | None = None,
         offset_us: int = 0,
         page_url: str = "",
         slot: int = 0,
@@ -84,7 +83,7 @@ class Scheduler:
         maker, follow_up = JobMaker(jobs, ids, self._workers, page_url), self._follow_up
         self.expectations = expectations = Expectations(jobs, ids, maker)
         self._schedules = Schedules(table, jobs, ids, maker.make_run, follow_up, expectations)
-        self._transitions = JobTransitions(jobs, self._schedules, maker, expectations, ended)
+        self._transitions = JobTransitions(jobs, self._schedules, maker, expectations)
         self._expiry = Expiry(jobs, self._transitions, self._loads)
         self._attempts = attempts = RunningAttempts(jobs, workers, expectations, epoch)
         # The numbers of waiting jobs, by queue and state; the shares in the limits of queues.

@@ -30,13 +30,11 @@ class JobTransitions:
         schedules: Schedules,
         maker: JobMaker,
         expectations: Expectations,
-        ended: dict[State, int] | None,
     ) -> None:
         self._jobs = jobs
         self._schedules = schedules
         self._maker = maker
         self._expectations = expectations
-        self._ended = dict.fromkeys(FINAL, 0) if ended is None else ended  # the caller's counters
         self._failed: list[FailedAttempt] = []
 
     def take_failed(self) -> list[FailedAttempt]:
@@ -115,7 +113,6 @@ class JobTransitions:
         if job.schedule_id is not None:
             changes.ended_runs.append(end_run(job, job.schedule_id, state, now))
         self._jobs.move(job, state)
-        self._ended[state] += 1
         job.ended_at = now
         job.due_elapsed = job.expires_elapsed = False  # the instants of ended jobs never shift
         keeps = self._jobs.keeps

@@ -35,7 +35,9 @@ def _ignore(_: Sequence[FailedAttempt]) -> None:
 class Ends:
     """The ends that are not in the tallies yet, and the tallies that are not saved yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: dict[str, int] | None = None) -> None:
+        """jobs: counters of the jobs that have ended, by their final state."""
+        self._jobs = {} if jobs is None else jobs
         self._kinds: dict[Kind, Alike] = {}
         self._count = 0
         self._book: TallyBook | None = None
@@ -46,7 +48,7 @@ class Ends:
 
     def note(self, changes: Changes) -> None:
         """Count the ends of a commit that is durable; this is hot."""
-        kinds, ends = self._kinds, changes.ends
+        kinds, jobs, ends = self._kinds, self._jobs, changes.ends
         if changes.refused:
             self.on_refused(changes.refused)
         for task, queue, schedule, outcome, ended_at, run_us, late_us in ends:
@@ -55,6 +57,8 @@ class Ends:
             if alike is None:
                 alike = kinds[kind] = Alike()
             alike.count += 1
+            if outcome in jobs:
+                jobs[outcome] += 1
             if run_us is not None:
                 alike.run_us.append(run_us)
             if late_us is not None:

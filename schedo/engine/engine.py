@@ -115,7 +115,6 @@ class Engine:
             last_id=max(snapshot.last_id, old.last_id if old is not None else 0),
             random=self._draw,
             window=self._window,
-            ended=self.metrics.ended,
             offset_us=snapshot.clock.offset_us,
             page_url=self._page_url,
             slot=snapshot.slot,

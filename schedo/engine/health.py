@@ -42,7 +42,7 @@ class LoopMonitor:
         self.metrics = metrics
         self.commits = CommitTimes()
         self.observer: Observer | None = None
-        self.ends = Ends()
+        self.ends = Ends(metrics.ended)
         self._turn_due_at = _NEVER
         self._round_began_at: int | None = None
         self._late_at = -_NEVER

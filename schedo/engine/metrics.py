@@ -86,7 +86,7 @@ class Metrics:
         self.commit_jobs = Histogram(BATCH_BOUNDS_JOBS)
         self.starts = 0
         self.clock_steps = 0
-        self.ended = dict.fromkeys(sorted(FINAL), 0)  # the scheduler counts here
+        self.ended: dict[str, int] = dict.fromkeys(sorted(FINAL), 0)  # jobs; see engine/ends.py
         self.unsuccessful = dict.fromkeys(_UNSUCCESSFUL, 0)  # attempts by outcome
         self.decisions = {decision.value: 0 for decision in Decision}
         self.listeners: list[Callable[[Changes], None]] = []  # get the changes of each commit

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from schedo.core.leases import Failed
 from schedo.core.limits import MINUTE, SECOND
-from schedo.core.model import Job
+from schedo.core.model import ONCE, Failure, Job
 from schedo.core.sketch import find_quantiles
+from schedo.core.states import State
 from schedo.core.tallies import Dimension, TallyFilter
+from schedo.engine import loop
 from schedo.errors import StoreError
 from schedo.store.base import Snapshot
 from tests.engine.world import T0, World, recovered, running
@@ -96,3 +99,18 @@ async def test_a_second_outage_during_the_recovery_changes_no_time(path: Path) -
         await recovered(world, 2)
 
         assert is_as_it_was(await world.engine.wait(job.id, 5))
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 0), (0, 1), (2, 1)])
+async def test_an_end_counts_once_however_often_its_commit_fails(
+    path: Path, monkeypatch: pytest.MonkeyPatch, before: int, after: int
+) -> None:
+    monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
+    async with running(path) as world:
+        await world.submit(retry=ONCE)
+        world.store.fail_next(*[StoreError("it is away")] * before)
+        world.store.fail_after(*[StoreError("it is away")] * after)
+        world.worker.end(Failed(Failure("boom", "it broke")))
+        await recovered(world, before + after)
+
+        assert world.engine.metrics.ended[State.FAILED] == 1
