@@ -294,6 +294,7 @@ class EngineLoop(TurnEnd):
         batch.later = scheduler.uncommitted
         self._unanswered.move_to(batch)
         batch.ended = self.dispatcher.take_ended()
+        self.notes.begin_commit()
         batch.finals = self.waiters.copy_ended(batch.changes)
         return batch
 
@@ -302,6 +303,7 @@ class EngineLoop(TurnEnd):
         if batch.is_awaited and self.scheduler.may_go_on:
             self.wake()  # the turn comes before the responses, so that jobs start on time
         self.dispatcher.forget(batch.ended)
+        self.notes.committed()
         for reply, value in batch.replies:
             if not reply.done():
                 reply.set_result(value)

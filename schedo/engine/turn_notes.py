@@ -32,6 +32,10 @@ class TurnNotes:
         self.tasks = KnownTasks()
         self.on_offer: Callable[[WorkerSpec], None] = _ignore  # called with the spec of each worker
         self._unlogged: list[tuple[Sequence[FailedAttempt], int]] = []
+        # Failed attempts that are noted and not durable, by job and number: a recovery ends them
+        # again. And those that are being committed.
+        self._uncommitted: set[tuple[int, int]] = set()
+        self._committing: set[tuple[int, int]] = set()
 
     def take(self, scheduler: Scheduler, now: int) -> None:
         """Take the scheduler's notes: results that are not stored yet, progress, what to log.
@@ -59,7 +63,28 @@ class TurnNotes:
         for warning in warnings:
             log.warning("%s", warning)
         if failed:
-            self.note_failed(failed, now)
+            self._note_new(failed, now)
+
+    def _note_new(self, failed: Sequence[FailedAttempt], now: int) -> None:
+        """Note the failed attempts, but none that was noted before a commit has failed."""
+        new = []
+        for each in failed:
+            key = each.job_id, each.attempt
+            if key not in self._uncommitted and key not in self._committing:
+                self._uncommitted.add(key)
+                new.append(each)
+        if new:
+            self.note_failed(new, now)
+
+    def begin_commit(self) -> None:
+        """Note that the changes so far are being committed."""
+        if self._uncommitted:
+            self._committing |= self._uncommitted
+            self._uncommitted.clear()
+
+    def committed(self) -> None:
+        """Note that the changes that were being committed are durable."""
+        self._committing.clear()
 
     def note_failed(self, failed: Sequence[FailedAttempt], now: int) -> None:
         """Count the failed attempts; `log_failed` logs them."""

@@ -114,3 +114,21 @@ async def test_an_end_counts_once_however_often_its_commit_fails(
         await recovered(world, before + after)
 
         assert world.engine.metrics.ended[State.FAILED] == 1
+
+
+async def test_a_failure_is_logged_and_counted_once_however_often_its_commit_fails(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
+    async with running(path) as world:
+        await world.submit(retry=ONCE)
+        world.store.fail_next(*[StoreError("it is away")] * 3)
+        world.worker.end(Failed(Failure("boom", "it broke")))
+        await recovered(world, 3)
+        await world.submit(retry=ONCE)
+        world.worker.end(Failed(Failure("boom", "it broke")))
+        await world.engine.flush()
+
+        [group] = world.engine.failures.latest()
+        assert (group.count, group.failed_jobs) == (2, 2)
+        assert caplog.text.count("attempt 1 failed: boom") == 2
