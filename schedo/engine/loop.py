@@ -370,10 +370,10 @@ class EngineLoop(TurnEnd):
     async def _recover(self, snapshot: Snapshot) -> None:
         """Build a new scheduler from the store, the running attempts and the pending results."""
         self._rest, self._must_arm, step_us = None, False, self.clock.step_us()
-        snapshot = await self._clock_changes.began(snapshot)
+        if step_us and hasattr(self, "scheduler"):  # at once: `now` jumps, whatever fails then
+            self.scheduler.shift_sessions(step_us)
+        snapshot = await self._clock_changes.began(snapshot)  # the store shifts all the others
         scheduler = self.scheduler = self._make_scheduler(snapshot)
-        if step_us:  # the clock was set: the store has shifted everything else
-            scheduler.shift_sessions(step_us)
         if self.shares_limits is not None and self.shares_limits():
             scheduler.limits.begin()
         restore(scheduler, snapshot, self.dispatcher, self.clock.now())

@@ -8,14 +8,21 @@ import pytest
 
 from schedo.core.ids import render_id
 from schedo.core.leases import AttemptResult, Lease, Stopped, StopReason
+from schedo.core.limits import MINUTE, SECOND
 from schedo.core.states import State
+from schedo.core.worker_session import RESTART_TIMEOUT_US
 from schedo.errors import SchedoError
 from schedo.testing.loop import VirtualLoop
 from tests.engine.virtual_server import Disk, Server, done, leftovers, live, make_poll, submitted
 
 
-async def killed_before_a_start_is_stored(loop: VirtualLoop, disk: Disk) -> tuple[Lease, Server]:
-    """Return the lease that a worker holds, and the next server, which does not know it."""
+async def killed_before_a_start_is_stored(
+    loop: VirtualLoop, disk: Disk, ahead_us: int = 0
+) -> tuple[Lease, Server]:
+    """Return the lease that a worker holds, and the next server, which does not know it.
+
+    ahead_us: of the clock of that server when it starts, which it finds out then.
+    """
     server = await Server(loop, disk).start()
     await submitted(server)
     disk.delay_s = 1.0
@@ -24,7 +31,9 @@ async def killed_before_a_start_is_stored(loop: VirtualLoop, disk: Disk) -> tupl
     await server.die()
     disk.delay_s = 0.001
     assert (await disk.jobs())[lease.key.job_id].state is State.QUEUED
-    return lease, await Server(loop, disk).start()
+    following = Server(loop, disk)
+    following.clock.base_us += ahead_us
+    return lease, await following.start()
 
 
 def test_an_attempt_goes_on_under_the_next_server(caplog: pytest.LogCaptureFixture) -> None:
@@ -45,6 +54,26 @@ def test_an_attempt_goes_on_under_the_next_server(caplog: pytest.LogCaptureFixtu
         job = (await disk.jobs())[lease.key.job_id]
         assert (job.state, job.attempt, job.epoch) == (State.COMPLETED, 1, lease.key.epoch)
         assert list(leftovers(server.engine)) == []
+        await server.engine.stop()
+
+    live(test)
+
+
+@pytest.mark.parametrize("ahead_us", [MINUTE, -MINUTE])
+def test_an_attempt_goes_on_under_a_server_whose_machine_has_another_clock_than_its_database(
+    ahead_us: int,
+) -> None:
+    async def test(loop: VirtualLoop) -> None:
+        disk = Disk()
+        lease, server = await killed_before_a_start_is_stored(loop, disk, ahead_us)
+        running = make_poll(running=frozenset({lease.key}))
+
+        assert (await server.engine.sessions.work(running)).revoked == []
+
+        await loop.pass_time(RESTART_TIMEOUT_US / SECOND)
+        previous = server.engine._loop.scheduler._session_table.previous
+        assert previous is not None
+        assert server.clock.now() - previous.ended_at >= RESTART_TIMEOUT_US
         await server.engine.stop()
 
     live(test)

@@ -12,9 +12,12 @@ from schedo.core.leases import StopReason
 from schedo.core.limits import DAY, HOUR, MINUTE, SECOND
 from schedo.core.model import Job, JobSpec, Options, Overlap, Rule, ScheduleSpec
 from schedo.core.states import State
+from schedo.core.worker_pool import WorkerSpec
+from schedo.engine import loop
 from schedo.errors import StoreFull
 from schedo.store.sqlite.store import SqliteStore
 from schedo.testing.clock import VirtualClock
+from tests.core.remote_site import make_poll
 from tests.engine.world import T0, World, leased, recovered, running
 from tests.store.steps import all_jobs
 
@@ -187,6 +190,25 @@ async def test_a_clock_step_that_cannot_be_saved_is_retried(path: Path, step: in
         assert world.clock.now() == T0 + step
         assert not await started_by(world, T0 + step + 5 * MINUTE - 1)
         assert await started_by(world, T0 + step + 5 * MINUTE)
+
+
+@STEPS
+async def test_a_lease_that_has_not_arrived_is_sent_again_although_a_clock_step_cannot_be_saved(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(loop, "RECOVERY_PAUSE_S", 0.01)
+    async with running(path) as world:
+        await world.submit(task="remote")
+        poll = make_poll(spec=WorkerSpec("a", 1, frozenset({"remote"})), max_leases=1)
+        [lease] = (await world.engine.sessions.work(poll)).leases
+        await world.engine.flush()
+        world.store.fail_next(StoreFull("no room"), StoreFull("no room"))  # in the recovery, too
+        world.clock.step(step)
+        await recovered(world, 2)
+
+        [again] = (await world.engine.sessions.work(poll._replace(running=frozenset()))).leases
+
+        assert (again.key.job_id, again.key.attempt) == (lease.key.job_id, 2)
 
 
 @STEPS
