@@ -31,6 +31,7 @@ from schedo.worker.shutdown import handle_hangup, handle_signals, handle_upgrade
 
 if TYPE_CHECKING:
     from schedo.handover.predecessor import Predecessor
+    from schedo.server.shutdown import Shutdown
 
 log = logging.getLogger("schedo")
 
@@ -92,7 +93,7 @@ async def _serve(
             return Exit.DONE
     if not await shutdown.interrupts(_open(server, inherited)):
         await server.leave()
-        return Exit.DONE
+        return _find_exit(shutdown)
     try:
         await shutdown.interrupts(_start(server, inherited, notifier))
         if server.takeover is None or not server.takeover.is_warm:  # else it is done
@@ -114,6 +115,10 @@ async def _serve(
     finally:
         await server.stop()
     log.info("stopped")
+    return _find_exit(shutdown)
+
+
+def _find_exit(shutdown: Shutdown) -> Exit:
     return exit_of_server(shutdown.failure) if shutdown.failure else Exit.DONE
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 from click.testing import CliRunner
 
+from schedo import serve
 from schedo.cli.main import cli
+from schedo.config import Config
 from schedo.errors import (
     Exit,
     Overloaded,
@@ -20,6 +25,9 @@ from schedo.errors import (
     Unavailable,
     exit_of_server,
 )
+from schedo.server.shutdown import Shutdown
+from schedo.server.start import PLAIN_START
+from schedo.systemd import take_sockets
 from tests.sources import ROOT
 
 
@@ -57,3 +65,36 @@ def test_the_help_lists_every_exit_code() -> None:
 )
 def test_a_failed_server_exits_with_the_code_of_its_error(error: SchedoError, code: int) -> None:
     assert exit_of_server(error) == code
+
+
+class Breaking:
+    """A server whose store breaks while it begins to serve."""
+
+    def __init__(self, *_: object) -> None:
+        self.shutdown = Shutdown()
+        self.workers = SimpleNamespace(stop_now=None)
+        self.store = SimpleNamespace(path=None)
+        self.has_left = False
+
+    async def bind(self, _: object) -> None:
+        """Bind nothing."""
+
+    async def open(self) -> None:
+        """Break, and wait for what does not come."""
+        self.shutdown.fail(StoreBroken("it was replaced"))
+        await asyncio.get_running_loop().create_future()
+
+    async def leave(self) -> None:
+        self.has_left = True
+
+
+async def test_a_server_whose_store_breaks_while_it_starts_ends_with_the_code_of_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, config = Breaking(), Config()
+    monkeypatch.setattr(serve, "Server", lambda *_: server)
+    monkeypatch.setattr(serve, "handle_signals", lambda *_: None)
+
+    code = await serve._serve(config, PLAIN_START, lambda: config, take_sockets({}), None)
+
+    assert (code, server.has_left) == (Exit.BROKEN, True)
