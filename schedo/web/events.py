@@ -28,6 +28,7 @@ from schedo.engine.sharing import loop_share
 from schedo.engine.summary import RUNS_MAX, WORKERS_MAX
 from schedo.errors import Unavailable
 from schedo.protocol import events
+from schedo.web.event_topics import JOB, SCHEDULE, FollowedTopics
 from schedo.web.light_event import LightEvent
 
 log = logging.getLogger("schedo.web")
@@ -37,9 +38,8 @@ FRAMES_MAX = 4_096
 FRAMES_BYTES_MAX = 2_000_000
 STREAM_BYTES_MAX = 65_536  # a client that is further behind finds a gap
 FRAME_S = 0.5  # between two looks at what has changed; a tick comes with every second one
-LINGER_S = 30.0  # the hub goes on without streams for so long, because clients connect again
+LINGER_S = 30.0  # the topics of a stream go on for so long, because clients connect again
 COMMENT_S = 15.0
-_JOB, _SCHEDULE = "job:", "schedule:"  # topics of one job or schedule, before its id
 
 
 Records = dict[int, dict[str, Any]]  # the data of jobs or schedules, by id
@@ -95,9 +95,7 @@ class EventHub:
         self._gathered = Gathered()
         self._workers: dict[str, Seen] = {}
         self._queues: dict[str, tuple[Queue, int, Mapping[str, int]]] = {}
-        self._topics: Counter[str] = Counter()
-        self._jobs: set[int] = set()
-        self._schedules: set[int] = set()
+        self._topics = FollowedTopics()
         self._progress: dict[int, ProgressLine] = {}  # the last one of each watched job
         self.streams = 0
         self._changed = LightEvent()
@@ -115,22 +113,13 @@ class EventHub:
         if self._task is None:
             self._begin()
         self.streams += 1
-        self._topics.update(topics)
-        self._watch()
+        self._topics.add(topics)
         return Stream(self, topics, last_id)
 
     def forget(self, topics: Collection[str]) -> None:
         """Forget a stream."""
         self.streams -= 1
-        self._topics.subtract(topics)
-        self._topics = +self._topics
-        self._watch()
-
-    def _watch(self) -> None:
-        self._jobs = {int(t.removeprefix(_JOB)) for t in self._topics if t.startswith(_JOB)}
-        self._schedules = {
-            int(t.removeprefix(_SCHEDULE)) for t in self._topics if t.startswith(_SCHEDULE)
-        }
+        self._topics.leave(topics, asyncio.get_running_loop().time())
 
     def close(self) -> None:
         """End all streams: the server shuts down."""
@@ -144,14 +133,16 @@ class EventHub:
         """Return the id of a frame."""
         return f"{self.epoch}-{number}"
 
-    def find(self, last_id: str) -> int | None:
-        """Return the number of a frame that others can follow, or None."""
+    def find(self, last_id: str, topics: Collection[str]) -> int | None:
+        """Return the number of a frame that others of the topics can follow, or None."""
         epoch, _, number = last_id.partition("-")
         if not self.epoch:
             return None  # during an outage of the store, all servers number their frames alike
         if epoch != str(self.epoch) or not (number.isascii() and number.isdigit()):
             return None
-        return int(number) if len(number) < 18 and self.follows(int(number)) else None
+        if len(number) >= 18 or not self.follows(int(number)):
+            return None
+        return int(number) if self._topics.have_gone_on(topics, int(number)) else None
 
     def follows(self, number: int) -> bool:
         """Whether the ring has all frames after this one."""
@@ -186,6 +177,7 @@ class EventHub:
         """Gather nothing any more. What happens from now on is in no frame."""
         self._engine.metrics.listeners.remove(self._note)
         self._task = None
+        self._topics.clear()
         self._drop_all()
 
     def _drop_all(self) -> None:
@@ -205,11 +197,11 @@ class EventHub:
         gathered, jobs = self._gathered, changes.jobs
         if "jobs" in self._topics:
             gathered.add_jobs(jobs)
-        for ident in self._jobs & jobs.keys():
+        for ident in self._topics.jobs & jobs.keys():
             gathered.watched[ident] = events.job_data(jobs[ident])
-        if self._schedules:
+        if self._topics.schedules:
             for job in jobs.values():
-                if job.schedule_id in self._schedules:
+                if job.schedule_id in self._topics.schedules:
                     gathered.add_run(job.schedule_id, job)
         for ident, schedule in changes.schedules.items():
             gathered.schedules[ident] = events.schedule_data(schedule)
@@ -232,6 +224,8 @@ class EventHub:
 
     def render(self, *, with_tick: bool) -> None:
         """Render what has changed, and wake the streams."""
+        if self._topics.end_old(asyncio.get_running_loop().time() - LINGER_S, self.newest):
+            self.newest += 1  # what the next streams begin with differs from what those have seen
         before, epoch = self.newest, self._engine.health().epoch
         if epoch != self.epoch:  # a recovery may have undone what was shown
             self.epoch = epoch
@@ -249,29 +243,29 @@ class EventHub:
 
     def _render_jobs(self, gathered: Gathered) -> None:
         for ident, data in gathered.watched.items():
-            self._add(f"{_JOB}{ident}", "job", partial(dict, data))
+            self._add(f"{JOB}{ident}", "job", partial(dict, data))
         for ident, runs in gathered.runs.items():
-            self._add(f"{_SCHEDULE}{ident}", "jobs", partial(events.jobs_data, runs, {}))
+            self._add(f"{SCHEDULE}{ident}", "jobs", partial(events.jobs_data, runs, {}))
         if gathered.states:
             self._add("jobs", "jobs", partial(events.jobs_data, gathered.jobs, gathered.states))
 
     def _render_progress(self) -> None:
         """Render the progress of watched jobs. It is not stored, so no commit tells of it."""
         before, self._progress = self._progress, {}
-        for ident in self._jobs:
+        for ident in self._topics.jobs:
             line = self._engine.sessions.last_progress_of(ident)
             if line is None:
                 continue
             self._progress[ident] = line
             if line is not before.get(ident):
-                self._add(f"{_JOB}{ident}", "progress", partial(events.progress_data, line))
+                self._add(f"{JOB}{ident}", "progress", partial(events.progress_data, line))
 
     def _render_schedules(self, gathered: Gathered) -> None:
         changed, deleted = gathered.schedules, gathered.deleted
         if changed or deleted:
             self._add("schedules", "schedules", partial(events.schedules_data, changed, deleted))
-        for ident in self._schedules & changed.keys():
-            self._add(f"{_SCHEDULE}{ident}", "schedule", partial(dict, changed[ident]))
+        for ident in self._topics.schedules & changed.keys():
+            self._add(f"{SCHEDULE}{ident}", "schedule", partial(dict, changed[ident]))
 
     def _render_second(self) -> None:
         if "tick" in self._topics or "queues" in self._topics:
@@ -330,7 +324,7 @@ class Stream:
         self._hub = hub
         self._topics = topics
         self._epoch = hub.epoch
-        found = hub.newest if last_id is None else hub.find(last_id)
+        found = hub.newest if last_id is None else hub.find(last_id, topics)
         self._is_reset = found is None
         self._number = hub.newest if found is None else found
         self._sent_at: float | None = None
