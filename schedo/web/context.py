@@ -70,6 +70,7 @@ class AppContext:
     run_times: RunTimes = field(default_factory=RunTimes)
     tenure: Tenure = NO_TAKEOVER
     events: EventHub | None = None  # made for the first stream
+    events_newest: int = 0  # where the next hub begins to number its frames
     fire_maps: FireMaps | None = None  # made for the first request
     cluster: Elsewhere | None = None  # the other servers; None: there can be none
     holding: Holding | None = None  # set while requests wait for a new process
@@ -231,6 +232,7 @@ class AppContext:
         """End all streams of events; their clients connect again."""
         if self.events is not None:
             self.events.close()
+            self.events_newest = self.events.newest + 1  # no client takes its frames for others
             self.events = None
 
     def drain(self) -> None:

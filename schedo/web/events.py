@@ -83,15 +83,18 @@ class Gathered:
 class EventHub:
     """All event streams of one server."""
 
-    def __init__(self, engine: Engine, read_second: Callable[[], Second]) -> None:
-        """read_second: returns the data of the event of each second, and queues with counts."""
+    def __init__(self, engine: Engine, read_second: Callable[[], Second], newest: int = 0) -> None:
+        """read_second: returns the data of the event of each second, and queues with counts.
+
+        newest: a number above those of the frames of the hub before, if there was one.
+        """
         self._engine = engine
         self._read_second = read_second
         self._frames: deque[Frame] = deque()
         self._bytes = 0
         self.epoch = 0
-        self.newest = 0  # the number of the last frame
-        self._first = 1  # the number of the oldest frame that is kept, or the next one
+        self.newest = newest  # the number of the last frame
+        self._first = newest + 1  # the number of the oldest frame that is kept, or the next one
         self._gathered = Gathered()
         self._workers: dict[str, Seen] = {}
         self._queues: dict[str, tuple[Queue, int, Mapping[str, int]]] = {}

@@ -13,6 +13,7 @@ from schedo.web import events
 from schedo.web.events import STREAM_BYTES_MAX, STREAMS_MAX, EventHub
 from schedo.web.server import HttpServer
 from schedo.web.sessions import SESSION_US
+from schedo.web.settings import WebSettings
 from tests.web.connecting import Served, open_connection, talk, turn
 from tests.web.handlers.test_timeseries import pass_second
 from tests.web.test_events import parse
@@ -123,6 +124,27 @@ async def test_an_interrupted_stream_goes_on_where_it_ended(
 
     assert f"id: {hub.ident(hub.newest)}\n".encode() in await read_until(again, b"event: tick")
     assert b"event: reset" in await read_until(old, b"event: reset")
+
+
+async def test_a_client_that_missed_a_change_of_the_tokens_reads_everything_again(
+    served: Served, subscribe: Subscriber
+) -> None:
+    world, _, _ = served
+    await subscribe("?topics=jobs")
+    await world.submit()
+    hub = hub_of(world)
+    hub.render(with_tick=False)
+    last = hub.ident(hub.newest)
+
+    world.app.use(SETTINGS)
+    world.app.use(WebSettings())
+    await subscribe("?topics=jobs")
+    for _ in range(2):
+        await world.submit()
+        hub_of(world).render(with_tick=False)
+
+    again = await subscribe("?topics=jobs", Last_Event_ID=last)
+    assert b"event: reset" in await read_until(again, b"\ndata")
 
 
 async def test_each_figure_is_in_one_tick(served: Served, subscribe: Subscriber) -> None:

@@ -78,7 +78,7 @@ def _find_hub(context: AppContext) -> EventHub:
     if context.draining.is_set():
         raise Unavailable("the server is stopping")
     if context.events is None:
-        context.events = EventHub(context.engine, _Seconds(context))
+        context.events = EventHub(context.engine, _Seconds(context), context.events_newest)
     return context.events
 
 
