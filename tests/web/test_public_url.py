@@ -7,10 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
+from schedo.core.states import State
 from schedo.protocol.public_url import parse_public_url
 from schedo.protocol.roles import Role
 from schedo.web.permissions import ANONYMOUS, TokenPermission, digest
 from schedo.web.settings import WebSettings
+from tests.web.placing import PlacingWorld, make_job
 from tests.web.world import Headers, World
 
 ADMIN = "admin-token-0123456789abcdef"
@@ -38,6 +40,17 @@ async def test_addresses_work_with_and_without_the_prefix(path: str) -> None:
     assert (made.status, page.status) == (201, 200)
     assert made.headers["location"] == f"/schedo/v1/jobs/{made.json()['id']}"
     assert page.headers["link"].startswith("</schedo/v1/jobs?limit=1&cursor=")
+
+
+async def test_the_job_of_an_invocation_has_its_address_below_the_prefix() -> None:
+    async with PlacingWorld(WebSettings(public_url=URL)) as world:
+        world.placing.jobs = [make_job(State.RUNNING)]
+        invoked = await world.post("/v1/invoke", {"task": "demo", "wait": 0})
+        late = await world.post("/schedule", {"Task": "demo"})
+
+    assert (invoked.status, late.status) == (201, 504)
+    assert invoked.headers["location"] == "/schedo/v1/jobs/0000000000007"
+    assert late.headers["location"] == "/schedo/v1/jobs/0000000000007"
 
 
 @pytest.mark.parametrize("path", ["/schedo", "/schedo/", "/schedo/login", "/", "/login"])

@@ -61,7 +61,7 @@ async def invoke(context: AppContext, request: Request) -> Response:
     placing = context.engine.invoke(spec, count=count, wait_s=wait_s, on_started=started)
     request = request._replace(body=b"")
     del fields, spec  # nothing large is kept during the wait
-    respond = partial(_respond_placed, request.id, wait_s)
+    respond = partial(_respond_placed, request.id, request.root, wait_s)
     return respond(await _place(context, request, placing, wait_s, respond))
 
 
@@ -93,7 +93,7 @@ async def commit_reservation(context: AppContext, request: Request) -> Response:
     )
     request = request._replace(body=b"")
     del fields, spec
-    respond = partial(_respond_placed, request.id, wait_s)
+    respond = partial(_respond_placed, request.id, request.root, wait_s)
     return respond(await _place(context, request, placing, wait_s, respond))
 
 
@@ -109,18 +109,18 @@ async def invoke_short(context: AppContext, request: Request, fields: ShortReque
     context.check_work(request, spec)
     spec = _match_label_case(spec, context.engine.sessions.list())
     placing = context.engine.invoke(spec, count=1, wait_s=SHORT_WAIT_S)
-    respond = partial(_respond_short, request.id)
+    respond = partial(_respond_short, request.id, request.root)
     return respond(await _place(context, request, placing, SHORT_WAIT_S, respond))
 
 
-def _respond_short(request_id: str, records: Sequence[Record]) -> Response:
+def _respond_short(request_id: str, root: str, records: Sequence[Record]) -> Response:
     (record,) = records
     if record["state"] == State.COMPLETED:
         return Response(200, orjson.dumps(record.get("result")))
     if record["state"] in FINAL:
         return _respond_failed(request_id, records)
     late = InvocationTimeout(f"job {record['id']} has not ended within {SHORT_WAIT_S:g} s")
-    return problem_response(late, request_id).with_headers(_location(record))
+    return problem_response(late, request_id).with_headers(_location(root, record))
 
 
 def _match_label_case(spec: JobSpec, workers: list[WorkerStatus]) -> JobSpec:
@@ -186,7 +186,9 @@ def _read_all(found: Sequence[Found]) -> list[Record]:
     return [orjson.loads(each.body) for each in found]
 
 
-def _respond_placed(request_id: str, wait_s: float, records: Sequence[Record]) -> Response:
+def _respond_placed(
+    request_id: str, root: str, wait_s: float, records: Sequence[Record]
+) -> Response:
     status = 200
     if not wait_s:
         status = 201
@@ -196,7 +198,7 @@ def _respond_placed(request_id: str, wait_s: float, records: Sequence[Record]) -
         return _respond_failed(request_id, records)
     if len(records) > 1:
         return Response(status, orjson.dumps({"items": records}))
-    return Response(status, orjson.dumps(records[0])).with_headers(_location(records[0]))
+    return Response(status, orjson.dumps(records[0])).with_headers(_location(root, records[0]))
 
 
 def _respond_failed(request_id: str, records: Sequence[Record]) -> Response:
@@ -219,8 +221,8 @@ async def _show(context: AppContext, request: Request, jobs: list[Job]) -> list[
     return [job_fields(job) for job in jobs]
 
 
-def _location(record: Record) -> Header:
-    return b"location", f"/v1/jobs/{record['id']}".encode()
+def _location(root: str, record: Record) -> Header:
+    return b"location", f"{root}/v1/jobs/{record['id']}".encode()
 
 
 def _read_nonce(request: Request) -> str:
