@@ -177,6 +177,28 @@ async def test_what_is_typed_into_the_invoke_console_is_there_after_a_login(
     await expect(payload).to_have_value('{"order": 9781}')
 
 
+async def test_a_page_whose_stream_was_refused_is_live_again_after_a_login(
+    open_page: Open, shop: Shop
+) -> None:
+    await shop.put("/v1/schedules/report", {"cron": "0 5 * * *", "task": "sync"})
+    secure(shop, Role.ADMIN)
+    page = await open_page("/schedules/report/edit")
+    await log_in(page)
+    live = page.locator(".connection")
+    await expect(live).to_have_text("live")
+    await page.get_by_label("Cron").fill("0 6 * * *")
+    await page.context.clear_cookies()
+    shop.app.context.end_streams()  # as at the end of the session
+    again = page.get_by_role("dialog")
+    await expect(again.get_by_label("Token")).to_be_focused()
+    await expect(live).to_contain_text("reconnecting")
+
+    await log_in(page)
+
+    await expect(again).to_have_count(0)
+    await expect(live).to_have_text("live")
+
+
 async def test_the_page_works_below_the_path_of_a_proxy(open_page: Open) -> None:
     settings = WebSettings(version="0.1.0", public_url=parse_public_url("https://x.example/schedo"))
     async with Shop(settings) as behind:

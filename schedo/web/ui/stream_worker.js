@@ -19,9 +19,9 @@ function follow() {
 
 self.onconnect = ({ ports: [port] }) => {
   port.onmessage = ({ data }) => {
+    const isNew = !pages.get(port)?.wanted.length && data.wanted?.length;
     if (data.bye) pages.delete(port);
     else {
-      const isNew = !pages.get(port)?.wanted.length && data.wanted.length;
       pages.set(port, { wanted: data.wanted, heardAt: Date.now() });
       if (isNew && state.status === 'live') {
         port.postMessage(state);
@@ -29,6 +29,7 @@ self.onconnect = ({ ports: [port] }) => {
       }
     }
     follow();
+    if (isNew) stream.again();
   };
 };
 

@@ -92,6 +92,12 @@ function tellWants() {
   send?.(document.hidden ? [] : [...new Set([...wants.values()].flat())]);
 }
 
+// Follow anew after a login.
+export function followAgain() {
+  send?.([]);
+  tellWants();
+}
+
 // Tell it together with what changes right afterwards: each change of topics is another stream.
 // Nothing before the first screen is shown: so the first stream has all topics of the screen.
 function tellWantsSoon() {

@@ -47,6 +47,7 @@ export class Stream {
     this.gone = new Set(); // of what is wanted: the jobs and schedules that the server does not know
     this.lastId = null;
     this.failures = 0;
+    this.isRefused = false;
     this.controller = null;
     this.timer = null;
   }
@@ -69,7 +70,13 @@ export class Stream {
     this.controller = null;
   }
 
+  // Connect again after a refusal: the browser may have logged in.
+  again() {
+    if (this.isRefused && this.query) this.open();
+  }
+
   async open() {
+    this.isRefused = false;
     const controller = new AbortController();
     this.controller = controller;
     let wait = null;
@@ -96,6 +103,7 @@ export class Stream {
       return null;
     }
     if (response.status === 401 || response.status === 403) {
+      this.isRefused = true;
       this.tell({ status: 'refused' });
       return Infinity;
     }

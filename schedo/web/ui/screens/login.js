@@ -1,6 +1,7 @@
 // Log in with a token. It becomes a cookie that scripts cannot read; the page never keeps it.
 import { api, isLoggedOut } from '../lib/api.js';
 import { base, html, useEffect, useRef, useState } from '../lib/base.js';
+import { followAgain } from '../lib/live.js';
 import { loadMe, me } from '../lib/me.js';
 import { link } from '../lib/router.js';
 import { Dialog } from '../parts/dialog.js';
@@ -65,6 +66,7 @@ export function LoginAgain() {
   const goOn = () => {
     close();
     loadMe();
+    followAgain();
   };
   return html`<${Dialog} title="Log in again" className="again" onClose=${close}><${Login} query=${{}} goOn=${goOn}/></${Dialog}>`;
 }
