@@ -201,6 +201,18 @@ async def test_a_viewer_from_whom_payloads_are_hidden_sees_none_in_any_response(
     assert found["on_failure"] == {"task": "tell"}
 
 
+async def test_a_viewer_from_whom_payloads_are_hidden_sees_no_command_in_the_short_form() -> None:
+    async with World(WebSettings(tokens=TOKENS, anyone=None)) as world:
+        body = {"task": "demo", "payload": {"command": "pay --card 4111-secret"}}
+        job = (await world.post("/v1/jobs", body, bearer(ADMIN))).json()
+        path = f"/status?task_id={job['id']}"
+        shown = (await world.get(path, bearer(VIEWER))).json()
+        whole = (await world.get(path, bearer(ADMIN))).json()
+
+    assert whole.pop("command") == "pay --card 4111-secret"
+    assert shown == whole
+
+
 @pytest.mark.parametrize("name", ["q", "payload.card", "payload.a.b"])
 async def test_a_viewer_does_not_find_out_payloads_by_searching(name: str) -> None:
     async with World(WebSettings(tokens=TOKENS, anyone=None)) as world:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from schedo.core.ids import newest_at, parse_id, render_id
 from schedo.core.job_filter import JobFilter, Order
@@ -246,7 +247,10 @@ async def short_status(context: AppContext, request: Request) -> Response:
         raise bad_parameter("task_id", "this parameter is required")
     await request.claim.take(JOB_BYTES)
     job = await context.engine.get(parse_id(task_id))
-    return Response(200, msgspec.json.encode(ShortResponse.of(job)))
+    shown = ShortResponse.of(job)
+    if request.permission is not None and request.permission.hides_payloads:
+        shown.command = UNSET  # it is a part of the payload
+    return Response(200, msgspec.json.encode(shown))
 
 
 async def _check_job(context: AppContext, request: Request) -> int:
