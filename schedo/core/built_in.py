@@ -36,6 +36,23 @@ BUILT_IN: Mapping[str, BuiltInTask] = {
 }
 
 
+SECRETS = {name: task.secret for name, task in BUILT_IN.items() if task.secret is not None}
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # whose values stay undecoded
+
+
+def searched_payload(task: str, payload: bytes) -> bytes:
+    """Return the payload as a search sees it: what is found must not tell the secret."""
+    secret = SECRETS.get(task)
+    # A key may also be written with escapes.
+    if secret is None or (f'"{secret}"'.encode() not in payload and b"\\" not in payload):
+        return payload
+    try:
+        value = bytes(_MEMBERS.decode(payload)[secret])
+    except (msgspec.ValidationError, KeyError):  # no object, or it has no secret
+        return payload
+    return payload.replace(value, b'"***"')
+
+
 def may_run(task: str, permissions: AbstractSet[str]) -> bool:
     """Return whether a machine with these permissions may run the task."""
     built_in = BUILT_IN.get(task)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from schedo.core.built_in import SECRETS, searched_payload
 from schedo.core.ids import first_id, prefix_range
 from schedo.core.limits import INTEGER_MAX, PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import Job
@@ -51,8 +52,15 @@ class PayloadCondition(msgspec.Struct, frozen=True):
         ]
         return [*product(*parts)]
 
-    def matches(self, payload: bytes) -> bool:
-        """Return whether the payload, which is JSON, has the value."""
+    @property
+    def hides_in(self) -> tuple[str, ...]:
+        """The tasks whose payloads have a secret here; a search never finds it."""
+        return tuple(task for task, secret in SECRETS.items() if secret == self.path[0])
+
+    def matches(self, task: str, payload: bytes) -> bool:
+        """Return whether the task's payload, which is JSON, has the value."""
+        if task in self.hides_in:
+            return False
         whole = orjson.loads(payload)
         return any(self._is_value(_find(whole, path)) for path in self.paths)
 
@@ -151,14 +159,14 @@ class JobFilter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
             payload = b""
         if self.payload and not payload:
             return False
-        if not all(condition.matches(payload) for condition in self.payload):
+        if not all(condition.matches(job.task, payload) for condition in self.payload):
             return False
         return self.text is None or self._has_text(job, payload)
 
     def _has_text(self, job: Job, payload: bytes) -> bool:
         assert self.text is not None
         wanted, failure = lower(self.text), job.failure
-        texts = [job.task, payload.decode(), *job.options.tags]
+        texts = [job.task, searched_payload(job.task, payload).decode(), *job.options.tags]
         if failure is not None:
             texts += [failure.type, failure.message]
         low, high = prefix_range(self.text)

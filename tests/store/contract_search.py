@@ -115,6 +115,25 @@ class SearchClaims:
 
         assert found == [ID + expected]
 
+    @pytest.mark.parametrize("name", [b'"secret"', rb'"\u0073ecret"'])
+    async def test_the_secret_of_a_built_in_task_is_never_found(
+        self, store: Store, name: bytes
+    ) -> None:
+        payload = b'{"url": "https://a.example", %b : "whsec_A\\/b+9", "n": 1}' % name
+        await put(store, make_job(id=ID + 1, task="http", payload=payload))
+        await put(store, make_job(id=ID + 2, task="https", payload=payload))
+        await put(store, make_job(id=ID + 3, task="http", payload=b'"whsec_"'))
+        await put(store, make_job(id=ID + 4, task="http", payload=LARGE))
+
+        async def having(path: str, value: str) -> list[int]:
+            return await listed(store, payload=(PayloadCondition((path,), value),))
+
+        assert await listed(store, text="whsec_") == [ID + 3, ID + 2]
+        assert await listed(store, text="B+9") == [ID + 2]
+        assert await listed(store, text="A.EXAMPLE") == [ID + 2, ID + 1]
+        assert await having("secret", "whsec_A/b+9") == [ID + 2]
+        assert await having("n", "1") == [ID + 2, ID + 1]
+
     async def test_a_large_number_is_found(self, store: Store) -> None:
         await put(store, make_job(id=1, payload=b'{"n": 18446744073709551615}'))
         await put(store, make_job(id=2, payload=b'{"n": 9223372036854775807}'))

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from schedo.core import limits
+from schedo.core.built_in import SECRETS
 from schedo.core.ids import ID_MAX, first_id, prefix_range
 from schedo.core.job_filter import JobFilter, Order, PayloadCondition, lower
 from schedo.core.model import Job
 from schedo.core.shards import SHARDS
 from schedo.core.states import State
 from schedo.store import rows
-from schedo.store.conditions import LISTED_STATE, TIMED
+from schedo.store.conditions import LISTED_STATE, TIMED, is_one_of_tasks
 from schedo.store.job_indexes import By, usable_indexes
 from schedo.store.pages import IdPage, JobPage
 from schedo.store.postgres.reads import JOB_COLUMNS
@@ -267,6 +268,15 @@ def _one_of(states: tuple[State, ...]) -> str:
 
 _EQUAL = ("state", "unique_key", "schedule_id", "task", "queue", "worker")
 _FAILURE = "parse_json(failure)"
+# What a search for a text sees of a payload: not the secret of a built-in task.
+_SEARCHED = "CASE {} ELSE as_text(payload) END".format(
+    " ".join(
+        f"WHEN task = '{task}' THEN CASE WHEN parse_json(as_text(payload)) IS NOT NULL THEN"
+        f" replace(as_text(payload), coalesce((as_text(payload)::json -> '{secret}')::text, ''),"
+        " '\"***\"') END"
+        for task, secret in SECRETS.items()
+    )
+)
 _FLOAT_MIN = "3e-324"  # a smaller number is 0 as a float
 
 
@@ -307,6 +317,8 @@ def _terms_of_contents(which: JobFilter, given: Parameters) -> Iterator[str]:
         yield f"(failure IS NOT NULL AND ({' OR '.join(parts)}))"
     for condition in which.payload:
         yield f"(payload IS NOT NULL AND ({' OR '.join(_meanings(condition, given))}))"
+        if condition.hides_in:
+            yield f"NOT {is_one_of_tasks(condition.hides_in)}"
     if which.text is not None:
         low, high = prefix_range(which.text)
         text, kept = given.add(lower(which.text)), 'COLLATE "C"'
@@ -314,7 +326,7 @@ def _terms_of_contents(which: JobFilter, given: Parameters) -> Iterator[str]:
         failed = " OR ".join(has(f"{_FAILURE} ->> '{name}'") for name in ("type", "message"))
         yield (
             f"(job.id BETWEEN {given.add(low)} AND {given.add(high)} OR {has('task')}"
-            f" OR {has('as_text(payload)')} OR (failure IS NOT NULL AND ({failed}))"
+            f" OR {has(_SEARCHED)} OR (failure IS NOT NULL AND ({failed}))"
             f" OR (options IS NOT NULL AND EXISTS ("
             f"SELECT 1 FROM job_tag WHERE job_id = job.id AND {has('tag')})))"
         )

@@ -29,7 +29,7 @@ from schedo.errors import (
     StoreRefused,
     StoreUnsuitable,
 )
-from schedo.store.sqlite.plain_names import add_plain_json
+from schedo.store.sqlite.plain_names import add_functions
 from schedo.store.unencodable import UNFIT
 
 P = ParamSpec("P")
@@ -204,7 +204,7 @@ def connect_writer(path: str, opener: Callable[[], sqlite3.Connection]) -> Conne
 def open_writer(path: str, factory: type[Writer] = Writer) -> Writer:
     """Return a raw connection that can write; prepare_writer must run on it."""
     writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=factory)
-    add_plain_json(writer)
+    add_functions(writer)
     return writer
 
 
@@ -239,7 +239,7 @@ def open_reader(path: str) -> sqlite3.Connection:
         f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
     )
     try:
-        add_plain_json(connection)
+        add_functions(connection)
         _set(connection, _READER_PRAGMAS)
     except BaseException:
         connection.close()  # else it is open until the garbage collector finds it

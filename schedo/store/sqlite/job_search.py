@@ -20,11 +20,11 @@ from schedo.core.job_filter import JobFilter, Order, PayloadCondition
 from schedo.core.model import Job
 from schedo.core.states import State
 from schedo.store import rows
-from schedo.store.conditions import LISTED_STATE, TIMED
+from schedo.store.conditions import LISTED_STATE, TIMED, is_one_of_tasks
 from schedo.store.job_indexes import By, usable_indexes
 from schedo.store.pages import JobPage
 from schedo.store.sqlite import queries
-from schedo.store.sqlite.plain_names import PLAIN_PAYLOAD, has_escapes
+from schedo.store.sqlite.plain_names import PLAIN_PAYLOAD, SEARCHED_PAYLOAD, has_escapes
 
 LOOKED_AT_ONCE = 2_000  # jobs: some milliseconds
 # Entries of an index that is not in order of id, if they decide on the filter without the jobs.
@@ -164,7 +164,7 @@ _TERMS = {
     ),
     "text": (
         f"(id BETWEEN :text_low AND :text_high OR task LIKE :text ESCAPE '\\'"
-        f" OR {_PAYLOAD} LIKE :text ESCAPE '\\'"
+        f" OR ({SEARCHED_PAYLOAD}) LIKE :text ESCAPE '\\'"
         " OR (failure IS NOT NULL AND (failure ->> '$.type' LIKE :text ESCAPE '\\'"
         " OR failure ->> '$.message' LIKE :text ESCAPE '\\'))"
         " OR (options IS NOT NULL AND EXISTS (SELECT 1 FROM job_tag AS tags"
@@ -182,6 +182,7 @@ def _payload_terms(which: JobFilter) -> list[str]:
         )
         either = f"CASE WHEN {has_escapes(condition.path)} THEN {plain} ELSE {written} END"
         terms.append(f"(payload IS NOT NULL AND {either})")
+        terms += [f"NOT {is_one_of_tasks(condition.hides_in)}"] if condition.hides_in else []
     return terms
 
 
