@@ -69,7 +69,9 @@ class WebApp:
         self.context.settings = settings
         self._guarded.use(settings)
         if settings.tokens != self.context.credentials.tokens:
-            self.context.end_streams()  # their clients connect again, if they still may
+            # Their clients connect again, if they still may.
+            self.context.end_streams()
+            self.context.end_polls(self.context.credentials.find_changed(settings))
         self.context.credentials.use(settings)
 
     def trusting(self, permission: TokenPermission, client_id: str) -> ASGIApp:

@@ -60,6 +60,7 @@ class AppContext:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     schedule_names: dict[int, str] = field(default_factory=dict)
     polls: set[Callable[[], None]] = field(default_factory=set)  # each ends one open poll
+    clients: dict[Callable[[], None], str] = field(default_factory=dict)  # whose polls they are
     forwarded: set[Callable[[], None]] = field(default_factory=set)  # the same at other servers
     is_stopping: bool = False  # the grace time of the clients is over
     workers: dict[str, KnownWorker] = field(default_factory=dict)
@@ -187,10 +188,12 @@ class AppContext:
         gone: Callable[[], Awaitable[None]],
         *,
         ends_with_drain: bool = True,
+        client_id: str = "",
     ) -> T | None:
         """As run_until_drain, but cheap enough for thousands: the work runs in the caller's task.
 
         ends_with_drain: False if another server carries it out, which goes on: it ends later.
+        client_id: of the poll of a worker, which ends when its token may not do the same any more.
         The result can arrive in the same moment as the end. It is dropped then, so work that
         reserves something must handle its cancellation.
         """
@@ -213,8 +216,7 @@ class AppContext:
 
         # Most requests end before a task that watches the connection pays off.
         timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, begin_watch)
-        waits = self.polls if ends_with_drain else self.forwarded
-        waits.add(leave)
+        self._list_wait(leave, ends_with_drain, client_id)
         try:
             return await work
         except asyncio.CancelledError:
@@ -222,11 +224,21 @@ class AppContext:
                 return None
             raise
         finally:
-            waits.discard(leave)
+            self._unlist_wait(leave)
             timer.cancel()
             if watch is not None:
                 watch.remove_done_callback(leave)
                 watch.cancel()
+
+    def _list_wait(self, leave: Callable[[], None], ends_with_drain: bool, client_id: str) -> None:
+        (self.polls if ends_with_drain else self.forwarded).add(leave)
+        if client_id:
+            self.clients[leave] = client_id
+
+    def _unlist_wait(self, leave: Callable[[], None]) -> None:
+        self.polls.discard(leave)
+        self.forwarded.discard(leave)
+        self.clients.pop(leave, None)
 
     def end_streams(self) -> None:
         """End all streams of events; their clients connect again."""
@@ -234,6 +246,11 @@ class AppContext:
             self.events.close()
             self.events_newest = self.events.newest + 1  # no client takes its frames for others
             self.events = None
+
+    def end_polls(self, clients: Collection[str]) -> None:
+        """End the open polls of these clients."""
+        for leave in [leave for leave, client in self.clients.items() if client in clients]:
+            leave()
 
     def drain(self) -> None:
         """End all open polls and waits: the server shuts down."""

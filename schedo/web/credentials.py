@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 from starlette.types import Scope
 
-from schedo.errors import Conflict, Forbidden, Unauthorized
+from schedo.errors import Conflict, Forbidden, Unauthorized, Unavailable
 from schedo.protocol.roles import Role
 from schedo.web.elsewhere import Elsewhere
+from schedo.web.permissions import TokenPermission
 from schedo.web.sessions import Session, Sessions, token_id
 from schedo.web.settings import WebSettings
 from schedo.web.token_throttle import TokenThrottle
@@ -35,6 +36,24 @@ class Credentials:
         self.anyone = settings.anyone
         self.has_login = settings.has_login
         self._by_id = {token_id(token): token for token in settings.tokens}
+
+    def find_changed(self, settings: WebSettings) -> set[str]:
+        """Return the ids of the clients that may not do the same with these settings."""
+        changed = {
+            token_id(token)
+            for token, permission in self.tokens.items()
+            if settings.tokens.get(token) != permission
+        }
+        return changed if settings.anyone == self.anyone else {*changed, ANYONE_ID}
+
+    def check_unchanged(self, client_id: str, permission: TokenPermission | None) -> None:
+        """Raise an error if a client, of whom this was known, may not do the same any more."""
+        token = self._by_id.get(client_id, b"")
+        present = self.anyone if client_id == ANYONE_ID else self.tokens.get(token)
+        if present is None:
+            raise Unauthorized("the token is not valid any more")
+        if present != permission:
+            raise Unavailable("the token permits something else now; poll again")
 
     def identify(self, headers: Mapping[bytes, bytes], scope: Scope) -> bool:
         """Note the permission and the id of the client in the scope; raise Unauthorized.

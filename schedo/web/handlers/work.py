@@ -70,7 +70,7 @@ async def _respond(context: AppContext, request: Request, poll: PollRequest) -> 
         request.claim.release()
         request = request._replace(body=b"")
         work = context.engine.sessions.work(poll, _claim(request))
-        found = await context.run_until_disconnect(work, request.gone)
+        found = await context.run_until_disconnect(work, request.gone, client_id=request.client_id)
         return await _respond_stopping(context, request, poll) if found is None else found
     return await _apply(context, request, poll._replace(wait_s=0.0))
 
@@ -99,12 +99,13 @@ def _render(response: PollResponse, epoch: int, session_timeout_s: float) -> Ste
 async def _respond_stopping(
     context: AppContext, request: Request, poll: PollRequest
 ) -> PollResponse:
-    """Respond to a poll that the server's shutdown has ended, or whose client has gone.
+    """Respond to a poll that the server's shutdown has ended, or whose client or token has gone.
 
     Whether its results have been applied is not known here: a shard that moves can hold them up.
     So they come once more, which changes nothing if they have been.
     """
     if not context.draining.is_set():
+        context.credentials.check_unchanged(request.client_id, request.permission)
         raise ClientGone
     if not poll.reports and context.cluster is None:
         raise _stopping()
