@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from schedo.tasks.declarations import declare_schedules
 from schedo.tasks.hooks import running_lifespan
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Registry
+from schedo.tasks.threads import HandlerThreads
 from schedo.worker.engine_backend import EngineBackend
 from schedo.worker.in_process import LocalWorker
 
@@ -73,7 +73,7 @@ class EmbeddedServer:
     ) -> None:
         self._registry = registry
         self._is_pruning = is_pruning
-        self._threads = ThreadPoolExecutor(concurrency + 1, thread_name_prefix="schedo")
+        self._threads = HandlerThreads(concurrency + 1)
         opened = open_store(store)
         self.engine = Engine(opened, clock or make_clock(opened))
         self._use_inbox(find_inbox(opened))

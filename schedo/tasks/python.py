@@ -15,7 +15,6 @@ import functools
 import logging
 import traceback
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from schedo.tasks.hooks import Hooks
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
 from schedo.tasks.shortage import Shortage, is_shortage
-from schedo.tasks.threads import call_in_thread
+from schedo.tasks.threads import HandlerThreads, call_in_thread
 
 GRACE_S = 5.0
 _MESSAGE_BYTES_MAX = 2_048
@@ -61,7 +60,7 @@ class TaskRunner:
     def __init__(
         self,
         task: TaskSpec,
-        threads: Executor,
+        threads: HandlerThreads,
         *,
         grace_s: float = GRACE_S,
         watcher: Watcher | None = None,
@@ -98,6 +97,8 @@ class TaskRunner:
         if context.handler is not None:
             self._abandoned.add(context.handler)
             context.handler.add_done_callback(self._abandoned.discard)
+        if not self.is_async:
+            self.threads.add_one()  # the next attempt must not wait for the thread of this one
         self.watcher.abandoned(context.lease.key)
 
 

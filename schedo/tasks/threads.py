@@ -7,14 +7,33 @@ in the queue, and a thread that becomes free would run it. Here such a call does
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from schedo.tasks.shortage import is_shortage
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[], None]], Any]
+
+
+class HandlerThreads(ThreadPoolExecutor):
+    """The threads of plain functions: one for each attempt that a worker runs at a time."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count, thread_name_prefix="schedo")
+
+    def add_one(self) -> None:
+        """Let one more thread run, because an abandoned function may keep one forever."""
+        self._max_workers += 1
+        with contextlib.suppress(RuntimeError):  # no thread can be started, or the pool is closed
+            self.submit(_do_nothing)  # an executor starts a thread only for a new call
+
+
+def _do_nothing() -> None:
+    """Return."""
 
 
 def call_in_thread(submit: Submit, call: Callable[[], T]) -> asyncio.Future[T]:

@@ -9,7 +9,6 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from schedo.protocol.jobs import SubmittedJob
 from schedo.store.sqlite.store import SqliteStore
 from schedo.tasks.backend import Record
 from schedo.tasks.python import TaskRunner
+from schedo.tasks.threads import HandlerThreads
 from schedo.web.app import build_app
 from schedo.web.server import HttpServer
 from schedo.web.settings import WebSettings
@@ -42,7 +42,7 @@ Transport = Callable[[Engine], AbstractAsyncContextManager[None]]
 
 @asynccontextmanager
 async def in_the_loop(engine: Engine) -> AsyncIterator[None]:
-    with ThreadPoolExecutor(4) as threads:
+    with HandlerThreads(4) as threads:
         runners = {name: TaskRunner(task, threads) for name, task in app.registry.tasks.items()}
         defaults = app.registry.task_defaults()
         worker = LocalWorker(engine, "embedded", 4, runners, task_defaults=defaults)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import Snooze, current_job
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
+from schedo.tasks.threads import HandlerThreads
 from schedo.testing import job_context
 from tests.worker.calls import JOB, make_context, result_of, run_task
 
@@ -56,7 +56,7 @@ async def test_a_handler_can_read_the_job_it_runs(is_async: bool) -> None:
         timeout_us=90_000_000,
         schedule="nightly",
     )
-    with ThreadPoolExecutor(1) as pool:
+    with HandlerThreads(1) as pool:
         runner = TaskRunner(TaskSpec("task", handler, Arguments("task", handler)), pool)
         report = await run_task(runner, make_context({}, "task", options))
 
@@ -96,7 +96,7 @@ async def test_the_current_job_is_named_by_id_task_and_attempt() -> None:
     async def look() -> str:
         return repr(current_job())
 
-    with ThreadPoolExecutor(1) as pool:
+    with HandlerThreads(1) as pool:
         runner = TaskRunner(TaskSpec("task", look, Arguments("task", look)), pool)
         report = await run_task(runner, make_context(None, "task"))
 

@@ -8,7 +8,6 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import Discard, Snooze
 from schedo.tasks.python import TaskRunner, clip
 from schedo.tasks.registry import TaskSpec
+from schedo.tasks.threads import HandlerThreads
 from tests.worker.calls import KEY, begin, failure_of, make_context, result_of, run_task
 from tests.worker.raised import KINDS, raise_kind, raise_kind_plainly, shown
 
@@ -32,7 +32,7 @@ def make_task(
 
 
 async def run(function: Callable[..., Any], payload: Any = None, **options: Any) -> AttemptResult:
-    with ThreadPoolExecutor(1) as pool:
+    with HandlerThreads(1) as pool:
         runner = TaskRunner(make_task(function, **options), pool)
         return await run_task(runner, make_context(payload, "task"))
 
@@ -140,7 +140,7 @@ async def test_an_attempt_discarded_with_its_loop_reports_nothing() -> None:
     async def wait() -> None:
         await asyncio.get_running_loop().create_future()
 
-    with ThreadPoolExecutor(1) as pool:
+    with HandlerThreads(1) as pool:
         runner = TaskRunner(make_task(wait), pool)
         begin(runner, context, ended.append)
         await asyncio.to_thread(int)  # its first steps

@@ -6,24 +6,24 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from schedo.core.leases import AttemptResult, Released, Stopped, StopReason
+from schedo.core.leases import AttemptResult, Completed, Released, Stopped, StopReason
 from schedo.core.model import LeaseKey
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.current_job import current_job
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
+from schedo.tasks.threads import HandlerThreads
 from tests.worker.calls import KEY, make_context, run_task
 
 
 @pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as pool:
+def threads() -> Iterator[HandlerThreads]:
+    with HandlerThreads(2) as pool:
         yield pool
 
 
@@ -62,7 +62,7 @@ async def stop_once_running(
 
 
 async def test_an_async_handler_is_cancelled_by_a_stop(
-    threads: ThreadPoolExecutor,
+    threads: HandlerThreads,
 ) -> None:
     running = asyncio.Event()
     seen: list[str] = []
@@ -83,7 +83,7 @@ async def test_an_async_handler_is_cancelled_by_a_stop(
 
 
 async def test_an_async_handler_in_a_plain_wrapper_is_cancelled_by_a_stop(
-    threads: ThreadPoolExecutor,
+    threads: HandlerThreads,
 ) -> None:
     running = asyncio.Event()
     seen: list[str] = []
@@ -108,7 +108,7 @@ async def test_an_async_handler_in_a_plain_wrapper_is_cancelled_by_a_stop(
 
 
 async def test_a_stop_during_a_plain_wrapper_keeps_its_async_handler_from_beginning(
-    threads: ThreadPoolExecutor,
+    threads: HandlerThreads,
 ) -> None:
     running, stopped = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ async def test_a_stop_during_a_plain_wrapper_keeps_its_async_handler_from_beginn
 
 
 async def test_the_outcome_of_a_stopped_handler_is_stopped_whatever_it_returns(
-    threads: ThreadPoolExecutor,
+    threads: HandlerThreads,
 ) -> None:
     running = asyncio.Event()
 
@@ -154,7 +154,7 @@ async def test_the_outcome_of_a_stopped_handler_is_stopped_whatever_it_returns(
     assert report.outcome == Stopped()
 
 
-async def test_a_plain_function_can_check_whether_to_stop(threads: ThreadPoolExecutor) -> None:
+async def test_a_plain_function_can_check_whether_to_stop(threads: HandlerThreads) -> None:
     running = asyncio.Event()
     loop = asyncio.get_running_loop()
     stopped = threading.Event()
@@ -186,7 +186,7 @@ async def release() -> AsyncIterator[asyncio.Event]:
 
 
 async def test_a_handler_that_ignores_its_stop_is_abandoned(
-    threads: ThreadPoolExecutor, release: asyncio.Event
+    threads: HandlerThreads, release: asyncio.Event
 ) -> None:
     running = asyncio.Event()
     notes = Notes()
@@ -207,7 +207,7 @@ async def test_a_handler_that_ignores_its_stop_is_abandoned(
 
 
 async def test_a_plain_function_that_is_stopped_before_it_gets_a_thread_does_not_run(
-    threads: ThreadPoolExecutor,
+    threads: HandlerThreads,
 ) -> None:
     ran: list[int] = []
     release = threading.Event()
@@ -227,7 +227,7 @@ async def test_a_plain_function_that_is_stopped_before_it_gets_a_thread_does_not
 
 
 async def test_an_attempt_that_is_stopped_before_it_begins_does_not_start(
-    threads: ThreadPoolExecutor,
+    threads: HandlerThreads,
 ) -> None:
     ran: list[int] = []
 
@@ -245,7 +245,7 @@ async def test_an_attempt_that_is_stopped_before_it_begins_does_not_start(
     assert (notes.started, ran) == ([], [])
 
 
-async def test_an_attempt_that_may_not_start_is_released(threads: ThreadPoolExecutor) -> None:
+async def test_an_attempt_that_may_not_start_is_released(threads: HandlerThreads) -> None:
     ran: list[int] = []
 
     async def handler() -> None:
@@ -260,7 +260,7 @@ async def test_an_attempt_that_may_not_start_is_released(threads: ThreadPoolExec
 
 
 async def test_an_attempt_that_gets_no_thread_is_released(
-    threads: ThreadPoolExecutor, no_new_thread: None
+    threads: HandlerThreads, no_new_thread: None
 ) -> None:
     runner = TaskRunner(make_task(lambda: 1), threads)
 
@@ -278,7 +278,7 @@ async def test_an_attempt_that_was_released_does_not_run_in_a_thread_that_become
     busy = threading.Event()
     ran: list[int] = []
     monkeypatch.setattr("schedo.tasks.shortage.PAUSE_S", 0.01)
-    with ThreadPoolExecutor(2) as threads:
+    with HandlerThreads(2) as threads:
         threads.submit(busy.wait)
         runner = TaskRunner(make_task(lambda: ran.append(1)), threads)
         with monkeypatch.context() as machine:
@@ -287,3 +287,25 @@ async def test_an_attempt_that_was_released_does_not_run_in_a_thread_that_become
         busy.set()
 
     assert (result.outcome, ran) == (Released(), [])
+
+
+async def test_an_abandoned_function_keeps_no_other_attempt_from_its_thread() -> None:
+    running, release = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def block() -> None:
+        loop.call_soon_threadsafe(running.set)
+        release.wait(30)
+
+    with HandlerThreads(1) as threads:
+        blocked = TaskRunner(make_task(block), threads, grace_s=0.01)
+        await stop_once_running(blocked, make_context(None, "task"), running)
+        try:
+            async with asyncio.timeout(5):
+                result = await run_task(
+                    TaskRunner(make_task(lambda: 1), threads), make_context(None, "task")
+                )
+        finally:
+            release.set()
+
+    assert result.outcome == Completed(b"1")

@@ -7,7 +7,6 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
 from schedo.tasks.task_output import REPORT_S, keep_task_output
+from schedo.tasks.threads import HandlerThreads
 from tests.worker.calls import JOB, make_context, run_task
 
 
@@ -54,7 +54,7 @@ class Process:
         """Run the function as the handler of a job."""
         self.begin()
         task = TaskSpec("talk", function, Arguments("talk", function))
-        with ThreadPoolExecutor(1) as threads:
+        with HandlerThreads(1) as threads:
             runner = TaskRunner(task, threads)
             return await run_task(runner, context or make_context({}, "talk"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from schedo.core.model import Options
 from schedo.tasks.arguments import Arguments
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
+from schedo.tasks.threads import HandlerThreads
 from tests.client.server import fake_server, job_record
 from tests.telemetry.spans import as_traceparent
 from tests.worker.calls import JOB, make_context, run_task
@@ -52,7 +52,7 @@ async def snooze() -> None:
 async def run(function: Callable[..., Any], options: Options) -> Outcome:
     SEEN.clear()
     task = TaskSpec("mail", function, Arguments("mail", function))
-    with ThreadPoolExecutor(1) as pool:
+    with HandlerThreads(1) as pool:
         return (await run_task(TaskRunner(task, pool), make_context(None, "mail", options))).outcome
 
 

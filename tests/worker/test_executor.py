@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -20,6 +19,7 @@ from schedo.tasks.current_job import enter
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext, Runner
+from schedo.tasks.threads import HandlerThreads
 from schedo.worker import executor as executor_module
 from schedo.worker.executor import Executor
 from schedo.worker.handler_tasks import BEGINS_MAX, PASS_NS
@@ -91,7 +91,7 @@ async def executor(notes: Notes, work: Work) -> AsyncIterator[Executor]:
     """Slots for `run`, a coroutine, and `handle` and `compute`, handlers of an application."""
     spec = TaskSpec("handle", work.handle, Arguments("handle", work.handle))
     plain = TaskSpec("compute", int, Arguments("compute", lambda: 0))
-    with ThreadPoolExecutor(1) as threads:
+    with HandlerThreads(1) as threads:
         runners: dict[str, Runner | TaskRunner] = {
             "run": work.run,
             "handle": TaskRunner(spec, threads),

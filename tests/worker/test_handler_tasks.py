@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import msgspec
@@ -17,6 +16,7 @@ from schedo.tasks.arguments import Arguments
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
+from schedo.tasks.threads import HandlerThreads
 from schedo.worker.handler_tasks import BEGINS_MAX, HandlerTasks
 from tests.worker.calls import end_pass, make_context
 
@@ -33,7 +33,7 @@ class Attempts:
         self.ran_in: list[asyncio.Task[object] | None] = []  # the asyncio task of each handler
         self._is_over = asyncio.Event()
         self._tasks = HandlerTasks(self._note)
-        self._threads = ThreadPoolExecutor(1)
+        self._threads = HandlerThreads(1)
         self._count = 0
 
     def begin(self, handler: Handler, name: str = "task") -> AttemptContext:

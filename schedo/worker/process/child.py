@@ -24,7 +24,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -42,6 +41,7 @@ from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import Application, Registry
 from schedo.tasks.targets import explain_path
 from schedo.tasks.task_output import TaskOutput, keep_task_output
+from schedo.tasks.threads import HandlerThreads
 from schedo.worker.executor import Executor
 from schedo.worker.process.backend_client import ChildBackend
 from schedo.worker.process.child_memory import ChildMemory
@@ -95,7 +95,7 @@ class Child(Watcher):
         is_in_cluster: bool,
     ) -> None:
         self._starts = memory.starts
-        threads = ThreadPoolExecutor(slots, thread_name_prefix="schedo")
+        threads = HandlerThreads(slots)
         runners = {
             name: TaskRunner(task, threads, grace_s=grace_s, watcher=self, hooks=app.registry.hooks)
             for name, task in app.registry.tasks.items()

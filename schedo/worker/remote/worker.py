@@ -12,7 +12,6 @@ import logging
 import os
 import secrets
 from collections.abc import Awaitable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from schedo.tasks.registry import Application
 from schedo.tasks.runner import Runner
 from schedo.tasks.shell.orphan_lists import OrphanList, find_directory
 from schedo.tasks.shell.orphans import Orphans
+from schedo.tasks.threads import HandlerThreads
 from schedo.version import __version__
 from schedo.worker.executor import Executor
 from schedo.worker.http_backend import HttpBackend
@@ -234,7 +234,7 @@ class Worker:
             stack.callback(runner.close)
         runners: dict[str, Runner | TaskRunner] = {**built_in}
         if self._app is not None:
-            threads = ThreadPoolExecutor(self._registration.slots, thread_name_prefix="schedo")
+            threads = HandlerThreads(self._registration.slots)
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             tasks = self._app.registry.tasks
             hooks = self._app.registry.hooks
