@@ -190,7 +190,6 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
     token = os.environ.pop("SCHEDO_TOKEN", None)  # so that commands and handlers cannot read it
     target = options.pop("app")
     app = _import_app(target)
-    from schedo.loops import end_process
     from schedo.worker.remote.main import run_worker
     from schedo.worker.remote.worker import Worker
 
@@ -203,7 +202,7 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
         made = Worker(app, app_name=target or "worker", **options)
     except (Invalid, ValueError) as error:
         raise BadConfiguration(str(error)) from error
-    end_process(run_worker(made, log_format, log_level, read_token=read_again))
+    run_worker(made, log_format, log_level, read_token=read_again)
 
 
 def _import_app(target: str | None) -> Any:

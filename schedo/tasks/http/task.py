@@ -120,6 +120,11 @@ class HttpRunner(BuiltInRunner):
         """Return why no request can be sent, as a list of at most one sentence."""
         return self._shortage.not_ready_reasons()
 
+    def close(self) -> None:
+        """End the threads that look up names."""
+        if isinstance(self._resolve, Resolver):
+            self._resolve.close()
+
     async def _run_attempt(self, context: AttemptContext, payload: HttpPayload) -> AttemptResult:
         lease, url = context.lease, parse_url(payload.url)
         try:
@@ -236,6 +241,10 @@ class Resolver:
         look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
         return [str(address[0]) for *_, address in found]
+
+    def close(self) -> None:
+        """End the threads, without a wait for a look-up that hangs."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _fail(kind: str, message: str, status: int | None = None, *, retryable: bool = True) -> Failed:

@@ -1,4 +1,4 @@
-"""Runs a worker as a process: logging, signals and the exit code.
+"""Runs a worker as a process: logging, signals, and the end with an exit code.
 
 SIGTERM and SIGINT drain the worker. A second signal ends the grace time, a third one ends the
 process at once. SIGHUP reads the token again.
@@ -11,12 +11,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 from schedo.errors import Exit, SchedoError
 from schedo.garbage import collect_seldom
 from schedo.log_format import LogFormat
 from schedo.logs import start_logging
-from schedo.loops import new_loop
+from schedo.loops import end_loop, end_process, new_loop
 from schedo.tasks.hooks import LifespanFailed
 from schedo.tasks.task_output import TaskOutput, keep_task_output
 from schedo.worker.remote.worker import Worker
@@ -31,8 +33,8 @@ def run_worker(
     log_level: str = "info",
     *,
     read_token: Callable[[], str | None],
-) -> int:
-    """Run the worker until a signal, the server or an error ends it; return the exit code.
+) -> NoReturn:
+    """Run the worker until a signal, the server or an error ends it; end the process then.
 
     read_token: reads the token again, after a SIGHUP.
     """
@@ -40,18 +42,26 @@ def run_worker(
     output = keep_task_output(log_format)
     os.umask(0o077)
     collect_seldom()
+    runner = asyncio.Runner(loop_factory=new_loop)
+    threads = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    runner.get_loop().set_default_executor(threads)
+    code, refusal, has_ended = int(Exit.DONE), "", False
     try:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(_run(worker, read_token, output))
-        return Exit.DONE
+        runner.run(_run(worker, read_token, output))
     except SchedoError as error:
-        refusal = str(error)
+        code, refusal = Exit.REFUSED, str(error)
         if isinstance(error, LifespanFailed):
             log.error("the startup of the application failed", exc_info=error.__cause__)
+    except SystemExit as error:  # in a task that a handler has started: it ends the loop
+        code = error.code if isinstance(error.code, int) else Exit.REFUSED
     finally:
+        has_ended = end_loop(runner, threads)
+        if not has_ended:
+            log.warning("the process ends although a handler has ignored its stop")
         listener.stop()  # writes the remaining log lines
-    print(f"schedo: {refusal}", file=sys.stderr, flush=True)
-    return Exit.REFUSED
+    if refusal:
+        print(f"schedo: {refusal}", file=sys.stderr, flush=True)
+    end_process(code, at_once=not has_ended)
 
 
 async def _run(worker: Worker, read_token: Callable[[], str | None], output: TaskOutput) -> None:
