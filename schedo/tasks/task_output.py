@@ -9,12 +9,14 @@ of it, as of a command. The lines that it logs are kept with its stderr.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, cast
 
 from schedo.core.leases import CapturedOutput
@@ -23,7 +25,7 @@ from schedo.log_format import LogFormat, make_formatter
 from schedo.tasks.current_job import find_context
 from schedo.tasks.head_and_tail import HeadAndTail
 from schedo.tasks.log_records import name_jobs_in_logs
-from schedo.tasks.runner import AttemptContext
+from schedo.tasks.runner import AttemptContext, KeptOutput
 
 REPORT_S = 1.0  # between two progress reports with the output of a running handler
 _REPORTED_BYTES_MAX = 16_384  # of each stream
@@ -37,7 +39,9 @@ class TaskOutput:
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._texts: deque[tuple[_AttemptOutput, str, bytes]] = deque()  # not kept yet
         self._lock = threading.Lock()
+        self._first_lock = threading.Lock()  # for the first text of an attempt
         self._process = os.getpid()
 
     def redirect(self) -> None:
@@ -60,32 +64,62 @@ class TaskOutput:
         """
         if os.getpid() != self._process:
             return
-        data = text.encode("utf-8", "replace")
-        with self._lock:
-            kept = context.output
-            if not isinstance(kept, _AttemptOutput):
-                kept = context.output = _AttemptOutput(context, self._lock)
+        kept = cast(_AttemptOutput, context.output or self._make_output(context))
+        self._texts.append((kept, stream, text.encode("utf-8", "replace")))
+        self._take_texts()
+
+    def _make_output(self, context: AttemptContext) -> KeptOutput | None:
+        made = _AttemptOutput(context, self)
+        with self._first_lock:
+            if context.output is None:
+                context.output = made
+        return context.output
+
+    def _take_texts(self) -> None:
+        """Keep the texts that wait, unless another call does: it takes the new ones as well.
+
+        So no print waits for the lock: a finalizer of the application may print while its thread
+        has it, or wait for what another thread that logs has locked.
+        """
+        while self._texts and self._lock.acquire(blocking=False):
+            try:
+                self._feed_texts()
+            finally:
+                self._lock.release()
+
+    def _feed_texts(self) -> None:
+        while self._texts:
+            kept, stream, data = self._texts.popleft()
             kept.streams[stream].feed(data)
             is_due, kept.is_report_due = not kept.is_report_due, True
-        if is_due and self.loop is not None:
-            self.loop.call_soon_threadsafe(self.loop.call_later, REPORT_S, kept.report)
+            if is_due and self.loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self.loop.call_soon_threadsafe(self.loop.call_later, REPORT_S, kept.report)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all texts, and have the lock for the block."""
+        with self._lock:
+            self._feed_texts()
+            yield
+        self._take_texts()
 
 
 class _AttemptOutput:
     """The output of one attempt."""
 
-    def __init__(self, context: AttemptContext, lock: threading.Lock) -> None:
+    def __init__(self, context: AttemptContext, output: TaskOutput) -> None:
         self.streams = {"stdout": HeadAndTail(), "stderr": HeadAndTail()}
         self.is_report_due = False
         self._context = context
-        self._lock = lock
+        self._output = output
         self._is_over = False
 
     def report(self) -> None:
         """Report the ends of the streams as progress."""
         if self._is_over:
             return
-        with self._lock:
+        with self._output.locked():
             self.is_report_due = False
             ends = [kept.read_end(_REPORTED_BYTES_MAX) for kept in self.streams.values()]
         (stdout, stdout_bytes), (stderr, stderr_bytes) = ends
@@ -100,7 +134,7 @@ class _AttemptOutput:
     def end(self) -> tuple[CapturedOutput, ...]:
         """Return what was kept of each stream; nothing is reported any more."""
         self._is_over = True
-        with self._lock:
+        with self._output.locked():
             return tuple(
                 CapturedOutput(name, kept.head, kept.tail, kept.total_bytes)  # type: ignore[arg-type]
                 for name, kept in self.streams.items()

@@ -6,6 +6,7 @@ import asyncio
 import io
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,12 +16,14 @@ from schedo.core.leases import AttemptResult, CapturedOutput, Completed
 from schedo.core.limits import OUTPUT_BYTES_MAX
 from schedo.core.progress import ProgressUpdate
 from schedo.tasks.arguments import Arguments
+from schedo.tasks.head_and_tail import HeadAndTail
 from schedo.tasks.log_records import name_jobs_in_logs
 from schedo.tasks.python import TaskRunner
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
-from schedo.tasks.task_output import REPORT_S, keep_task_output
+from schedo.tasks.task_output import REPORT_S, TaskOutput, keep_task_output
 from schedo.tasks.threads import HandlerThreads
+from tests.passes import WITHIN_S
 from tests.worker.calls import JOB, make_context, run_task
 
 
@@ -202,3 +205,40 @@ def test_the_replaced_streams_are_otherwise_the_old_ones(process: Process) -> No
 
     assert getattr(sys.stdout, "getvalue")() == "outside\n"  # noqa: B009 - only the old one has it
     assert sys.stderr.isatty() is False
+
+
+@pytest.mark.parametrize("moment", ["__init__", "feed"])
+def test_what_a_finalizer_prints_while_another_text_is_kept_is_kept_as_well(
+    monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Python may call a finalizer wherever it makes an object, and so while a lock is held."""
+    output, context = TaskOutput(), make_context(None, "talk")
+    step = getattr(HeadAndTail, moment)
+
+    def collect(kept: HeadAndTail, *arguments: bytes) -> None:
+        monkeypatch.undo()
+        output.keep(context, "stdout", "finalized\n")
+        step(kept, *arguments)
+
+    monkeypatch.setattr(HeadAndTail, moment, collect)
+    printing = threading.Thread(
+        target=output.keep, args=(context, "stdout", "printed\n"), daemon=True
+    )
+    printing.start()
+    printing.join(WITHIN_S)
+
+    assert not printing.is_alive()
+    assert context.output is not None
+    (stdout,) = context.output.end()
+    assert sorted(stdout.head.splitlines()) == [b"finalized", b"printed"]
+
+
+def test_a_text_that_another_thread_takes_is_kept_before_the_attempt_ends() -> None:
+    output, context = TaskOutput(), make_context(None, "talk")
+    with output.locked():
+        output.keep(context, "stdout", "a")
+
+        assert context.output is not None
+
+    (stdout,) = context.output.end()
+    assert stdout.head == b"a"
