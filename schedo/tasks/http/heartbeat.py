@@ -19,6 +19,7 @@ from schedo.core.limits import SECOND
 from schedo.tasks.http.client import ExchangeFailed, Request, exchange
 from schedo.tasks.http.payload import Url, parse_url
 from schedo.tasks.http.task import Resolver
+from schedo.tasks.shortage import is_shortage
 from schedo.version import __version__
 
 log = logging.getLogger("schedo.heartbeat")
@@ -115,3 +116,7 @@ class Heartbeat:
             return await self._resolve(self._url.host, self._url.port)
         except socket.gaierror as error:
             raise OSError(f"the host cannot be resolved: {error.strerror}") from None
+        except RuntimeError as error:
+            if not is_shortage(error):
+                raise
+            raise OSError(f"the host cannot be resolved: {error}") from None

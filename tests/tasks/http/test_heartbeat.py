@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
@@ -135,3 +136,20 @@ def test_the_error_of_a_wrong_url_does_not_show_it() -> None:
     assert str(caught.value).startswith("heartbeat_url (flag --heartbeat-url): it must not contain")
     assert "hunter2" not in str(caught.value)
     assert "5f2b" not in str(caught.value)
+
+
+async def test_the_calls_go_on_when_the_machine_could_start_no_thread_for_a_look_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with Server(answer()) as server:
+        beating = make(server.url("/ping").replace("127.0.0.1", "localhost"))
+        with monkeypatch.context() as machine:
+            machine.setattr(threading.Thread, "start", refuse)
+            await beating.call()
+        await beating.call()
+
+    assert "can't start new thread" in caplog.text
+    assert len(server.received) == 1
