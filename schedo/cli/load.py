@@ -19,7 +19,7 @@ from schedo.client.messages import Operation, Record
 from schedo.client.records import is_final
 from schedo.client.rest import Page
 from schedo.core.states import State
-from schedo.errors import Overloaded, SchedoError
+from schedo.errors import Invalid, Overloaded, SchedoError
 from schedo.protocol.times import parse_instant
 
 _PAGE_JOBS = 500
@@ -165,7 +165,9 @@ def _make_submit(request: Record, size: int) -> Operation[Any]:
     if size == 1:
         made: Operation[Any] = operations.submit(request)
     else:
-        (made,) = operations.submit_many([request] * size)
+        made, *more = operations.submit_many([request] * size)
+        if more:
+            raise Invalid(f"{size} of these jobs are too large for one request: lower --batch")
     return replace(made, headers=_JSON, is_repeatable=False)
 
 

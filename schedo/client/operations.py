@@ -18,6 +18,7 @@ from schedo.client.rest import (
     Page,
     check_fields,
     encode,
+    encode_batches,
     get,
     items_with,
     list_with,
@@ -30,7 +31,6 @@ from schedo.client.rest import (
     render_query,
     submit_headers,
 )
-from schedo.core import limits
 from schedo.errors import SchedoError
 
 PAGE_JOBS = 100
@@ -116,16 +116,20 @@ def submit(request: Record, idempotency_key: str | None = None) -> Operation[Rec
 
 def submit_many(
     requests: Sequence[Record], idempotency_key: str | None = None
-) -> Iterator[Operation[list[Record | SchedoError]]]:
-    """Submit many jobs: one operation per thousand, with results in the order of the requests.
+) -> list[Operation[list[Record | SchedoError]]]:
+    """Submit many jobs: up to a thousand and 8 MiB in one operation, with results in their order.
 
     Each record has the id, the state, the task and the queue of a job, which takes the server and
     the client half the time of whole records.
     """
-    for start in range(0, len(requests), limits.BATCH_JOBS_MAX):
-        part = list(requests[start : start + limits.BATCH_JOBS_MAX])
-        headers = submit_headers(idempotency_key and f"{idempotency_key}/{start}") | _MINIMAL
-        yield Operation("POST", "/v1/jobs:batch", _batch, encode(part), headers, is_repeatable=True)
+    return [
+        Operation(
+            *("POST", "/v1/jobs:batch", _batch, body),
+            submit_headers(idempotency_key and f"{idempotency_key}/{start}") | _MINIMAL,
+            is_repeatable=True,
+        )
+        for start, body in encode_batches(requests)
+    ]
 
 
 def _batch(response: HttpResponse) -> list[Record | SchedoError]:

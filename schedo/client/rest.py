@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote, urlencode
@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from schedo.client.errors import NotSchedo
 from schedo.client.messages import HttpResponse, Operation, Record
 from schedo.client.options import render_options
+from schedo.core import limits
 from schedo.errors import Invalid
 
 JSON = {"Content-Type": "application/json"}
@@ -43,6 +44,22 @@ def encode(value: object) -> bytes:
         raise Invalid(str(too_deep("the request"))) from None
     except (TypeError, ValueError) as error:
         raise Invalid(f"the request cannot be written as JSON: {error}") from error
+
+
+def encode_batches(requests: Sequence[Record]) -> Iterator[tuple[int, bytes]]:
+    """Yield the bodies of batches that a server takes, each with the position of its first job."""
+    for start in range(0, len(requests), limits.BATCH_JOBS_MAX):
+        yield from _split(requests[start : start + limits.BATCH_JOBS_MAX], start)
+
+
+def _split(part: Sequence[Record], start: int) -> Iterator[tuple[int, bytes]]:
+    body = encode(list(part))
+    if len(body) <= limits.BATCH_BYTES_MAX or len(part) == 1:
+        yield start, body
+        return
+    half = len(part) // 2
+    yield from _split(part[:half], start)
+    yield from _split(part[half:], start + half)
 
 
 def read_record(response: HttpResponse) -> Record:

@@ -40,6 +40,7 @@ PRIORITY_MAX = 9
 ATTEMPTS_MAX = 100
 LOSSES_MAX = 3  # SEMANTICS: a job that kills its worker three times is a poison pill
 BATCH_JOBS_MAX = 1_000
+BATCH_BYTES_MAX = 8_388_608  # of the body with a batch
 DECLARED_MAX = 5_000  # schedules or queues of one declaration
 OUTPUT_BYTES_MAX = 1_048_576  # per stream and attempt: the first half and the last half are kept
 OUTPUTS_BYTES_MAX = 8_388_608  # per job, over all attempts

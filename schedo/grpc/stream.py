@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from schedo.core.limits import BATCH_BYTES_MAX
 from schedo.errors import Overloaded
 from schedo.grpc.status import Code, Status, fail
-from schedo.protocol.operation import BATCH_BYTES_MAX
 from schedo.web.bytes_in_flight import RECEIVING, BytesInFlight, Claim, TooSlow
 from schedo.web.light_event import LightEvent
 

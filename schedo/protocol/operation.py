@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from schedo.core.limits import BATCH_BYTES_MAX
 from schedo.protocol.light_pages import LightPage, make_type
 from schedo.protocol.roles import ROLES, Role
 
 BODY_BYTES_MAX = 1_048_576
-BATCH_BYTES_MAX = 8_388_608
 
 JSON_TYPE = "application/json"
 SQLITE_TYPE = "application/vnd.sqlite3"

@@ -12,6 +12,7 @@ import pytest
 
 from schedo.client import operations, schedule_operations
 from schedo.client.messages import HttpResponse, Operation
+from schedo.core import limits
 from schedo.errors import Invalid, NoCapacity, NotFound, SchedoError
 
 ID = "01K0000000001"
@@ -249,6 +250,24 @@ def test_a_batch_is_split_at_the_limit_of_the_api() -> None:
 
     assert [len(part) for part in parts] == [1_000, 1_000, 1]
     assert parts[2] == [{"task": "t", "payload": 2_000}]
+
+
+def test_a_batch_with_too_many_bytes_is_split_as_well() -> None:
+    requests = [{"task": "t", "payload": f"{number}" * 10_000} for number in range(1_000, 2_000)]
+
+    made = operations.submit_many(requests, "k")
+
+    assert max(len(operation.body) for operation in made) <= limits.BATCH_BYTES_MAX
+    assert [job for operation in made for job in json.loads(operation.body)] == requests
+    keys = [operation.headers["Idempotency-Key"] for operation in made]
+    assert len({*keys}) == len(made) > 4
+
+
+def test_a_job_that_is_no_json_is_found_before_the_first_batch_is_sent() -> None:
+    requests = [{"task": "t"}] * 1_000 + [{"task": "t", "payload": object()}]
+
+    with pytest.raises(Invalid):
+        operations.submit_many(requests)
 
 
 def test_each_part_of_a_batch_has_its_own_key() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from schedo.core.limits import BATCH_BYTES_MAX
 from schedo.protocol.examples import EXAMPLES
 from schedo.protocol.openapi import build_document
-from schedo.protocol.operation import BATCH_BYTES_MAX, Operation
+from schedo.protocol.operation import Operation
 from schedo.protocol.operations import OPERATIONS
 from tests.web.responses import ANY_OPERATION
 from tests.web.world import Headers, Reply, World, secured

@@ -12,8 +12,9 @@ from msgspec import UNSET
 
 from schedo.core import limits
 from schedo.core.built_in import may_run
+from schedo.core.limits import BATCH_BYTES_MAX
 from schedo.engine.call_results import Health, describe_pauses
-from schedo.protocol.operation import BATCH_BYTES_MAX, BODY_BYTES_MAX
+from schedo.protocol.operation import BODY_BYTES_MAX
 from schedo.protocol.problems import get_kind
 from schedo.protocol.roles import Role
 from schedo.protocol.system import (

@@ -32,7 +32,13 @@ class ChildBackend:
         specs = [template.make_spec(payload) for template, payload in jobs]
         is_broadcast = jobs and jobs[0][0].request.broadcast
         verb: Literal["submit", "broadcast"] = "broadcast" if is_broadcast else "submit"
-        response = await self._request(BackendRequest(next(self._numbers), verb, specs=specs))
+        try:
+            response = await self._request(BackendRequest(next(self._numbers), verb, specs=specs))
+        except BadFrame as error:
+            if len(jobs) == 1:
+                raise Invalid(f"the job is too large: {error}") from None
+            half = len(jobs) // 2
+            return [*await self.submit(jobs[:half]), *await self.submit(jobs[half:])]
         return [
             item if isinstance(item, SubmittedJob) else build_error(item)
             for item in response.tickets
@@ -73,8 +79,6 @@ class ChildBackend:
         try:
             self._send(request)
             return await future
-        except BadFrame as error:
-            raise Invalid(f"the batch is too large: {error}; submit fewer jobs at once") from None
         finally:
             self._pending.pop(request.number, None)
 
