@@ -19,7 +19,7 @@ from schedo.errors import SchedoError
 from schedo.protocol.declarations import render_entry
 
 RETRY_S = 5.0
-_RETRIED = frozenset({429, 503})
+_BUSY = frozenset({429, 503})
 _WORDS = {"unchanged": "up to date", "kept": "changed by hand"}
 
 log = logging.getLogger("schedo.worker")
@@ -31,12 +31,13 @@ async def declare_schedules(
     """Put the schedules and log what that did; try again while the server cannot respond."""
     schedules = [render_entry(spec) for spec in specs]
     request = {"owner": owner, "schedules": schedules, "keep_edits": True, "prune": is_pruning}
+    logged = ""
     while True:
         try:
             _log(owner, await client.send(declare(request)))
             return
         except SchedoError as error:
-            if error.status not in _RETRIED:
+            if error.status < 500 and error.status not in _BUSY:
                 log.error(
                     "the server did not accept the schedules of %s: %s; the jobs of this worker"
                     " run, but no schedule was changed",
@@ -44,6 +45,9 @@ async def declare_schedules(
                     error,
                 )
                 return
+            if error.status not in _BUSY and logged != str(error):
+                logged = str(error)
+                log.warning("the schedules of %s are not put yet: %s; retrying", owner, error)
         await asyncio.sleep(RETRY_S)
 
 

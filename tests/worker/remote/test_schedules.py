@@ -102,3 +102,21 @@ async def test_a_busy_server_is_asked_again(
     server.on("POST", PATH, 200, {"schedules": [], "queues": [], "undeclared": []})
 
     assert await declare(server, caplog) == ["schedules of code:shop:app: none"]
+
+
+@pytest.mark.parametrize("status", [502, 504, 507])
+async def test_the_schedules_are_put_when_a_proxy_or_the_store_works_again(
+    server: FakeServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    monkeypatch.setattr("schedo.worker.remote.schedules.RETRY_S", 0.0)
+    for _ in range(2):
+        server.on("POST", PATH, status, {})
+    server.on("POST", PATH, 200, {"schedules": [], "queues": [], "undeclared": []})
+
+    warning, done = await declare(server, caplog)
+
+    assert warning.startswith("the schedules of code:shop:app are not put yet: ")
+    assert done == "schedules of code:shop:app: none"
