@@ -184,7 +184,12 @@ class AsyncTransport:
 
     async def stream(self, operation: Operation[Any]) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as it comes; raise the server's error, or Unreachable."""
-        connection = await self._connect()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                connection = await self._connect()
+        except TimeoutError as error:
+            url = self.address.url
+            raise Unreachable(f"cannot reach schedo at {url}: {explain(error)}") from error
         try:
             timeout_s = self._timeout_s + operation.held_s
             async for response in connection.stream(self._render(operation), timeout_s):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from contextlib import aclosing, closing
 from itertools import islice
 
@@ -12,6 +14,7 @@ from schedo.client.errors import NotSchedo, Unreachable
 from schedo.client.events import Event, EventParser
 from schedo.errors import BadRequest, SchedoError
 from tests.client.server import FakeServer, Reply
+from tests.passes import WITHIN_S
 
 STREAM = {"Content-Type": "text/event-stream"}
 FIRST = b'retry: 0\n\n:\n\nid: 1-1\nevent: tick\ndata: {"n": 1}\n\nid: 1-2\nevent: jo'
@@ -129,3 +132,11 @@ def test_events_are_parsed_however_they_are_cut() -> None:
 def test_what_is_no_stream_of_events_is_said(data: bytes) -> None:
     with pytest.raises(SchedoError):
         [*EventParser().feed(data)]
+
+
+async def test_a_connection_for_a_stream_has_the_time_of_a_response() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and begins no TLS
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        async with AsyncClient(url, timeout=0.05) as client, asyncio.timeout(WITHIN_S):
+            with pytest.raises(Unreachable, match=r"cannot reach schedo at .*: timed out"):
+                await anext(client.events())
