@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from schedo.core.model import Trigger
 from schedo.protocol.decode import decode_request
 from schedo.protocol.leases import LeaseResponse, StopResponse
 from schedo.protocol.reading import at_once
@@ -51,6 +52,12 @@ def test_every_field_is_documented_in_its_section(title: str, kind: type[msgspec
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
 
     assert fields - set(re.findall(r"[a-z_0-9]+", text)) == set()
+
+
+def test_every_trigger_of_a_lease_is_documented() -> None:
+    (line,) = re.findall(r"^\| `trigger` \|.*$", TEXT, re.MULTILINE)
+
+    assert {each.value for each in Trigger} <= set(re.findall(r"`([a-z_]+)`", line))
 
 
 def test_the_server_takes_the_requests_of_the_examples() -> None:
