@@ -111,7 +111,7 @@ class _Attempt(msgspec.Struct, eq=False):
     _is_over: bool = False
     _timer: asyncio.TimerHandle | None = None
     _began_ns: int = 0  # by perf_counter_ns, when the handler began; 0: not yet
-    _is_awaiting: bool = False  # what a plain function returned: it is an async handler after all
+    _is_in_thread: bool = False  # a plain function has a thread, or waits for one
 
     async def run(self) -> None:
         stop = self._context.stop
@@ -141,7 +141,7 @@ class _Attempt(msgspec.Struct, eq=False):
 
     def _stop(self) -> None:
         runner, handler = self._runner, self._context.handler
-        if (runner.is_async or self._is_awaiting) and handler is not None:
+        if handler is not None and not self._is_in_thread:
             handler.cancel()  # a thread cannot be interrupted; it may check current_job()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(runner.grace_s, self._abandon)
@@ -219,7 +219,6 @@ class _Attempt(msgspec.Struct, eq=False):
         if self._context.stop.reason is not None:  # it came while the wrapper ran
             call.close()
             return None
-        self._is_awaiting = True
         return await call
 
     def _is_running(self) -> bool:
@@ -259,7 +258,11 @@ class _Attempt(msgspec.Struct, eq=False):
                 raise
             return await shortage.wait(error, self._context.stop)
         shortage.end()
-        return await ended
+        self._is_in_thread = True
+        try:
+            return await ended
+        finally:
+            self._is_in_thread = False
 
 
 class _Returned(NamedTuple):

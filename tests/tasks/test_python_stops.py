@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +14,8 @@ import pytest
 from schedo.core.leases import AttemptResult, Completed, Released, Stopped, StopReason
 from schedo.core.model import LeaseKey
 from schedo.tasks.arguments import Arguments
-from schedo.tasks.current_job import current_job
+from schedo.tasks.current_job import CurrentJob, current_job
+from schedo.tasks.hooks import Hooks
 from schedo.tasks.python import TaskRunner, Watcher
 from schedo.tasks.registry import TaskSpec
 from schedo.tasks.runner import AttemptContext
@@ -309,3 +311,28 @@ async def test_an_abandoned_function_keeps_no_other_attempt_from_its_thread() ->
             release.set()
 
     assert result.outcome == Completed(b"1")
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_hook_around_a_plain_function_is_cancelled_by_a_stop(
+    threads: HandlerThreads, is_before: bool
+) -> None:
+    waiting, ended = asyncio.Event(), list[str]()
+
+    @contextlib.asynccontextmanager
+    async def around(job: CurrentJob) -> AsyncIterator[None]:
+        try:
+            if not is_before:
+                yield
+            waiting.set()
+            await asyncio.Event().wait()  # such as for a connection of a pool
+            yield
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    notes, hooks = Notes(), Hooks(around=[around])
+    runner = TaskRunner(make_task(lambda: 1), threads, watcher=notes, hooks=hooks)
+    result = await stop_once_running(runner, make_context(None, "task"), waiting)
+
+    assert (result.outcome, ended, notes.left) == (Stopped(), ["cancelled"], [])
