@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.remote import find_port
 from tests.e2e.server import DEADLINE_S, Server, eventually, serving
-from tests.sdk.contract_server import between, problem
+from tests.sdk.contract_server import between, listening, problem
 from tests.sources import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -151,12 +151,10 @@ async def test_the_example_in_javascript_gives_up_a_request_that_is_never_answer
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connected.release()
         await reader.read()
-        writer.close()
 
     with serving(tmp_path) as server:
-        async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
-            port = silent.sockets[0].getsockname()[1]
-            with working("worker.mjs", server, capsys, f"http://127.0.0.1:{port}"):
+        async with listening(hold) as url:
+            with working("worker.mjs", server, capsys, url):
                 async with asyncio.timeout(DEADLINE_S):
                     await connected.acquire()
                     await connected.acquire()  # it has tried again

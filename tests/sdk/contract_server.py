@@ -7,13 +7,14 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.remote import find_port
 from tests.e2e.server import DEADLINE_S, Server, eventually, serving
+from tests.passes import one_pass
 from tests.sdk.process_worker import process_worker
 
 Command = Sequence[str]
@@ -207,13 +208,12 @@ class ServerClaims(WorkerServerClaims):
         assert min(waits[1] - waits[0], waits[2] - waits[1]) > 0.2
 
 
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
 @asynccontextmanager
-async def between(server: Server, answer: Callable[[str], bytes | None]) -> AsyncIterator[str]:
-    """Listen before the server, and yield the address.
-
-    `answer` gets the target of each request, and returns the response if it is not the server's.
-    """
-
+async def listening(talk: Talk) -> AsyncIterator[str]:
+    """Let this function speak with each client, and yield the address."""
     serving: set[asyncio.Task[Any]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -221,10 +221,7 @@ async def between(server: Server, answer: Callable[[str], bytes | None]) -> Asyn
         assert task is not None
         serving.add(task)
         with suppress(asyncio.CancelledError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
-            body = await reader.readexactly(int(length[1])) if length else b""
-            writer.write(answer(head.split(" ")[1]) or await ask(server, head, body))
+            await talk(reader, writer)
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -234,9 +231,28 @@ async def between(server: Server, answer: Callable[[str], bytes | None]) -> Asyn
     async with listener:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         listener.close()
+        for _ in range(3):  # a connection that has just been accepted begins, and is ended then
+            await one_pass()
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+
+
+@asynccontextmanager
+async def between(server: Server, answer: Callable[[str], bytes | None]) -> AsyncIterator[str]:
+    """Listen before the server, and yield the address.
+
+    `answer` gets the target of each request, and returns the response if it is not the server's.
+    """
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+        body = await reader.readexactly(int(length[1])) if length else b""
+        writer.write(answer(head.split(" ")[1]) or await ask(server, head, body))
+
+    async with listening(pass_on) as url:
+        yield url
 
 
 async def ask(server: Server, head: str, body: bytes) -> bytes:
