@@ -170,7 +170,7 @@ async def test_what_is_typed_into_the_invoke_console_is_there_after_a_login(
     await page.context.clear_cookies()
     # What the page reads beside it may have shown the login already; then there is no button.
     invoke = page.get_by_role("button", name="Invoke", exact=True)
-    await invoke.evaluate_all("all => all.forEach((each) => each.click())")
+    await invoke.evaluate_all("all => all.forEach((each) => each.isConnected && each.click())")
 
     await log_in(page)
 
