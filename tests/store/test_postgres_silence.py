@@ -189,15 +189,21 @@ async def test_a_commit_that_another_postgresql_never_answers_fails_and_the_stor
     await successor.close()
 
 
+@pytest.mark.parametrize("host", ["a", "a" * 60], ids=["short", "long"])
 async def test_heartbeats_that_begin_again_leave_the_session_that_writes(
-    store: PostgresStore, server: PostgresServer
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
+    """Also if PostgreSQL cuts the names of the sessions, which have the name of the host."""
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    store = PostgresStore(server.url(schema=f"silent_{next(_numbers)}"))
+    await store.open()
     control, ended = store._control, store._control.pid
 
     server.sql(f"SELECT pg_terminate_backend({ended})")
     await until(store, lambda: control.pid != ended and control._judges_from_s > since_boot_s())
 
     assert not store._require_writer().is_lost
+    await store.close()
 
 
 async def test_a_watch_that_gets_no_response_begins_again_with_another_session(

@@ -92,7 +92,7 @@ AND (
 _HAS_WRITER = """
 SELECT EXISTS (
     SELECT FROM pg_stat_activity
-    WHERE pid = $1 AND application_name || ' control' = current_setting('application_name')
+    WHERE pid = $1 AND application_name = left($2, 63)  -- PostgreSQL keeps no more of a name
 )"""
 _NOBODY = 0  # the number of no server
 _NOTIFY = "SELECT pg_notify($1, $2)"
@@ -107,7 +107,8 @@ class Control:
     """Beats, and acts on what the heartbeats show, until it is closed."""
 
     def __init__(self, address: Address, name: str, membership: Membership) -> None:
-        self._address, self._name, self._membership = address, f"{name} control", membership
+        self._address, self._membership = address, membership
+        self._name, self._writer_name = f"{name} control", name
         self._connection: asyncpg.Connection | None = None
         self.pid = 0  # of the session, in PostgreSQL
         self._lock = asyncio.Lock()  # one query at a time
@@ -253,7 +254,7 @@ class Control:
         writer = self.find_writer()
         if writer is None or writer.is_lost:
             return
-        ((has_writer,),) = await self._fetch(_HAS_WRITER, writer.pid)
+        ((has_writer,),) = await self._fetch(_HAS_WRITER, writer.pid, self._writer_name)
         if not has_writer:
             log.warning(
                 "PostgreSQL does not have the session any more in which this server writes, as"
