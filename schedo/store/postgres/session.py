@@ -11,8 +11,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import reduce
-from operator import or_
 from typing import Any, TypeVar
 
 import asyncpg
@@ -55,8 +53,6 @@ _SETTINGS = {
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-# What only this major version and newer ones know.
-_NEWER_SETTINGS = {17: {"transaction_timeout": "0"}}
 # For a session with few statements, each of which has one good plan. Otherwise PostgreSQL makes its
 # plan again at each of the first five uses, and a take-over waits for 2 ms of that.
 PLAN_ONCE = "SET plan_cache_mode = force_generic_plan"
@@ -103,8 +99,8 @@ async def connect(address: Address, name: str, target: Target = "read-write") ->
 
 def list_settings(version: int) -> dict[str, str]:
     """Return the settings of each session with a PostgreSQL of this major version."""
-    newer = [found for since, found in _NEWER_SETTINGS.items() if since <= version]
-    return reduce(or_, newer, _SETTINGS)
+    # Earlier versions do not know this one, and refuse it.
+    return _SETTINGS | ({"transaction_timeout": "0"} if version >= 17 else {})
 
 
 @contextmanager

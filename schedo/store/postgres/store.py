@@ -125,6 +125,7 @@ class PostgresStore(ConcurrentReads):
     async def _open(self) -> Snapshot:
         connection = await self._connect_writer()
         try:
+            await check_sight(connection, self._address.shown)
             if self._read_url is not None:  # before the others expect heartbeats
                 signed = self.cluster.signed
                 self._replica = Replica(self._read_url, self._name, self._require_readers, signed)
@@ -163,7 +164,6 @@ class PostgresStore(ConcurrentReads):
             await check_server(connection, self._address.shown)
             await migrate(connection, self._address)
             await check_rights(connection, self._address.shown)
-            await check_sight(connection, self._address.shown)
             await connection.execute(PLAN_ONCE)
         return connection
 
