@@ -154,7 +154,9 @@ class Router:
             async with asyncio.timeout(MOVING_S):
                 shard = await find_shard(ident)
         except TimeoutError:
-            raise Unavailable("the database does not say which server has it") from None
+            raise Unavailable(
+                "the database does not say which server owns the job or the operation"
+            ) from None
         if shard is None:
             return await self.find(asked)
         return await self.servers.at_owner(asked, shard, self.here)
