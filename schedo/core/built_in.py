@@ -36,21 +36,26 @@ BUILT_IN: Mapping[str, BuiltInTask] = {
 }
 
 
+# By task, the member of its payload that responses mask and searches do not find.
 SECRETS = {name: task.secret for name, task in BUILT_IN.items() if task.secret is not None}
+MASK = b'"***"'
+_MASKED, _NULL = msgspec.Raw(MASK), msgspec.Raw(b"null")
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # whose values stay undecoded
 
 
-def searched_payload(task: str, payload: bytes) -> bytes:
-    """Return the payload as a search sees it: what is found must not tell the secret."""
+def show_payload(task: str, payload: bytes) -> bytes:
+    """Return a payload as it was sent, with the secret of a built-in task masked."""
     secret = SECRETS.get(task)
-    # A key may also be written with escapes.
+    # A key may also be written with escapes, so a backslash calls for an exact look.
     if secret is None or (f'"{secret}"'.encode() not in payload and b"\\" not in payload):
         return payload
     try:
-        value = bytes(_MEMBERS.decode(payload)[secret])
-    except (msgspec.ValidationError, KeyError):  # no object, or it has no secret
+        members = _MEMBERS.decode(payload)
+    except msgspec.ValidationError:  # no object
         return payload
-    return payload.replace(value, b'"***"')
+    if members.get(secret, _NULL) == _NULL:
+        return payload
+    return msgspec.json.encode(members | {secret: _MASKED})
 
 
 def may_run(task: str, permissions: AbstractSet[str]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from schedo.core.built_in import SECRETS, searched_payload
+from schedo.core.built_in import SECRETS, show_payload
 from schedo.core.ids import first_id, prefix_range
 from schedo.core.limits import INTEGER_MAX, PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import Job
@@ -166,7 +166,7 @@ class JobFilter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     def _has_text(self, job: Job, payload: bytes) -> bool:
         assert self.text is not None
         wanted, failure = lower(self.text), job.failure
-        texts = [job.task, searched_payload(job.task, payload).decode(), *job.options.tags]
+        texts = [job.task, show_payload(job.task, payload).decode(), *job.options.tags]
         if failure is not None:
             texts += [failure.type, failure.message]
         low, high = prefix_range(self.text)

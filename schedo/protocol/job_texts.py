@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import orjson
 
+from schedo.core.built_in import show_payload
 from schedo.core.ids import render_id
 from schedo.core.model import Job, Options, Trigger
 from schedo.core.states import State
 from schedo.protocol.jobs import job_fields
-from schedo.protocol.masking import show_payload
 
 _TEMPLATES_MAX = 64
 _ID_FROM, _ID_TO = 7, 20  # the place of the id in a job: {"id":"0CR5KPDD15T00",...

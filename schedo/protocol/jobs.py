@@ -13,6 +13,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from schedo.core.built_in import show_payload
 from schedo.core.changes import AttemptRecord
 from schedo.core.ids import render_id
 from schedo.core.leases import StreamName
@@ -21,7 +22,6 @@ from schedo.core.states import State
 from schedo.errors import Invalid
 from schedo.protocol import fields
 from schedo.protocol.fields import Duration, Id, Instant, Priority, Text, instant_or_unset, or_unset
-from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.times import render_instant
 from schedo.protocol.unique import UniqueRequest, read_unique

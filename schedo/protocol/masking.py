@@ -1,39 +1,21 @@
-"""Masks the secrets in the payloads of built-in tasks, for responses."""
+"""Puts stored secrets in the place of the masks that responses have shown."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec.structs import replace
 
-from schedo.core.built_in import BUILT_IN
+from schedo.core.built_in import MASK, SECRETS
 from schedo.core.model import Expect, JobSpec, Schedule, ScheduleSpec
 from schedo.core.strict_json import is_same_json
 
-_MASK = msgspec.Raw(b'"***"')
-_NULL = msgspec.Raw(b"null")
+_MASK = msgspec.Raw(MASK)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])  # whose values stay undecoded
-
-
-def show_payload(task: str, payload: bytes) -> bytes:
-    """Return a payload as it was sent, with the secret of a built-in task masked."""
-    built_in = BUILT_IN.get(task)
-    if built_in is None or built_in.secret is None:
-        return payload
-    # A key may also be written with escapes, so a backslash calls for an exact look.
-    if f'"{built_in.secret}"'.encode() in payload or b"\\" in payload:
-        try:
-            members = _MEMBERS.decode(payload)
-        except msgspec.ValidationError:  # no object
-            members = {}
-        if members.get(built_in.secret, _NULL) != _NULL:
-            members[built_in.secret] = _MASK
-            return msgspec.json.encode(members)
-    return payload
 
 
 def has_mask(body: bytes) -> bool:
     """Return whether a request may have the mask of a secret, which stands for the stored one."""
-    return bytes(_MASK) in body
+    return MASK in body
 
 
 def reuse_payload(spec: JobSpec, stored: JobSpec) -> JobSpec:
@@ -72,13 +54,13 @@ def reuse_expect(expect: Expect, stored: Expect) -> Expect:
 
 
 def _restore_secret(spec: JobSpec, stored: bytes) -> bytes:
-    built_in = BUILT_IN.get(spec.task)
-    if built_in is None or built_in.secret is None:
+    secret = SECRETS.get(spec.task)
+    if secret is None:
         return spec.payload
     try:
         members, old = _MEMBERS.decode(spec.payload), _MEMBERS.decode(stored)
     except msgspec.ValidationError:  # no objects
         return spec.payload
-    if members.get(built_in.secret) == _MASK and built_in.secret in old:
-        return msgspec.json.encode(members | {built_in.secret: old[built_in.secret]})
+    if members.get(secret) == _MASK and secret in old:
+        return msgspec.json.encode(members | {secret: old[secret]})
     return spec.payload

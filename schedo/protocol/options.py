@@ -14,7 +14,7 @@ import orjson
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
-from schedo.core.built_in import BUILT_IN
+from schedo.core.built_in import BUILT_IN, show_payload
 from schedo.core.model import PLAIN, JobSpec, OnFailure, Options
 from schedo.errors import Invalid
 from schedo.protocol import fields
@@ -25,7 +25,6 @@ from schedo.protocol.fields import (
     Priority,
 )
 from schedo.protocol.keep import KeepRequest, read_keep, show_keep
-from schedo.protocol.masking import show_payload
 from schedo.protocol.requirements import (
     Preferences,
     RequiresRequest,

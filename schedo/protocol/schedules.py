@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from schedo.core import limits
+from schedo.core.built_in import show_payload
 from schedo.core.commands import PutEffect
 from schedo.core.ids import render_id
 from schedo.core.model import (
@@ -38,7 +39,6 @@ from schedo.protocol.fields import (
     read_under,
 )
 from schedo.protocol.jobs import JobResponse
-from schedo.protocol.masking import show_payload
 from schedo.protocol.options import JobFields, OptionsResponse, option_fields
 from schedo.protocol.retries import RetryResponse
 from schedo.protocol.run_histories import RunHistoryResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.built_in import searched_payload
+from schedo.core.built_in import show_payload
 from schedo.core.job_filter import PayloadCondition
 
 
@@ -12,10 +12,11 @@ from schedo.core.job_filter import PayloadCondition
     ("task", "payload", "searched"),
     [
         ("http", b'{"url":"u","secret":"abc"}', b'{"url":"u","secret":"***"}'),
-        ("http", b'{"secret": 5}', b'{"secret": "***"}'),
-        ("http", b'{"\\u0073ecret":"abc"}', b'{"\\u0073ecret":"***"}'),
+        ("http", b'{"secret": 5}', b'{"secret":"***"}'),
+        ("http", b'{"\\u0073ecret":"abc"}', b'{"secret":"***"}'),
         ("http", b'{"url":"\\n"}', b'{"url":"\\n"}'),
         ("http", b'["secret"]', b'["secret"]'),
+        ("http", b'{"secret":null}', b'{"secret":null}'),
         ("http", b'{"url":"u"}', b'{"url":"u"}'),
         ("mail", b'{"secret":"abc"}', b'{"secret":"abc"}'),
     ],
@@ -23,7 +24,7 @@ from schedo.core.job_filter import PayloadCondition
 def test_a_search_for_a_text_sees_a_mask_in_place_of_the_secret(
     task: str, payload: bytes, searched: bytes
 ) -> None:
-    assert searched_payload(task, payload) == searched
+    assert show_payload(task, payload) == searched
 
 
 @pytest.mark.parametrize(("task", "is_found"), [("http", False), ("mail", True)])

@@ -6,6 +6,7 @@ import msgspec
 import orjson
 import pytest
 
+from schedo.core.built_in import show_payload
 from schedo.core.changes import AttemptRecord
 from schedo.core.model import (
     Catchup,
@@ -34,7 +35,6 @@ from schedo.protocol.jobs import (
     job_id_in,
     render_job,
 )
-from schedo.protocol.masking import show_payload
 from schedo.protocol.problems import (
     KINDS,
     ProblemResponse,

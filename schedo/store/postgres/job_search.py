@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from schedo.core import limits
-from schedo.core.built_in import SECRETS
+from schedo.core.built_in import MASK, SECRETS
 from schedo.core.ids import ID_MAX, first_id, prefix_range
 from schedo.core.job_filter import JobFilter, Order, PayloadCondition, lower
 from schedo.core.model import Job
@@ -273,7 +273,7 @@ _SEARCHED = "CASE {} ELSE as_text(payload) END".format(
     " ".join(
         f"WHEN task = '{task}' THEN CASE WHEN parse_json(as_text(payload)) IS NOT NULL THEN"
         f" replace(as_text(payload), coalesce((as_text(payload)::json -> '{secret}')::text, ''),"
-        " '\"***\"') END"
+        f" '{MASK.decode()}') END"
         for task, secret in SECRETS.items()
     )
 )

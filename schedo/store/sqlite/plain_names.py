@@ -11,7 +11,7 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-from schedo.core.built_in import SECRETS, searched_payload
+from schedo.core.built_in import SECRETS, show_payload
 from schedo.store.conditions import is_one_of_tasks
 
 # Few payloads have one of these escapes; the others are searched as they are. A name of a path has
@@ -50,4 +50,4 @@ def add_functions(connection: sqlite3.Connection) -> None:
 
 
 def _searched_json(task: str, payload: bytes | None) -> str | None:
-    return None if payload is None else searched_payload(task, payload).decode()
+    return None if payload is None else show_payload(task, payload).decode()

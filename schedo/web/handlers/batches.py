@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 import orjson
 
+from schedo.core.built_in import show_payload
 from schedo.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from schedo.core.model import JobSpec
 from schedo.engine.call_results import Accepted
@@ -21,7 +22,6 @@ from schedo.engine.sharing import STEP_S, jobs_in_steps
 from schedo.errors import BadJson, Invalid, SchedoError, TooLarge
 from schedo.protocol.job_texts import JobTexts, render_brief
 from schedo.protocol.jobs import JobRequest
-from schedo.protocol.masking import show_payload
 from schedo.protocol.pieces import PIECE_BYTES
 from schedo.protocol.problems import ProblemResponse
 from schedo.protocol.reading import (

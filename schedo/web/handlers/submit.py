@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from schedo.core.built_in import show_payload
 from schedo.core.ids import parse_id
 from schedo.core.model import Job, JobSpec
 from schedo.core.worker_messages import WorkerStatus
@@ -20,7 +21,6 @@ from schedo.engine.waiters import after_job_is_made
 from schedo.errors import BadJson, Invalid, SchedoError
 from schedo.protocol.invocations import ShortRequest, ShortResponse
 from schedo.protocol.jobs import JobRequest, job_fields, job_id_in
-from schedo.protocol.masking import show_payload
 from schedo.protocol.query import bad_parameter, read_wait
 from schedo.web.context import AppContext
 from schedo.web.handlers.batches import replay_many, submit_many
