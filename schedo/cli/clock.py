@@ -19,7 +19,7 @@ def clock() -> None:
 
 
 @clock.command()
-@click.argument("by", required=False, type=DURATION)
+@click.argument("by", metavar="[DURATION]", required=False, type=DURATION)
 @click.option("--to", metavar="INSTANT", help="Move it there, such as 2026-03-29T06:00:00Z.")
 @click.option(
     "--settle",
@@ -29,7 +29,7 @@ def clock() -> None:
 @as_json
 @connected
 def advance(client: Client, by: str | None, is_json: bool, **options: Any) -> None:
-    """Move the clock by DURATION or to an instant, and wait for all that becomes due."""
+    """Move the clock, and wait for all that becomes due."""
     if (by is None) == (options["to"] is None):
         raise click.UsageError("give either DURATION or --to INSTANT")
     moved = client.send(operations.advance_clock({"by": by, **options}))

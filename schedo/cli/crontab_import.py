@@ -110,10 +110,10 @@ def import_(
     is_json: bool,
     **options: Any,
 ) -> None:
-    """Create or update a schedule for each entry of the crontab FILE (- is stdin).
+    """Create or update a schedule for each entry of a crontab.
 
-    FILE may also be a directory of crontabs, such as /etc/cron.d, or of scripts, such as
-    /etc/cron.daily. The exit code is 1 if a line could not be imported.
+    FILE is a crontab; - is stdin. It may also be a directory of crontabs, such as /etc/cron.d, or
+    of scripts, such as /etc/cron.daily. The exit code is 1 if a line could not be imported.
     """
     tz = options.pop("tz")
     zone = _check(tz) if tz else find_local_zone()

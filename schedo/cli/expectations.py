@@ -29,7 +29,7 @@ def expectations() -> None:
 @as_json
 @connected
 def list_(client: Client, is_json: bool) -> None:
-    """List the named expectations, with the last beat and the limit of the next."""
+    """List the expectations, their last beats and the next limits."""
     records = client.send(operations.list_expectations())
     if is_json:
         print_json(records)
@@ -77,7 +77,10 @@ def show(client: Client, name: str, is_json: bool) -> None:
 @as_json
 @connected
 def put(client: Client, name: str, is_json: bool, **options: Any) -> None:
-    """Create or change the expectation NAME, as in: laptop --every 1d --within 2h."""
+    """Create or change an expectation.
+
+    For example: schedo expectations put laptop --every 1d --within 2h
+    """
     if (options["cron"] is None) == (options["every"] is None):
         raise click.UsageError("give exactly one of --cron and --every")
     if options["within"] is None:
@@ -94,7 +97,10 @@ def put(client: Client, name: str, is_json: bool, **options: Any) -> None:
 @as_json
 @connected
 def beat(client: Client, name: str, is_json: bool) -> None:
-    """Note that the work has been done, as in: backup.sh && schedo expectations beat backup."""
+    """Note that the work has been done.
+
+    For example: backup.sh && schedo expectations beat backup
+    """
     _announce(client.send(operations.beat(name)), "has its beat", is_json=is_json)
 
 

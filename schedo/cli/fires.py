@@ -39,7 +39,9 @@ def fires(
     hours: int | None,
     is_json: bool,
 ) -> None:
-    """List when a schedule fires, in its time zone, with its jitter and changes of the clock.
+    """List when a schedule fires, with changes of the clock.
+
+    The instants are in the time zone of the schedule, and a jitter is shown as a range.
 
     Without a NAME: when each schedule fires next and how often, and the seconds in which many of
     them fire together.

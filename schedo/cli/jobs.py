@@ -164,9 +164,10 @@ def show(client: Client, job_id: str, is_json: bool) -> None:
 @as_json
 @connected
 def why(client: Client, job_id: str, is_json: bool) -> None:
-    """Explain what a job waits for: all checks, and what each worker says.
+    """Explain what a job waits for.
 
-    A check or a worker that says "never" stays so until a user changes something.
+    It prints all checks, and what each worker says. A check or a worker that says "never" stays so
+    until a user changes something.
     """
     record = client.send(operations.why_job(job_id))
     if is_json:
@@ -181,7 +182,7 @@ def why(client: Client, job_id: str, is_json: bool) -> None:
 @as_json
 @connected
 def list_attempts(client: Client, job_id: str, is_json: bool) -> None:
-    """List the attempts that did not complete the job, with their errors."""
+    """List the attempts that did not complete the job."""
     attempts = client.send(operations.list_attempts(job_id))
     print_json(attempts) if is_json else _print_attempts(attempts, read_now())
 
@@ -191,7 +192,7 @@ def list_attempts(client: Client, job_id: str, is_json: bool) -> None:
 @as_json
 @connected
 def history(client: Client, job_id: str, is_json: bool) -> None:
-    """Show what happened to a job and when, and how long each step took."""
+    """Show what happened to a job, when, and how long it took."""
     record = client.send(operations.get_history(job_id))
     print_json(record) if is_json else print_history(record)
 
@@ -218,7 +219,10 @@ def _attempt_row(attempt: Record, now: int) -> tuple[str, ...]:
 @as_json
 @connected
 def progress(client: Client, job_id: str, is_json: bool) -> None:
-    """Print the progress of the running attempt; the server keeps the latest 100 reports."""
+    """Print the progress of the running attempt.
+
+    The server keeps the latest 100 reports.
+    """
     reports = client.send(operations.list_progress(job_id))
     if is_json:
         print_json(reports)
@@ -253,7 +257,10 @@ def progress(client: Client, job_id: str, is_json: bool) -> None:
 def output(
     client: Client, job_id: str, is_following: bool, is_raw: bool, is_json: bool, **which: Any
 ) -> None:
-    """Print the output of a job's last attempt: stdout to stdout, stderr to stderr."""
+    """Print the output of a job's last attempt.
+
+    Its stdout goes to stdout, and its stderr to stderr.
+    """
     wanted = given(which, "stream", "attempt")
     if is_following:
         if wanted or is_json:

@@ -29,57 +29,88 @@ class _Entry(NamedTuple):
     help: str
 
 
-COMMANDS = {
-    "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
-    "upgrade": _Entry("schedo.cli.upgrade:upgrade", "Replace a running server by a new process."),
-    "worker": _Entry("schedo.cli.worker:worker", "Run jobs of a server on this machine."),
-    "run": _Entry("schedo.cli.run:run", "Submit a command to run now, later or by cron."),
-    "submit": _Entry("schedo.cli.submit:submit", "Submit a job of any task."),
-    "invoke": _Entry(
-        "schedo.cli.invoke:invoke", "Run a job on a worker right now, or fail at once."
-    ),
-    "jobs": _Entry(
-        "schedo.cli.jobs:jobs", "List, show, change and retry jobs; print their output."
-    ),
-    "operations": _Entry(
-        "schedo.cli.operations:operations", "List, show, cancel and undo operations on many jobs."
-    ),
-    "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
-    "expectations": _Entry(
-        "schedo.cli.expectations:expectations", "Watch work outside of schedo by its beats."
-    ),
-    "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
-    "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
-    "status": _Entry("schedo.cli.status:status", "Show the active server and its standbys."),
-    "cluster": _Entry("schedo.cli.cluster:cluster", "List the servers that share the store."),
-    "open": _Entry("schedo.cli.open_page:open_", "Open the server's page in a browser, logged in."),
-    "summary": _Entry(
-        "schedo.cli.summary:summary", "Say in one sentence whether jobs start on time."
-    ),
-    "failures": _Entry(
-        "schedo.cli.failures:failures", "List what fails, in groups of the same task and error."
-    ),
-    "log": _Entry("schedo.cli.log:log", "List who changed what by hand."),
-    "events": _Entry("schedo.cli.events:events", "Print what happens, as it happens."),
-    "names": _Entry("schedo.cli.known_names:names", "List the names that the server knows."),
-    "timeseries": _Entry("schedo.cli.timeseries:timeseries", "Print figures over the last day."),
-    "stats": _Entry("schedo.cli.stats:stats", "Print what ended over hours and days."),
-    "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
-    "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
-    "pause": _Entry("schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."),
-    "resume": _Entry("schedo.cli.pauses:resume", "End the pauses of the whole server."),
-    "backup": _Entry("schedo.cli.backup:backup", "Copy the store of a running server to a file."),
-    "restore": _Entry("schedo.cli.restore:restore", "Put a backup in place of a store, paused."),
-    "check": _Entry("schedo.cli.check:check", "Check a store or a backup."),
-    "store": _Entry("schedo.cli.store:store", "Prepare a store in PostgreSQL, or copy one."),
-    "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
-    "apply": _Entry("schedo.cli.apply:apply", "Put the schedules and queues that files declare."),
-    "export": _Entry("schedo.cli.export:export", "Write schedules and queues to a file."),
-    "clock": _Entry("schedo.cli.clock:clock", "Move the clock of a test server."),
-    "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),
-    "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
-    "completion": _Entry("schedo.cli.completion:completion", "Print a shell completion script."),
+# By the sections of the help.
+SECTIONS = {
+    "Servers and workers": {
+        "serve": _Entry("schedo.cli.serve:serve", "Start the server."),
+        "worker": _Entry("schedo.cli.worker:worker", "Run jobs of a server on this machine."),
+        "upgrade": _Entry(
+            "schedo.cli.upgrade:upgrade", "Replace a running server by a new process."
+        ),
+        "status": _Entry("schedo.cli.status:status", "Show the active server and its standbys."),
+        "cluster": _Entry("schedo.cli.cluster:cluster", "List the servers that share the store."),
+    },
+    "Jobs and schedules": {
+        "run": _Entry("schedo.cli.run:run", "Submit a command to run now, later or by cron."),
+        "submit": _Entry("schedo.cli.submit:submit", "Submit a job of any task."),
+        "invoke": _Entry(
+            "schedo.cli.invoke:invoke", "Run a job on a worker right now, or fail at once."
+        ),
+        "jobs": _Entry(
+            "schedo.cli.jobs:jobs", "List, show, change and retry jobs; print their output."
+        ),
+        "operations": _Entry(
+            "schedo.cli.operations:operations",
+            "List, show, cancel and undo operations on many jobs.",
+        ),
+        "schedules": _Entry("schedo.cli.schedules:schedules", "List and change schedules."),
+        "expectations": _Entry(
+            "schedo.cli.expectations:expectations", "Watch work outside of schedo by its beats."
+        ),
+        "queues": _Entry("schedo.cli.queues:queues", "List, limit, pause and resume queues."),
+        "workers": _Entry("schedo.cli.workers:workers", "List, cordon and drain workers."),
+        "pause": _Entry(
+            "schedo.cli.pauses:pause", "Start no more jobs, fire no schedules, or both."
+        ),
+        "resume": _Entry("schedo.cli.pauses:resume", "End the pauses of the whole server."),
+    },
+    "What happens": {
+        "open": _Entry(
+            "schedo.cli.open_page:open_", "Open the server's page in a browser, logged in."
+        ),
+        "summary": _Entry(
+            "schedo.cli.summary:summary", "Say in one sentence whether jobs start on time."
+        ),
+        "top": _Entry("schedo.cli.top:top", "Show live figures of the server."),
+        "failures": _Entry(
+            "schedo.cli.failures:failures", "List what fails, in groups of the same task and error."
+        ),
+        "stats": _Entry("schedo.cli.stats:stats", "Print what ended over hours and days."),
+        "timeseries": _Entry(
+            "schedo.cli.timeseries:timeseries", "Print figures over the last day."
+        ),
+        "events": _Entry("schedo.cli.events:events", "Print what happens, as it happens."),
+        "log": _Entry("schedo.cli.log:log", "List who changed what by hand."),
+        "names": _Entry("schedo.cli.known_names:names", "List the names that the server knows."),
+    },
+    "Schedules in files": {
+        "crontab": _Entry("schedo.cli.crontab_import:crontab", "Import a crontab as schedules."),
+        "apply": _Entry(
+            "schedo.cli.apply:apply", "Put the schedules and queues that files declare."
+        ),
+        "export": _Entry("schedo.cli.export:export", "Write schedules and queues to a file."),
+    },
+    "The store": {
+        "backup": _Entry(
+            "schedo.cli.backup:backup", "Copy the store of a running server to a file."
+        ),
+        "restore": _Entry(
+            "schedo.cli.restore:restore", "Put a backup in place of a store, paused."
+        ),
+        "check": _Entry("schedo.cli.check:check", "Check a store or a backup."),
+        "store": _Entry("schedo.cli.store:store", "Prepare a store in PostgreSQL, or copy one."),
+    },
+    "Tools": {
+        "cron": _Entry("schedo.cli.cron:cron", "Explain cron expressions."),
+        "config": _Entry("schedo.cli.settings:config", "Show the configuration of the server."),
+        "completion": _Entry(
+            "schedo.cli.completion:completion", "Print a shell completion script."
+        ),
+        "bench": _Entry("schedo.cli.bench:bench", "Put load on a server and report the times."),
+        "clock": _Entry("schedo.cli.clock:clock", "Move the clock of a test server."),
+    },
 }
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
 _SYNONYMS = dict.fromkeys(("list", "ps"), "ls")
@@ -153,8 +184,12 @@ class LazyGroup(click.Group):
         return f"; did you mean {' or '.join(found)}?" if found else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(width), each.help) for name, each in commands.items()]
+                )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):

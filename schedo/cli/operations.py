@@ -25,7 +25,10 @@ def operations() -> None:
 @as_json
 @connected
 def list_(client: Client, is_json: bool) -> None:
-    """List the operations that run and the latest ones that have ended, newest first."""
+    """List the operations that run and the latest that have ended.
+
+    The newest comes first.
+    """
     records = client.send(bulk.list_operations())
     if is_json:
         print_json(records)
@@ -59,7 +62,7 @@ def _where(record: Record) -> str:
 @as_json
 @connected
 def show(client: Client, number: str, is_following: bool, is_json: bool) -> None:
-    """Show an operation: which jobs, how many of them are done, and the first errors."""
+    """Show which jobs an operation changes, and how far it is."""
     record = client.send(bulk.get_operation(number))
     if is_following:
         record = follow_operation(client, record, is_quiet=is_json)
@@ -91,11 +94,12 @@ def cancel(client: Client, number: str, is_json: bool) -> None:
 @as_json
 @connected
 def undo(client: Client, number: str, no_wait: bool, is_json: bool) -> None:
-    """Put back the jobs that an operation has cancelled, retried or made due.
+    """Put back the jobs that an operation has changed.
 
-    The operation must have ended, and it can be undone once. Jobs that have started since, or that
-    were changed again, stay as they are and count as skipped. Running jobs that the operation has
-    stopped, and deleted jobs, cannot be brought back. `schedo operations ls` shows the IDs.
+    What it has cancelled, retried or made due is put back. The operation must have ended, and it
+    can be undone once. Jobs that have started since, or that were changed again, stay as they are
+    and count as skipped. Running jobs that the operation has stopped, and deleted jobs, cannot be
+    brought back. `schedo operations ls` shows the IDs.
     """
     record = client.send(bulk.undo_operation(number))
     if not no_wait:

@@ -132,7 +132,7 @@ def render_rule(schedule: Mapping[str, Any]) -> str:
 @as_json
 @connected
 def show(client: Client, name: str, decisions_shown: int, is_json: bool) -> None:
-    """Show all fields of a schedule, with how its last runs ended and its latest decisions."""
+    """Show all fields of a schedule, its last runs and decisions."""
     record = client.get_schedule(name)
     decisions = client.decisions(name, decisions_shown)
     if is_json:
@@ -211,7 +211,10 @@ def put(
     is_json: bool,
     **options: Any,
 ) -> None:
-    """Create or replace the schedule NAME, as in: NAME --cron EXPR -- program ..."""
+    """Create or replace a schedule.
+
+    For example: schedo schedules put NAME --cron EXPR -- program ...
+    """
     spec = _read_file(path) if path else {}
     spec |= _read_options(options)
     words = read_command(command)
@@ -290,7 +293,10 @@ def rm(client: Client, name: str, is_json: bool) -> None:
 @as_json
 @connected
 def reset(client: Client, name: str, is_json: bool) -> None:
-    """Undo changes by hand: put what the owner of the schedule, code or a file, declares."""
+    """Undo changes by hand.
+
+    The schedule becomes what its owner, code or a file, declares.
+    """
     schedule = client.send(schedule_operations.reset_schedule(name))
     is_new = schedule.get("effect") == "changed"
     announce(schedule, "reset" if is_new else "up to date", is_json=is_json)

@@ -26,7 +26,7 @@ def config() -> None:
 @as_json
 @setting_options
 def show(path: str | None, is_json: bool, **flags: Any) -> None:
-    """Print the settings that a server started here would use, and their sources."""
+    """Print the settings of a server started here, with their sources."""
     loaded = load(path, flags)
     settings = list(describe_config(loaded))
     if is_json:

@@ -33,7 +33,7 @@ def store() -> None:
 @config_file
 @as_json
 def migrate(store: str | None, path: str | None, is_json: bool) -> None:
-    """Bring the schema of a store in PostgreSQL to the version that this schedo needs.
+    """Bring a store in PostgreSQL to the version of this schedo.
 
     A server does it when it starts. With this command, the user of the server needs no right to
     change tables: run it as another one before the start. A server of the version before may go on
@@ -60,7 +60,7 @@ def migrate(store: str | None, path: str | None, is_json: bool) -> None:
 @click.argument("target", metavar="TO")
 @as_json
 def copy(source: str, target: str, is_json: bool) -> None:
-    """Copy a store from a file to PostgreSQL, or from PostgreSQL to a file.
+    """Copy a store from a file to PostgreSQL, or back.
 
     One of FROM and TO is the path of a file, the other one the URL of a store in PostgreSQL. The
     servers of both are stopped, and TO is empty. Everything is copied as it is: jobs with their ids

@@ -114,6 +114,6 @@ _acting("cordon", "Give the worker no new jobs; its running jobs continue.", Cli
 _acting("uncordon", "Give the worker new jobs again.", Client.uncordon_worker)
 _acting(
     "drain",
-    "Give the worker no new jobs, let its running jobs finish, and stop it.",
+    "Stop the worker when its running jobs have ended. It gets no new jobs.",
     Client.drain_worker,
 )

@@ -177,6 +177,15 @@ def test_every_command_has_help_and_every_option_too() -> None:
     assert silent == []
 
 
+def test_no_list_of_commands_cuts_what_a_command_does() -> None:
+    groups = [command for _, command in commands(cli) if isinstance(command, click.Group)]
+    texts = [group.get_help(click.Context(group, terminal_width=80)) for group in groups]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith("Usage")]
+
+    assert len(lines) > 100
+    assert [line for line in lines if "..." in line] == []
+
+
 def test_every_command_that_prints_has_json() -> None:
     without = {
         path
