@@ -112,6 +112,7 @@ class EmbeddedServer:
                 await self._take_all(self.engine.cluster)
             await self._lifespan.enter_async_context(running_lifespan(self._registry.hooks))
             undo.push_async_callback(self._lifespan.aclose)
+            undo.push_async_callback(self._end_attempts, 0.0)  # they begin before the start ends
             self._worker.attach(durable_starts=self.engine.was_killed)
             self._suspects.attach(durable_starts=True)
             schedules = [*self._registry.schedules.values()]
@@ -167,14 +168,19 @@ class EmbeddedServer:
         """Let running attempts finish within the grace time; release the rest."""
         self.engine.note_leaving()
         try:
-            await asyncio.gather(self._worker.drain(grace_s), self._suspects.drain(grace_s))
-        except asyncio.CancelledError:
-            await asyncio.gather(self._worker.close(), self._suspects.close())
-            raise
+            await self._end_attempts(grace_s)
         finally:
             await self._lifespan.aclose()
             await self.engine.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _end_attempts(self, grace_s: float) -> None:
+        """Start no more attempts, and end those that run; at once if it is cancelled."""
+        try:
+            await asyncio.gather(self._worker.drain(grace_s), self._suspects.drain(grace_s))
+        except asyncio.CancelledError:
+            await asyncio.gather(self._worker.close(), self._suspects.close())
+            raise
 
 
 async def _take(changed: asyncio.Event) -> None:

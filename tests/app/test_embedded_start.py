@@ -1,0 +1,51 @@
+"""The start of an embedded server: jobs of its store run before the start has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from schedo import Schedo
+from schedo.app import embedded
+from schedo.errors import StoreFull
+from tests.app.example import LONG_S, Example
+
+
+async def test_a_start_that_fails_ends_the_attempts_that_have_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Example(tmp_path)
+    async with before.app, asyncio.timeout(LONG_S):
+        await before.hang.enqueue()
+        await before.running.wait()
+    seen: list[str] = []
+    running = asyncio.Event()
+
+    async def lifespan(_: Schedo) -> AsyncIterator[None]:
+        yield
+        seen.append("shutdown")
+
+    app = Schedo(tmp_path / "jobs.db", lifespan=lifespan)
+
+    @app.task(name="_hang")
+    async def hang() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("the handler ends")
+
+    async def fail(*_: object, **__: object) -> None:
+        await running.wait()
+        raise StoreFull("the disk is full")
+
+    monkeypatch.setattr(embedded, "declare_schedules", fail)
+    async with asyncio.timeout(LONG_S):
+        with pytest.raises(StoreFull):
+            async with app:
+                pass
+
+    assert seen == ["the handler ends", "shutdown"]
