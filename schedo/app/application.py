@@ -278,9 +278,9 @@ class Schedo:
             embedded = EmbeddedServer(
                 self.store, self.registry, self._concurrency, is_pruning=self._is_pruning
             )
-            await embedded.start()
+            use = functools.partial(self.use_backend, embedded.backend)
+            await embedded.start(use, self.leave_backend)
             self._close = functools.partial(embedded.stop, self._grace_s)
-            self.use_backend(embedded.backend)
         else:
             client = self._make_http_backend()
             await client.open()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -98,10 +99,11 @@ class EmbeddedServer:
 
             self.engine.inbox.use(inbox, partial(read_rows, check=_accept_all))
 
-    async def start(self) -> None:
+    async def start(self, use: Callable[[], None], leave: Callable[[], None]) -> None:
         """Open the store, start to run jobs, and store the schedules.
 
-        Raise StoreLocked if another server holds the store.
+        use: lets the application submit to `backend`, which it does from its first job on. leave:
+        ends that if the start fails. Raise StoreLocked if another server holds the store.
         """
         collect_seldom()
         async with contextlib.AsyncExitStack() as undo:
@@ -112,6 +114,8 @@ class EmbeddedServer:
                 await self._take_all(self.engine.cluster)
             await self._lifespan.enter_async_context(running_lifespan(self._registry.hooks))
             undo.push_async_callback(self._lifespan.aclose)
+            undo.callback(leave)
+            use()
             undo.push_async_callback(self._end_attempts, 0.0)  # they begin before the start ends
             self._worker.attach(durable_starts=self.engine.was_killed)
             self._suspects.attach(durable_starts=True)

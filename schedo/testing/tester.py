@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from schedo.app.application import CONCURRENCY, Schedo
@@ -76,8 +77,8 @@ class AsyncTester:
             raise RuntimeError("this Schedo is already running, or another tester runs it")
         clock = self._clock = VirtualClock(self._start_us)
         server = self._server = EmbeddedServer(":memory:", self.app.registry, CONCURRENCY, clock)
-        await server.start()
-        self.app.use_backend(_TestBackend(self, server.backend))
+        use = partial(self.app.use_backend, _TestBackend(self, server.backend))
+        await server.start(use, self.app.leave_backend)
         self._settling = server.engine.settling(self._settle_s)
         if self.mode == "drain":
             server.hold()
