@@ -83,7 +83,8 @@ async def _serve(
     predecessor: Predecessor | None,
 ) -> int:
     notifier = Notifier(os.environ)
-    notifier.feed_watchdog()
+    if predecessor is None:  # else it is fed for the old process, which may be stuck
+        notifier.feed_watchdog()
     server = Server(config, start, lambda: inherited.settle(read()), predecessor)
     shutdown = server.shutdown
     handle_signals(shutdown.request, server.workers.stop_now)
@@ -102,10 +103,7 @@ async def _serve(
             await shutdown.wait()
         await server.upgrades.stop()
         if server.replaced is not None:
-            # From the old process, because systemd must have it before that one ends.
-            notifier.send(f"MAINPID={server.upgrades.main_pid}")
-            handle_signals(server.begin_grace, server.workers.stop_now)
-            await server.replaced.drain()
+            await _drain_replaced(server, notifier)
         else:
             notifier.send("STOPPING=1")
             await server.pass_to_standby()
@@ -116,6 +114,16 @@ async def _serve(
         await server.stop()
     log.info("stopped")
     return _find_exit(shutdown)
+
+
+async def _drain_replaced(server: Server, notifier: Notifier) -> None:
+    """See through what this process still runs; the new one of an upgrade is the main one now."""
+    assert server.replaced is not None, "the caller knows it"
+    # From the old process, because systemd must have it before that one ends.
+    notifier.send(f"MAINPID={server.upgrades.main_pid}")
+    notifier.leave_watchdog()  # else it would hide that the new one is stuck
+    handle_signals(server.begin_grace, server.workers.stop_now)
+    await server.replaced.drain()
 
 
 def _find_exit(shutdown: Shutdown) -> Exit:
@@ -173,6 +181,8 @@ async def _start(server: Server, inherited: Inherited, notifier: Notifier) -> No
     handle_upgrades(server.upgrades.begin)
     if not server.is_successor:  # else the old process has printed it
         print_address(server.config, port, server.grpc.address, is_new_store=is_new_store)
+    else:
+        notifier.feed_watchdog()
     notifier.send("READY=1", "STATUS=It is active", f"MAINPID={os.getpid()}")
 
 

@@ -129,6 +129,7 @@ class Notifier:
         interval = environ.get("WATCHDOG_USEC", "")
         # WATCHDOG_PID is the first process of the service; after an upgrade it is another one.
         self._interval_s = int(interval) / 2_000_000 if interval.isdecimal() else 0.0
+        self._feeding: asyncio.TimerHandle | None = None
         self._unsent: deque[tuple[bytes, Sequence[socket.socket]]] = deque()
 
     def send(self, *fields: str, sockets: Sequence[socket.socket] = ()) -> None:
@@ -170,7 +171,13 @@ class Notifier:
         """Report from the running loop, twice an interval, that it turns."""
         if self._interval_s:
             self.send("WATCHDOG=1")
-            asyncio.get_running_loop().call_later(self._interval_s, self.feed_watchdog)
+            loop = asyncio.get_running_loop()
+            self._feeding = loop.call_later(self._interval_s, self.feed_watchdog)
+
+    def leave_watchdog(self) -> None:
+        """Report nothing of the running loop any more: another process is the main one now."""
+        if self._feeding is not None:
+            self._feeding.cancel()
 
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:

@@ -181,6 +181,38 @@ def test_an_upgrade_moves_the_main_process_before_the_old_one_ends(
         os.kill(int(new), signal.SIGKILL)
 
 
+def test_only_the_main_process_of_an_upgrade_feeds_the_watchdog(
+    supervisor: Supervisor, started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    old = supervisor.start(*SERVE, "--allow-shell", WATCHDOG_USEC="40000")
+    started.append(old)
+    wait_ready(supervisor)
+    server = server_at(tmp_path, supervisor.port)
+    job = server.submit(task="shell", payload={"command": "sleep 60"})
+    runs = f"/v1/jobs/{job['id']}"
+    eventually(lambda: server.ask("GET", runs)[1]["state"] == "running", "a running job")
+
+    command = [sys.executable, "-m", "schedo", "upgrade", "--store", str(tmp_path / "jobs.db")]
+    subprocess.run(command, check=True)
+
+    new = (tmp_path / "jobs.db.lock").read_text().split()[1]
+    try:
+
+        def senders() -> list[str]:
+            """Return who has fed it since the old process has named the new one."""
+            messages = supervisor.messages
+            moves = [(m.get("MAINPID"), m["SENDER"]) == (new, str(old.pid)) for m in messages]
+            after = messages[moves.index(True) :] if any(moves) else []
+            return [each["SENDER"] for each in after if "WATCHDOG" in each]
+
+        eventually(lambda: senders().count(new) >= 5, "watchdog messages of the new process")
+        assert old.poll() is None
+        assert str(old.pid) not in senders()
+    finally:
+        server.ask("POST", f"{runs}:cancel")
+        os.kill(int(new), signal.SIGTERM)
+
+
 def test_a_socket_that_other_machines_reach_is_refused_without_a_token(
     supervisor: Supervisor, started: list[subprocess.Popen[str]]
 ) -> None:
