@@ -53,10 +53,14 @@ def check_config(config: Config) -> None:
         )
     _check_grpc(config)
     _check_unix_socket(config)
-    if not needs_token(config) and not is_loopback(config.host):
-        source = config.sources.get("host", "default")
+    check_reach(config, config.host, config.sources.get("host", "default"))
+
+
+def check_reach(config: Config, host: str, source: str) -> None:
+    """Raise Invalid if other machines reach the host and no client needs a token."""
+    if not needs_token(config) and not is_loopback(host):
         raise Invalid(
-            f"host = {config.host!r} ({source}): the server would accept jobs from other machines"
+            f"host = {host!r} ({source}): the server would accept jobs from other machines"
             " without a token; either put a token in a file"
             " (umask 077; openssl rand -hex 32 > schedo.token) and add --token-file schedo.token,"
             " or listen on 127.0.0.1"

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from schedo.errors import SchedoError
+from schedo.errors import Invalid, SchedoError
 from schedo.handover.client import connected, introduce
 from schedo.handover.fencing import CannotFence, Fence
 from schedo.handover.link import Link, LinkLost, LinkRefused
@@ -45,13 +45,15 @@ class Standby:
         schema: int,
         status: StandbyStatus,
         find_notes: Callable[[Sequence[str]], Awaitable[list[str]]],
+        check: Callable[[ListenerPair], None],
     ) -> None:
         """schema: the newest schema of the store that this process can open.
 
-        find_notes: returns, as sentences, what is wrong with the addresses of the listeners.
+        find_notes: returns, as sentences, what is wrong with the addresses of the listeners. check:
+        raises Invalid if this process must not listen on them.
         """
         self._path, self._schema = store_path, schema
-        self._status, self._find_notes = status, find_notes
+        self._status, self._find_notes, self._check = status, find_notes, check
         self._link: Link | None = None
         self._fence: Fence | None = None
         self._problem = ""  # why there is no connection
@@ -65,14 +67,15 @@ class Standby:
     async def run(self) -> None:
         """Stay connected to the active server, until the task is cancelled.
 
-        Raise LinkRefused if that server refuses this standby, because its version is too old.
+        Raise LinkRefused if that server refuses this standby, because its version is too old, and
+        Invalid if this process must not have its listeners.
         """
         while True:
             problem: Exception | None = None
             try:
                 async with connected(self._path + SUFFIX) as link:
                     await self._attend(link)
-            except LinkRefused:
+            except (LinkRefused, Invalid):
                 raise
             except (LinkLost, SchedoError) as error:
                 problem = error
@@ -110,6 +113,7 @@ class Standby:
         message, descriptors = await link.expect_descriptors(Listeners)
         old, self.listeners = self.listeners, ListenerPair.take(message, descriptors)
         old.close()
+        self._check(self.listeners)
         self._link, self._problem = link, ""
         log.info(
             "this is a standby of the server that is active (pid %d, schedo %s) on %s",

@@ -34,12 +34,13 @@ from schedo.logs import set_level
 from schedo.reload import Reload
 from schedo.server.control import ControlSocket
 from schedo.server.grpc_port import GrpcPort
+from schedo.server.left_listeners import LeftListeners
 from schedo.server.other_servers import OtherServers
 from schedo.server.predecessors import Predecessors
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
 from schedo.server.start import Start
-from schedo.server.upgrades import Upgrades
+from schedo.server.upgrades import Upgrades, find_lasting_obstacle
 from schedo.server.workers import ServerWorkers
 from schedo.setting_values import unix_path
 from schedo.startup_text import describe_address
@@ -75,7 +76,7 @@ class Server:
     ) -> None:
         """read: reads the settings again, for a reload. predecessor: the process it replaces."""
         self._predecessor = predecessor
-        self.upgrades = Upgrades(self, start.command, _find_obstacle(start))
+        self.upgrades = Upgrades(self, start.command, find_lasting_obstacle(start))
         self._watching: asyncio.Task[None] | None = None  # what old processes leave
         self.handover: Handover | None = None  # an upgrade or a passing that is under way
         self.replaced: Replaced | None = None  # set: another process serves, this one drains
@@ -107,6 +108,7 @@ class Server:
         self._control = ControlSocket(
             self._make_control, self.store.path, lambda: self.handover is not None
         )
+        self.left = LeftListeners()  # to it, by the server before
         self._bound: list[socket.socket] = []  # on which it will listen
         self._bound_grpc: list[socket.socket] = []
         self._owns_sockets = False  # they are not from systemd
@@ -319,6 +321,7 @@ class Server:
 
     def _use(self, config: Config) -> list[str]:
         """Use the settings that a reload can change; return the changed files; see Reload."""
+        self.left.check(config)
         old, new = self.app.context.settings, read_web_settings(config)
         self.app.use(new)
         self.engine.use_retention(config.retention)
@@ -328,15 +331,6 @@ class Server:
         if old.tls and new.tls and old.tls.digest != new.tls.digest:
             names |= {"tls_cert", "tls_key"}
         return sorted(names)
-
-
-def _find_obstacle(start: Start) -> str | None:
-    """Return why a server that was started like this cannot be replaced, or None."""
-    if start.has_test_clock:
-        return "a server with --test-clock has its jobs in memory only"
-    if start.is_reloading:
-        return "a server with --reload imports changed code itself"
-    return None
 
 
 def _find_url(config: Config, port: int) -> str:

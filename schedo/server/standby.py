@@ -96,7 +96,13 @@ def _make_standby(server: Server) -> Standby:
         is_warm=False,
         kill_stuck_s=config.kill_stuck_us / 1_000_000 or None,
     )
-    return Standby(path, newest_schema(), status, lambda found: _compare(config, found))
+    return Standby(
+        path,
+        newest_schema(),
+        status,
+        lambda found: _compare(config, found),
+        lambda left: server.left.take(left, server.config),
+    )
 
 
 async def _compare(config: Config, found: Sequence[str]) -> list[str]:

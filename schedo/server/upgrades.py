@@ -17,10 +17,20 @@ if TYPE_CHECKING:
     from schedo.handover.command import Command
     from schedo.handover.messages import Activated
     from schedo.server.server import Server
+    from schedo.server.start import Start
 
 log = logging.getLogger("schedo")
 
 TIMEOUT_S = 10.0  # of an upgrade by SIGUSR2
+
+
+def find_lasting_obstacle(start: Start) -> str | None:
+    """Return why a server that was started like this can never be replaced, or None."""
+    if start.has_test_clock:
+        return "a server with --test-clock has its jobs in memory only"
+    if start.is_reloading:
+        return "a server with --reload imports changed code itself"
+    return None
 
 
 class Upgrades:

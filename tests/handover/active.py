@@ -113,6 +113,10 @@ async def no_notes(_: Sequence[str]) -> list[str]:
     return []
 
 
+def take_all(_: ListenerPair) -> None:
+    """Take the listeners, whatever their addresses are."""
+
+
 def open_descriptors() -> set[str]:
     """Return what the descriptors of this process are open on, but for the listing itself."""
     found = set()

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from schedo.errors import Invalid
 from schedo.handover import socket_file
 from schedo.handover.client import read_status
 from schedo.handover.fencing import CannotFence, Fence
 from schedo.handover.link import Link, LinkRefused
-from schedo.handover.listeners import close_sockets
+from schedo.handover.listeners import ListenerPair, close_sockets
 from schedo.handover.standby import Standby
 from tests.handover.active import (
     SCHEMA,
@@ -26,6 +27,7 @@ from tests.handover.active import (
     make_status,
     no_notes,
     serving,
+    take_all,
 )
 
 # A process that listens on a control socket, signs a lock file, and answers nothing.
@@ -47,7 +49,7 @@ async def standing_by(
     find_notes: Callable[[Sequence[str]], Awaitable[list[str]]] = no_notes,
     **status: object,
 ) -> AsyncIterator[Standby]:
-    standby = Standby(path, SCHEMA, make_status(**status), find_notes)
+    standby = Standby(path, SCHEMA, make_status(**status), find_notes, take_all)
     running = asyncio.create_task(standby.run())
     try:
         yield standby
@@ -210,8 +212,21 @@ async def test_a_listener_without_streams_is_refused(served: Served) -> None:
         assert standby.listeners.http == ()
 
 
+async def test_a_standby_that_must_not_have_the_listeners_ends_with_the_reason(
+    served: Served,
+) -> None:
+    def refuse(_: ListenerPair) -> None:
+        raise Invalid("without a token")
+
+    standby = Standby(served.path, SCHEMA, make_status(), no_notes, refuse)
+
+    with pytest.raises(Invalid, match="without a token"):
+        await standby.run()
+    standby.listeners.close()
+
+
 async def test_a_standby_that_is_refused_ends_with_the_reason(served: Served) -> None:
-    standby = Standby(served.path, SCHEMA - 1, make_status(), no_notes)
+    standby = Standby(served.path, SCHEMA - 1, make_status(), no_notes, take_all)
 
     with pytest.raises(LinkRefused, match="the store needs 7"):
         await standby.run()
