@@ -157,8 +157,14 @@ class Server:
         if self.engine.cluster is not None:
             self.engine.cluster.join()
         await self.engine.start()
-        await asyncio.sleep(0)  # the leases of the first turn go to the children before all else
-        await self.others.open()
+        try:
+            await asyncio.sleep(
+                0
+            )  # the leases of the first turn go to the children before all else
+            await self.others.open()
+        except BaseException:
+            await self.engine.stop()
+            raise
         self._note_step("open")
         if self._telemetry is not None:
             from schedo.web.handlers.metrics import read_families
