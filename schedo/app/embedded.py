@@ -174,9 +174,11 @@ class EmbeddedServer:
         try:
             await self._end_attempts(grace_s)
         finally:
-            await self._lifespan.aclose()
-            await self.engine.stop()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            try:
+                await self._lifespan.aclose()
+            finally:
+                await self.engine.stop()
+                self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _end_attempts(self, grace_s: float) -> None:
         """Start no more attempts, and end those that run; at once if it is cancelled."""
