@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from schedo.core.limits import LATE_FIRE_US
-from schedo.core.model import Catchup, Decision, DecisionRecord, Schedule, Trigger
+from schedo.core.model import Catchup, Decision, DecisionRecord, Rule, Schedule, Trigger
 from schedo.core.triggers import latest_through, next_after
 
 
@@ -37,7 +37,7 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     due = schedule.next_fire_at
     if due is not None and rule.end_at is not None and due > rule.end_at:
         due = None  # the clock was set to after the end
-    if due is not None and due > _missed_through(now) and next_after(rule, due) == following:
+    if due is not None and due > _missed_through(now) and _is_single(rule, due, following):
         return FirePlan(
             [Firing(due, Trigger.SCHEDULE)], [], following
         )  # the usual case: a single instant, in time
@@ -96,6 +96,15 @@ def _plan_missed(
         latest = _instant_before(schedule, within[0])
         decisions.append(_decision_for(schedule, latest, now, Decision.COALESCED, count - 1))
     return [Firing(within[0], Trigger.CATCHUP, count - 1)], decisions
+
+
+def _is_single(rule: Rule, due: int, following: int | None) -> bool:
+    """Whether the stored instant is the only one before the following one.
+
+    Newer time zone data may have moved it, so that it is no instant of the rule any more.
+    """
+    is_instant = rule.cron is None or next_after(rule, due - 1) == due
+    return is_instant and next_after(rule, due) == following
 
 
 def _missed_through(now: int) -> int:

@@ -82,6 +82,31 @@ def test_a_rule_that_has_come_to_its_end_has_no_next_fire() -> None:
     assert plan == FirePlan([Firing(MINUTE, S)], [], None)
 
 
+# An instant that was stored with older time zone data.
+
+DAILY = Rule(cron="0 2 * * *", tz="Europe/Berlin")  # at 01:00 UTC in winter
+
+
+def test_an_instant_that_newer_time_zone_data_moves_to_later_fires_only_there() -> None:
+    stored = 24 * HOUR  # as if Berlin had summer time in winter
+    one = make_schedule(make_schedule_spec(rule=DAILY), next_fire_at=stored)
+    one.evaluated_through = stored - 23 * HOUR
+
+    plan = plan_fires(one, stored)
+
+    assert plan == FirePlan([], [], stored + HOUR)
+
+
+def test_an_instant_that_newer_time_zone_data_moves_to_earlier_is_caught_up() -> None:
+    stored = 26 * HOUR  # as if Berlin had the time of London
+    one = make_schedule(make_schedule_spec(rule=DAILY), next_fire_at=stored)
+    one.evaluated_through = stored - 24 * HOUR
+
+    plan = plan_fires(one, stored)
+
+    assert plan == FirePlan([Firing(stored - HOUR, C)], [], stored + 23 * HOUR)
+
+
 # Missed: each policy with 1 and with 100 missed instants.
 
 ONE = 2 * MINUTE + 30 * SECOND  # after the instants 1:00 (missed) and 2:00 (late)
