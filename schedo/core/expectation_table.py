@@ -194,7 +194,7 @@ class Expectations:
             return
         self._check(known, now)  # its limit may have passed before this turn
         instant = known.instant_of(job, self._jobs.offset_us)
-        known.complete(instant, stands_for_earlier=job.missed_count > 0)
+        known.complete(instant, job.missed_count)
         self._keep(known, job.scheduled_for or now, now, job.id)
 
     # Commands.

@@ -117,18 +117,25 @@ class Expectation:
             self._settle(latest[0])
         return Overdue(last, count) if count else None
 
-    def complete(self, scheduled_for: int | None, *, stands_for_earlier: bool) -> None:
+    def complete(self, scheduled_for: int | None, replaced: int = 0) -> None:
         """Settle the instant of a completed run; None: the run was triggered by hand.
 
-        stands_for_earlier: the run was caught up, and earlier instants have no run of their own.
+        replaced: how many instants just before that have no run of their own, because this run was
+        caught up. Those before them may still wait for theirs.
         """
         if scheduled_for is None or scheduled_for <= self.through:
             return
-        if stands_for_earlier:
-            self._settle(scheduled_for)
-            return
+        earlier: list[int] = []
+        if replaced:
+            most = min(replaced, EARLY_RUNS_KEPT)
+            rule, before = self._moved_rule(), scheduled_for - 1
+            earlier, number = latest_through(rule, self.through, before, most)
+            if number <= replaced:
+                self._settle(scheduled_for)
+                return
         # Beyond the bound the oldest are dropped: an instant has been open for a hundred runs.
-        self.early = tuple(sorted({*self.early, scheduled_for}))[-EARLY_RUNS_KEPT:]
+        done = sorted({*self.early, *earlier, scheduled_for})
+        self.early = tuple(done[-EARLY_RUNS_KEPT:])
         self._settle(self.through)
 
     def instant_of(self, run: Job, offset_us: int) -> int | None:

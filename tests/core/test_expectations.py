@@ -227,7 +227,7 @@ def test_early_runs_are_bounded() -> None:
     expectation = Expectation(1, "s", True, every(1), Expect(within_us=DAY), 0, 0, 0, 0)
 
     for number in range(2, 3 * EARLY_RUNS_KEPT):
-        expectation.complete(number * SECOND, stands_for_earlier=False)
+        expectation.complete(number * SECOND)
 
     assert len(expectation.early) == EARLY_RUNS_KEPT
     assert expectation.through == 0
@@ -245,6 +245,38 @@ def test_a_caught_up_run_stands_for_the_instants_that_it_replaces() -> None:
     assert of(server, schedule.id).through == 30 * MINUTE
     server.settle(30 * MINUTE + SECOND)
     assert decisions(server, schedule.id) == []
+
+
+def test_a_caught_up_run_stands_for_no_earlier_run_that_has_failed() -> None:
+    server = Server()
+    schedule = made(server, expect=Expect(within_us=10 * MINUTE), overlap=Overlap.ALLOW)
+    (first,) = server.run(MINUTE)
+    server.report(first, GIVE_UP, MINUTE)
+    server.round(MINUTE)
+
+    server.crash(330 * SECOND)
+    server.attach(worker_spec())
+    (late,) = server.run(330 * SECOND)
+    server.complete(late, 330 * SECOND)
+    server.settle(11 * MINUTE)
+
+    assert server.job(late).missed_count == 3
+    assert decisions(server, schedule.id) == [(Decision.EXPECTATION_MISSED, MINUTE, 1)]
+
+
+def test_a_caught_up_run_stands_for_no_instant_before_the_catchup_window() -> None:
+    server = Server()
+    schedule = made(
+        server, expect=Expect(within_us=HOUR), catchup_window_us=5 * MINUTE, overlap=Overlap.ALLOW
+    )
+
+    server.crash(30 * MINUTE)
+    server.attach(worker_spec())
+    for run in server.run(30 * MINUTE):
+        server.complete(run, 30 * MINUTE)
+    server.settle(HOUR + 24 * MINUTE)
+
+    assert decisions(server, schedule.id) == [(Decision.EXPECTATION_MISSED, 24 * MINUTE, 24)]
 
 
 def test_a_manual_run_ends_a_miss_but_is_not_the_run_of_an_instant() -> None:

@@ -231,7 +231,7 @@ def test_a_year_of_kept_runs_has_no_miss_though_clocks_change(
         limit = expectation.limit()
         assert limit == instant + 20 * MINUTE
         assert expectation.take_overdue(limit - 1) is None
-        expectation.complete(instant, stands_for_earlier=False)
+        expectation.complete(instant)
         instant, kept = next_after(rule, instant), kept + 1
 
     assert kept > 1_090
