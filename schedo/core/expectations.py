@@ -110,9 +110,9 @@ class Expectation:
             until = now - within - self._lag(instant)
             if instant <= self.lag_through:
                 until = min(until, self.lag_through)
-            latest, number = latest_through(self._moved_rule(), self.through, until, 1)
             early = sum(each <= until for each in self.early)
-            last = latest[0] if latest[0] not in self.early else instant
+            latest, number = latest_through(self._moved_rule(), self.through, until, early + 1)
+            last = next(each for each in latest if each not in self.early)
             count += number - early
             self._settle(latest[0])
         return Overdue(last, count) if count else None

@@ -223,6 +223,20 @@ def test_an_instant_between_completed_ones_is_missed_alone() -> None:
     assert of(server, schedule.id).through == 3 * MINUTE
 
 
+def test_of_several_overdue_instants_the_last_one_that_was_missed_is_named() -> None:
+    server = Server()
+    schedule = made(server, expect=Expect(within_us=10 * MINUTE), overlap=Overlap.ALLOW)
+    server.run(MINUTE)
+    server.run(2 * MINUTE)
+    server.complete(max(server.run(3 * MINUTE)), 3 * MINUTE)
+    server.round(3 * MINUTE)
+
+    server.crash(13 * MINUTE)
+    server.settle(13 * MINUTE)
+
+    assert decisions(server, schedule.id) == [(Decision.EXPECTATION_MISSED, 2 * MINUTE, 2)]
+
+
 def test_early_runs_are_bounded() -> None:
     expectation = Expectation(1, "s", True, every(1), Expect(within_us=DAY), 0, 0, 0, 0)
 
