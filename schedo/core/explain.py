@@ -236,8 +236,10 @@ def _check_concurrency(name: str, jobs: JobTable) -> Check:
         text = f"queue {name} runs {running} jobs here; the rest of its concurrency limit of"
         return Check("concurrency", False, f"{text} {limit} is for other servers at the moment")
     if running >= limit:
-        text = f"queue {name} runs {running} jobs, which is its concurrency limit"
-        return Check("concurrency", False, text)
+        which = "which is its concurrency limit"
+        if running > limit:  # it was lowered meanwhile
+            which = f"more than its concurrency limit of {limit}"
+        return Check("concurrency", False, f"queue {name} runs {running} jobs, {which}")
     return Check("concurrency", True, f"queue {name} runs {running} of {limit} jobs")
 
 

@@ -60,6 +60,18 @@ def test_a_job_of_a_full_queue_is_explained() -> None:
     assert why(server, second) == "queue default runs 1 jobs, which is its concurrency limit"
 
 
+def test_a_job_of_a_queue_whose_limit_was_lowered_below_what_runs_is_explained() -> None:
+    server = Server()
+    for _ in range(3):
+        server.submit(make_spec())
+    server.run(T0)
+    server.set_queue(Queue("default", concurrency=2))
+
+    fourth = server.submit(make_spec())
+
+    assert why(server, fourth) == "queue default runs 3 jobs, more than its concurrency limit of 2"
+
+
 def test_a_job_without_a_worker_is_explained() -> None:
     server = Server(slots=0)
     job = server.submit(make_spec("mail", queue="q"))
