@@ -26,7 +26,7 @@ _SHARED: dict[str, _Option] = {
     "expires_in": click.option(
         "--expires-in",
         type=DURATION,
-        help="Expire the job if it has not started after this time.",
+        help="Expire the job if it waits, also for a retry, after this time.",
     ),
     "delivery": click.option(
         "--delivery",
@@ -78,7 +78,7 @@ _SINGLE: dict[str, _Option] = {
         "--expires-at",
         type=TIME,
         metavar="TIME",
-        help="Expire the job if it has not started by this time.",
+        help="Expire the job if it waits, also for a retry, at this time.",
     ),
     "unique": click.option(
         "--unique",

@@ -356,5 +356,9 @@ _SENTENCES: dict[State, Callable[[Job], str]] = {
     State.COMPLETED: lambda job: "it is completed",
     State.FAILED: lambda job: job.failure.message if job.failure is not None else "it has failed",
     State.CANCELLED: lambda job: "it was cancelled",
-    State.EXPIRED: lambda job: "it expired before it could start",
+    State.EXPIRED: lambda job: (
+        "it expired before it could start"
+        if not job.attempt
+        else f"it expired after attempt {job.attempt}, before the next one could start"
+    ),
 }

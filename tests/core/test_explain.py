@@ -36,6 +36,10 @@ def why(server: Server, job: Job) -> str:
         (make_job(state=State.FAILED, failure=Failure("x", "it broke")), "it broke"),
         (make_job(state=State.CANCELLED), "it was cancelled"),
         (make_job(state=State.EXPIRED), "it expired before it could start"),
+        (
+            make_job(state=State.EXPIRED, attempt=2),
+            "it expired after attempt 2, before the next one could start",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
