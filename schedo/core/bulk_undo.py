@@ -27,6 +27,7 @@ class JobBefore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     expires_at: int | None = None
     expires_elapsed: bool = False
     cancel_requested_at: int | None = None
+    has_key: bool = False  # it held its unique key
 
     @classmethod
     def of(cls, job: Job, now: int) -> JobBefore | None:
@@ -51,6 +52,7 @@ class JobBefore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
             job.expires_at,
             job.expires_elapsed,
             job.cancel_requested_at,
+            job.unique_key is not None,
         )
 
     @property
@@ -60,12 +62,15 @@ class JobBefore(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True
     def is_unchanged(self, job: Job) -> bool:
         """Return whether the job is as the operation left it: nothing has happened to it since.
 
-        A run that was blocked may not wait for others any more, so it cannot be put back.
+        A run that was blocked may not wait for others any more, so it cannot be put back. Neither
+        can a cancelled job if another one has taken its unique key.
         """
         if job.attempt != self.attempt or self.state is State.BLOCKED:
             return False
         if self.had_ended or (self.state in TIMED and job.state is State.QUEUED):
             return job.state is State.QUEUED and job.due_at == self.changed_at
+        if self.has_key and job.unique_key is None:
+            return False
         return job.state is State.CANCELLED and job.ended_at == self.changed_at
 
 

@@ -10,14 +10,14 @@ import pytest
 from schedo.core.bulk import BulkAction, BulkOperation, BulkState
 from schedo.core.bulk_commands import BeginBulk, CountedBulk, StepBulk, StepUndo, UndoBulk
 from schedo.core.bulk_undo import BulkStep
-from schedo.core.commands import Cancel, RetryJob
+from schedo.core.commands import Accepted, Cancel, RetryJob
 from schedo.core.job_filter import JobFilter
 from schedo.core.leases import Failed
 from schedo.core.limits import BULK_ACTIVE_MAX
 from schedo.core.model import Overlap
 from schedo.core.states import State
 from schedo.errors import Conflict, NotFound, Overloaded
-from tests.core.builders import HOUR, SECOND, T0, make_schedule_spec, make_spec, tries
+from tests.core.builders import HOUR, SECOND, T0, keyed, make_schedule_spec, make_spec, tries
 from tests.core.fake_store import OOPS
 from tests.core.server import Server
 
@@ -190,6 +190,28 @@ def test_a_job_that_was_changed_again_stays_as_it_is(server: Server) -> None:
 
     assert (server.state(first), server.state(second)) == (State.QUEUED, State.CANCELLED)
     assert (undone.done, undone.skipped) == (0, 2)
+
+
+def test_a_cancelled_job_waits_again_and_holds_its_unique_key(server: Server) -> None:
+    first = server.submit(keyed()).id
+    done, steps = change_all(server, CANCEL, queue="default")
+
+    undo(server, done, steps)
+
+    (reply,) = server.submit_all([keyed()], T2)
+    assert isinstance(reply, Accepted)
+    assert (reply.job.id, reply.is_conflict) == (first, True)
+
+
+def test_a_job_whose_unique_key_another_one_has_taken_stays_cancelled(server: Server) -> None:
+    first = server.submit(keyed()).id
+    done, steps = change_all(server, CANCEL, queue="default")
+    second = server.submit(keyed(), T1).id
+
+    undone = undo(server, done, steps)
+
+    assert (server.state(first), server.state(second)) == (State.CANCELLED, State.QUEUED)
+    assert (undone.done, undone.skipped) == (0, 1)
 
 
 def test_a_job_that_ran_after_it_was_retried_stays_as_it_ended() -> None:
