@@ -46,7 +46,8 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     late_from = max(through, _missed_through(now))
     late, late_count = latest_through(rule, late_from, now, spec.catchup_max)
     fires = [Firing(instant, Trigger.SCHEDULE) for instant in reversed(late)]
-    decisions = []
+    caught_up: list[Firing] = []
+    decisions: list[DecisionRecord] = []
     if late_count > len(late):
         latest = _instant_before(schedule, late[-1])
         decisions.append(
@@ -55,11 +56,10 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     if through < late_from:
         caught_up, others = _plan_missed(schedule, late_from, now, has_late=bool(fires))
         decisions += others
-        coalesced = sum(d.count for d in others if d.decision is Decision.COALESCED)
-        if coalesced and fires and not caught_up:
-            fires[0] = fires[0]._replace(missed_count=coalesced)
-        fires = caught_up + fires
-    return FirePlan(fires, decisions, following)
+    if fires:  # the first late run stands for all that are coalesced
+        coalesced = sum(d.count for d in decisions if d.decision is Decision.COALESCED)
+        fires[0] = fires[0]._replace(missed_count=coalesced)
+    return FirePlan(caught_up + fires, decisions, following)
 
 
 def _plan_missed(

@@ -261,6 +261,20 @@ def test_a_caught_up_run_stands_for_the_instants_that_it_replaces() -> None:
     assert decisions(server, schedule.id) == []
 
 
+def test_a_late_run_stands_for_the_late_instants_beyond_the_maximum() -> None:
+    server = Server()
+    expect = Expect(within_us=MINUTE)
+    schedule = made(server, rule=every(10), expect=expect, catchup_max=1)
+
+    server.crash(50 * SECOND)
+    server.attach(worker_spec())
+    (run,) = server.run(50 * SECOND)
+    server.complete(run, 50 * SECOND)
+
+    assert server.job(run).missed_count == 4
+    assert of(server, schedule.id).through == 50 * SECOND
+
+
 def test_a_caught_up_run_stands_for_no_earlier_run_that_has_failed() -> None:
     server = Server()
     schedule = made(server, expect=Expect(within_us=10 * MINUTE), overlap=Overlap.ALLOW)
