@@ -18,6 +18,8 @@ INTEGER_MAX = 2**63 - 1
 # Instants. The upper end is what RFC 3339 can write (four-digit years).
 INSTANT_MIN = 0
 INSTANT_MAX = 253_402_300_799 * SECOND  # 9999-12-31T23:59:59Z
+# Fires are listed up to here: a day later is before the year 10000 in every zone.
+LISTED_FIRE_MAX = INSTANT_MAX - 2 * DAY
 DURATION_MAX = 100 * 366 * DAY
 
 COUNT_MAX = 2**53 - 1  # the largest whole number that every reader of JSON keeps exactly

@@ -35,6 +35,8 @@ CronText = Annotated[
 Zone = Annotated[str, Meta(description="An IANA zone name.", examples=["Europe/Paris"])]
 
 
+TOO_LATE = "fires are listed from the year 1970 to 9999-12-29"
+
 Gap = Literal["after", "skip"]
 Fold = Literal["first", "last", "both"]
 
@@ -113,10 +115,12 @@ class CronRequest(
         first = fields.read_instant_or_none("/from", self.start)
         last = fields.read_instant_or_none("/to", self.end)
         first = now + 1 if first is None else first
-        last = limits.INSTANT_MAX if last is None else last
-        if last < first:
+        if last is not None and last < first:
             raise Invalid.field("/to", "it is before `from`")
-        return first, last
+        if first > limits.LISTED_FIRE_MAX:
+            raise Invalid.field("/from", TOO_LATE)
+        most = limits.LISTED_FIRE_MAX
+        return first, most if last is None else min(last, most)
 
 
 class ClockChangeResponse(Struct, forbid_unknown_fields=True):

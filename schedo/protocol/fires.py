@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from schedo.core import limits
 from schedo.core.limits import SECOND
 from schedo.core.model import Schedule
-from schedo.protocol.cron import TogetherResponse, describe_rule
+from schedo.protocol.cron import TOO_LATE, TogetherResponse, describe_rule
 from schedo.protocol.fields import DurationText, Instant, Name, duration_or_unset, or_unset
 from schedo.protocol.operation import Operation
 from schedo.protocol.query import (
@@ -53,7 +53,9 @@ class FiresRequest(NamedTuple):
             raise bad_parameter("to", "it is before `from`")
         if last - first > RANGE_US_MAX:
             raise bad_parameter("to", "it is at most 366 days after `from`")
-        return cls(first, last)
+        if first > limits.LISTED_FIRE_MAX:
+            raise bad_parameter("from", TOO_LATE)
+        return cls(first, min(last, limits.LISTED_FIRE_MAX))
 
 
 class FireResponse(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -103,8 +105,8 @@ class FireMapRequest(NamedTuple):
             raise bad_parameter("bucket", detail)
         first = read_instant(values, "from")
         first = (now if first is None else first) // SECOND // width * width
-        if first < 0 or (first + seconds) * SECOND > limits.INSTANT_MAX:
-            raise bad_parameter("from", "the range is not between the years 1970 and 9999")
+        if first < 0 or (first + seconds) * SECOND > limits.LISTED_FIRE_MAX:
+            raise bad_parameter("from", TOO_LATE)
         from schedo.core.fire_masks import Span
 
         limit = read_number(values, "limit", 1, LIMIT_MAX) or ITEMS_DEFAULT

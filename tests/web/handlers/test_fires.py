@@ -8,7 +8,8 @@ import pytest
 
 from tests.web.world import World
 
-BERLIN = {"cron": "30 2 * * *", "tz": "Europe/Berlin", "task": "t"}
+BERLIN_CRON = {"cron": "30 2 * * *", "tz": "Europe/Berlin"}
+BERLIN = {**BERLIN_CRON, "task": "t"}
 
 
 async def test_the_fires_of_a_day_are_listed(world: World) -> None:
@@ -161,6 +162,22 @@ async def test_a_wrong_parameter_of_all_fires_is_named(
 
     assert reply.status == 400
     assert reply.json()["errors"][0]["parameter"] == parameter
+
+
+async def test_fires_are_listed_up_to_the_last_days_of_the_year_9999(world: World) -> None:
+    await world.put("/v1/schedules/nightly", BERLIN)
+
+    found = await world.get("/v1/schedules/nightly/fires?from=9999-12-29T00:00:00Z")
+    after = await world.get("/v1/schedules/nightly/fires?from=9999-12-31T23:30:00Z")
+    of_all = await world.get("/v1/fires?from=9999-12-30T12:00:00Z")
+    explained = await explain(world, **BERLIN_CRON, **{"from": "9999-12-29T00:00:00Z"})
+    reply = await world.post("/v1/cron:explain", {**BERLIN_CRON, "from": "9999-12-31T23:30:00Z"})
+
+    assert found.json()["count"] == 1
+    assert explained["next_fires"] == ["9999-12-29T01:30:00.000000Z"]
+    assert (after.status, after.json()["errors"][0]["parameter"]) == (400, "from")
+    assert (of_all.status, of_all.json()["errors"][0]["parameter"]) == (400, "from")
+    assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, "/from")
 
 
 async def explain(world: World, **fields: Any) -> Any:
