@@ -214,8 +214,10 @@ class ScheduleCommands:
         return self._switch(schedule, True, command.note, now, now)
 
     def _resume(self, schedule: Schedule, command: ResumeSchedule, now: int) -> Schedule:
-        resume_from = now if command.resume_from is None else min(command.resume_from, now)
-        return self._switch(schedule, False, None, resume_from, now)
+        through = now
+        if command.resume_from is not None:  # its own instant is not decided either
+            through = min(command.resume_from - 1, now)
+        return self._switch(schedule, False, None, through, now)
 
     def _decide_passed(self, schedule: Schedule, through: int, now: int) -> None:
         """Leave one decision about the instants that have passed and will not fire any more."""
@@ -229,13 +231,13 @@ class ScheduleCommands:
         self._jobs.changes.decisions.append(record)
 
     def _switch(
-        self, schedule: Schedule, paused: bool, note: str | None, resume_from: int, now: int
+        self, schedule: Schedule, paused: bool, note: str | None, through: int, now: int
     ) -> Schedule:
         schedule.note = note
         schedule.updated_at = now
         if schedule.paused and not paused:
-            self._decide_passed(schedule, resume_from, now)
-        _set_paused(schedule, paused, resume_from)
+            self._decide_passed(schedule, through, now)
+        _set_paused(schedule, paused, through)
         self._expectations.align(schedule)
         self._table.mark_dirty(schedule)
         return schedule
@@ -268,9 +270,9 @@ class ScheduleCommands:
             self._schedules.unblock_next(schedule, now)
 
 
-def _set_paused(schedule: Schedule, paused: bool, resume_from: int) -> None:
+def _set_paused(schedule: Schedule, paused: bool, through: int) -> None:
     if schedule.paused and not paused:
-        _restart(schedule, resume_from)
+        _restart(schedule, through)
         schedule.note = None
     schedule.paused = paused
 

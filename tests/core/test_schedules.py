@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedo.core.commands import PauseSchedule
+from schedo.core.commands import PauseSchedule, ResumeSchedule
 from schedo.core.model import Catchup, Decision, Overlap, PauseScope, Retry, Rule, Trigger
 from schedo.core.pause_commands import PauseServer, ResumeServer
 from schedo.core.states import State
@@ -216,6 +216,17 @@ def test_a_coalesced_run_has_the_number_of_missed_instants() -> None:
         9,
     )
     assert kinds(server, schedule) == [Decision.COALESCED, Decision.CAUGHT_UP]
+
+
+def test_a_schedule_catches_up_the_instant_from_which_it_is_resumed() -> None:
+    server = Server()
+    schedule = made(server, rule=every(3_600))
+    server.send(PauseSchedule(schedule.name), SECOND)
+
+    server.send(ResumeSchedule(schedule.name, HOUR), HOUR + 30 * MINUTE)
+    server.settle(HOUR + 30 * MINUTE)
+
+    assert [run.scheduled_for for run in server.runs(schedule.id)] == [HOUR]
 
 
 def test_instants_that_wait_when_the_rule_is_changed_are_missed_and_leave_a_decision() -> None:

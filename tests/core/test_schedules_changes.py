@@ -110,6 +110,7 @@ def test_a_schedule_resumed_from_an_earlier_instant_catches_up() -> None:
     server.settle(HOUR)
 
     assert [run.scheduled_for for run in server.runs(schedule.id)] == [
+        HOUR - 3 * MINUTE,
         HOUR - 2 * MINUTE,
         HOUR - MINUTE,
         HOUR,
@@ -356,8 +357,8 @@ def test_a_resume_from_an_earlier_instant_decides_about_the_instants_before_it_o
     server.settle(HOUR)
 
     assert server.decisions(schedule.id) == [
-        (Decision.PAUSED, HOUR - 10 * MINUTE, 50),
-        (Decision.MISSED, HOUR - MINUTE, 9),
+        (Decision.PAUSED, HOUR - 11 * MINUTE, 49),
+        (Decision.MISSED, HOUR - MINUTE, 10),
         (Decision.FIRED, HOUR, 1),
     ]
 

@@ -220,7 +220,7 @@ def test_late_runs_of_a_schedule_resumed_from_an_earlier_instant_obey_the_overla
     server.settle(HOUR)
 
     blocked = [State.BLOCKED] if overlap is Overlap.BUFFER_ONE else []
-    assert states(server, schedule) == [State.RUNNING] * 2 + blocked
+    assert states(server, schedule) == [State.RUNNING] * 3 + blocked
 
 
 def test_a_failed_run_is_retried_only_before_the_next_fire() -> None:
