@@ -36,7 +36,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     max_us: int = limits.HOUR
     jitter: float = 0.2
     ladder_us: tuple[int, ...] = ()
-    until_at: int | None = None  # no attempt starts after this instant
+    until_at: int | None = None  # no retry is due at or after this instant
 
 
 ONCE = Retry(max_attempts=1)

@@ -69,7 +69,7 @@ _SHARED_TEXTS = {
     "backoff": "exponential: each wait is longer by the factor; fixed: all are the first.",
     "factor": "How many times longer each wait is than the one before.",
     "RetryRequest.jitter": "How far each wait is randomly shorter or longer: 0.2 is up to 20 %.",
-    "until": "No attempt starts after this instant.",
+    "until": "No retry is due at or after this instant; one that is due before may start later.",
     "completed": "How long a completed job is kept; 0: not at all.",
     "failed": "How long a failed job is kept; 0: not at all.",
     "RequiresRequest.labels": "By label: a value, a list of values, or an object with an operator.",
