@@ -25,9 +25,15 @@ from schedo.errors import Invalid
 _NEXT_FIRES_KEPT = 1_024
 
 
-@lru_cache(maxsize=_NEXT_FIRES_KEPT)
 def next_after(rule: Rule, after: int) -> int | None:
     """Return the first instant strictly after `after`, or None if there is none."""
+    if rule.cron is not None:  # it has whole seconds only, so all of a second ask for the same one
+        after -= after % limits.SECOND
+    return _next_after(rule, after)
+
+
+@lru_cache(maxsize=_NEXT_FIRES_KEPT)
+def _next_after(rule: Rule, after: int) -> int | None:
     after = _not_before_start(rule, after)
     if rule.cron is not None:
         instant = next_fire(rule.cron, rule.tz, after, rule.gap, rule.fold)

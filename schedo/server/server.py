@@ -34,8 +34,8 @@ from schedo.logs import set_level
 from schedo.reload import Reload
 from schedo.server.control import ControlSocket
 from schedo.server.grpc_port import GrpcPort
-from schedo.server.left_listeners import LeftListeners
 from schedo.server.other_servers import OtherServers
+from schedo.server.passed_listeners import PassedListeners
 from schedo.server.predecessors import Predecessors
 from schedo.server.settings import read_web_settings
 from schedo.server.shutdown import Shutdown
@@ -108,7 +108,7 @@ class Server:
         self._control = ControlSocket(
             self._make_control, self.store.path, lambda: self.handover is not None
         )
-        self.left = LeftListeners()  # to it, by the server before
+        self.passed_listeners = PassedListeners()
         self._bound: list[socket.socket] = []  # on which it will listen
         self._bound_grpc: list[socket.socket] = []
         self._owns_sockets = False  # they are not from systemd
@@ -158,9 +158,7 @@ class Server:
             self.engine.cluster.join()
         await self.engine.start()
         try:
-            await asyncio.sleep(
-                0
-            )  # the leases of the first turn go to the children before all else
+            await asyncio.sleep(0)  # leases of the first turn go to the children before all else
             await self.others.open()
         except BaseException:
             await self.engine.stop()
@@ -327,7 +325,7 @@ class Server:
 
     def _use(self, config: Config) -> list[str]:
         """Use the settings that a reload can change; return the changed files; see Reload."""
-        self.left.check(config)
+        self.passed_listeners.check(config)
         old, new = self.app.context.settings, read_web_settings(config)
         self.app.use(new)
         self.engine.use_retention(config.retention)

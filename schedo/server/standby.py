@@ -101,7 +101,7 @@ def _make_standby(server: Server) -> Standby:
         newest_schema(),
         status,
         lambda found: _compare(config, found),
-        lambda left: server.left.take(left, server.config),
+        lambda listeners: server.passed_listeners.take(listeners, server.config),
     )
 
 

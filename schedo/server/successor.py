@@ -42,7 +42,7 @@ async def succeed(server: Server, predecessor: Predecessor) -> Takeover:
         listeners = await predecessor.introduce(newest_schema(), server.store.path or "")
     receiving = asyncio.create_task(_receive_locks(server, predecessor))
     try:
-        server.left.take(listeners, server.config)
+        server.passed_listeners.take(listeners, server.config)
         return await _become_warm(server, predecessor, receiving, Takeover(listeners, 0, 0.0))
     except BaseException as error:
         listeners.close()

@@ -43,7 +43,7 @@ async def test_listeners_that_only_this_machine_reaches_need_no_token(
     with socket.create_server(("127.0.0.2", 0)) as near, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "api.sock"))
 
-        server.left.take(ListenerPair([near, local], [near]), server.config)
+        server.passed_listeners.take(ListenerPair([near, local], [near]), server.config)
 
 
 async def test_a_new_process_without_a_token_does_not_replace_a_server_that_others_reach(
@@ -69,7 +69,7 @@ async def test_a_reload_does_not_take_the_token_from_a_server_that_others_reach(
     with_token = Config(store=str(tmp_path / "jobs.db"), token=Secret("t" * 32))
     without = Config(store=str(tmp_path / "jobs.db"))
     server = Server(with_token, PLAIN_START, lambda: without)
-    server.left.take(everywhere, server.config)
+    server.passed_listeners.take(everywhere, server.config)
 
     server.reload.run()
 

@@ -1,7 +1,7 @@
-"""The listeners that a server gets from the one before it: their addresses count, not its own.
+"""The listeners that an upgrade or a standby gets from the server before it.
 
-The settings may name another address than the server before has, such as one that only this machine
-reaches. So the rule that clients of other machines need a token is applied to these as well.
+The settings of the new server may name another address, such as one that only this machine reaches.
+So the rule that clients of other machines need a token is applied to these listeners as well.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _SOURCE = "the server before listens there, and the address stays"
 
 
-class LeftListeners:
-    """The hosts of the listeners, once a process before has sent them."""
+class PassedListeners:
+    """The hosts of the listeners, once the server before has sent them."""
 
     def __init__(self) -> None:
         self._hosts: list[str] = []
