@@ -177,10 +177,10 @@ class WriteBuffer:
             with transaction(connection):
                 if may_enter and commit.others and self._append(connection, commit):
                     writes.run(connection, commit.others)
-                else:
-                    self._write(connection, len(self._entries))
-                    writes.run(connection, commit.statements())
-                    self._clear()
+                    return
+                self._write(connection, len(self._entries))
+                writes.run(connection, commit.statements())
+            self._clear()  # not before the end: a read that finds no job in here does not wait
         except BaseException:
             self.forget()
             raise
