@@ -71,6 +71,7 @@ class ConcurrentReads(StoreCalls):
         self._offset_us = 0  # added to stored instants that count elapsed time
         self._searcher: Connection | None = None
         self._search_lock = asyncio.Lock()  # while it is opened or closed
+        self._is_settled = True  # the disk had room for the last `settle`
 
     async def _flush_all(self) -> bool:
         """Flush the write buffer to the tables; return whether the disk had room for it."""
@@ -147,10 +148,12 @@ class ConcurrentReads(StoreCalls):
         return await _take_steps(step, after, limit)
 
     async def find_job_ids(self, which: JobFilter, before: int | None, limit: int) -> IdPage:
-        return IdPage(*await self._search(search_ids, self._offset_us, which, before, limit))
+        read = self._search if self._is_settled else self._read_unflushed
+        return IdPage(*await read(search_ids, self._offset_us, which, before, limit))
 
     async def settle(self) -> None:
-        await self._read_jobs(lambda connection: None)
+        self._is_settled = await self._flush_all()
+        await self._read(lambda connection: None)  # a store that is broken says so
 
     async def list_attempts(self, job_id: int) -> list[AttemptRecord]:
         found = await self._read(reads.fetch_all, queries.ATTEMPTS, (job_id,))
