@@ -158,8 +158,12 @@ def _check_free(path: str) -> None:
     held = hold_database(path, create=False)
     if held is not None:
         os.close(held)
-    if held is not None or os.path.exists(path + SUFFIX):
-        raise StoreUnsuitable(f"there is a store at {path} already; the target must be empty")
+    # The next server would take a log that is here for that of the copy.
+    there = [path + suffix for suffix in ("", "-wal", SUFFIX) if os.path.lexists(path + suffix)]
+    if there:
+        raise StoreUnsuitable(
+            f"there is a store at {path} already ({', '.join(there)}); the target must be empty"
+        )
 
 
 @asynccontextmanager
