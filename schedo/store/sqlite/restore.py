@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from schedo.errors import StoreDamaged, StoreUnsuitable
@@ -61,8 +62,11 @@ def _replace(backup: str, target: str, now: int, *, is_replacing: bool) -> list[
     try:
         _copy(backup, unfinished)
         _sync(unfinished)
-        kept = _keep_aside(target, now)
+        # After a kill in between, no server starts: beside a missing database, or another one, the
+        # last-commit file says that there was a store.
+        kept = _keep_aside(target, now, ("", "-wal"))
         os.rename(unfinished, target)
+        kept += _keep_aside(target, now, (SUFFIX,))
         _sync(os.path.dirname(target), os.O_DIRECTORY)
     finally:
         for suffix in ("", "-journal"):
@@ -79,11 +83,11 @@ def _copy(source: str, target: str) -> None:
         shutil.copyfileobj(file, new, 1 << 20)
 
 
-def _keep_aside(target: str, now: int) -> list[str]:
-    """Rename the files of the store, the database first: without it no server starts."""
+def _keep_aside(target: str, now: int, suffixes: Iterable[str]) -> list[str]:
+    """Rename these files of the store; return their new names."""
     stamp = datetime.fromtimestamp(now // 1_000_000, UTC).strftime("%Y%m%dT%H%M%SZ")
     kept = []
-    for suffix in _MADE:
+    for suffix in suffixes:
         if os.path.lexists(target + suffix):
             aside = f"{target}.replaced-{stamp}{suffix}"
             if os.path.lexists(aside):

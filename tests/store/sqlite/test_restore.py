@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -130,6 +131,33 @@ async def test_a_restore_that_fails_halfway_leaves_no_file(
 
     assert not [each for each in path.parent.iterdir() if each.name.startswith("new.db.restore")]
     assert not target.exists()
+
+
+@pytest.mark.parametrize("renames", [1, 2])
+async def test_no_server_begins_with_an_empty_store_after_a_restore_that_was_killed(
+    backup: str, path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    left = renames
+
+    def rename(source: str, target: str) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        os.replace(source, target)
+
+    target = path.with_name("other.db")
+    await make_store(target, 2)
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        restore(backup, target, force=True)
+    monkeypatch.undo()
+
+    with pytest.raises(StoreDamaged, match="nothing was changed"):
+        await jobs_of(target)
+
+    restore_store(backup, str(target), NOW + 1_000_000, is_replacing=True)
+    assert await jobs_of(target) == [1]
 
 
 async def test_a_store_after_a_kill_is_replaced_without_blame(backup: str, path: Path) -> None:
