@@ -40,8 +40,8 @@ MEMORY = ":memory:"
 # The log is copied into the database when it is longer than this. Its file keeps this size, because
 # a sync of overwritten blocks is cheaper than a sync of a growing file.
 WAL_BYTES_MAX = 4 * 1024 * 1024
-# A reader in another process can keep the log from starting over. When the log is this long, the
-# checkpoint waits for the reader.
+# A reader in another process can keep the log from starting over. When the log is this long, a
+# checkpoint waits for the reader, and another one after each further WAL_BYTES_MAX.
 WAL_BYTES_ALARM = 16 * WAL_BYTES_MAX
 _BUSY_MS = 5_000
 _BUSY_READER_MS = 100
@@ -80,6 +80,7 @@ class Writer(sqlite3.Connection):
     """The connection that writes."""
 
     commits = 0  # the number of the last commit, as the database has it
+    waited_bytes = -WAL_BYTES_MAX  # the length of the log when a checkpoint waited for readers last
 
 
 class Connection(aiosqlite.Connection):
@@ -338,7 +339,11 @@ def checkpoint(connection: sqlite3.Connection, path: str, *, may_wait: bool) -> 
     """
     query = "PRAGMA wal_checkpoint(PASSIVE)"
     is_busy, frames, copied = connection.execute(query).fetchone()
-    if may_wait and os.stat(path + "-wal").st_size > WAL_BYTES_ALARM:
+    size = os.stat(path + "-wal").st_size
+    assert isinstance(connection, Writer), "only one connection writes"
+    has_grown = abs(size - connection.waited_bytes) > WAL_BYTES_MAX  # or has started over
+    if may_wait and size > WAL_BYTES_ALARM and has_grown:
+        connection.waited_bytes = size
         return truncate_log(connection)
     return not is_busy and frames == copied
 
