@@ -6,10 +6,12 @@ from collections.abc import Generator
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import pytest
+
 from schedo.core.fires import ScheduleFire, count_fires, list_fires
 from schedo.core.limits import DAY, HOUR, MINUTE, SECOND
 from schedo.core.model import Rule
-from schedo.core.triggers import jitter_for, next_after
+from schedo.core.triggers import _next_after, jitter_for, next_after
 
 T = TypeVar("T")
 
@@ -89,9 +91,21 @@ def test_a_fire_that_a_clock_change_moves_or_repeats_is_marked() -> None:
     ]
 
 
+@pytest.mark.parametrize("start_at", [None, 10 * SECOND + 400_000])
+def test_a_cron_instant_is_found_from_each_moment_before_it(
+    start_at: int | None,
+) -> None:
+    rule = Rule(cron="* * * * * *", start_at=start_at)
+
+    assert [next_after(rule, 10 * SECOND + rest) for rest in (0, 1, 500_000, SECOND - 1)] == [
+        11 * SECOND
+    ] * 4
+    assert next_after(rule, 11 * SECOND) == 12 * SECOND
+
+
 def test_listing_leaves_the_cache_of_the_timers_alone() -> None:
-    before = next_after.cache_info()
+    before = _next_after.cache_info()
 
     fires(Rule(cron="7 * * * *", jitter_us=SECOND), "2027-01-15T08:00:00", "2027-01-15T20:00:00")
 
-    assert next_after.cache_info() == before
+    assert _next_after.cache_info() == before
