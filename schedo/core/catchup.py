@@ -38,9 +38,8 @@ def plan_fires(schedule: Schedule, now: int) -> FirePlan:
     if due is not None and rule.end_at is not None and due > rule.end_at:
         due = None  # the clock was set to after the end
     if due is not None and due > _missed_through(now) and _is_single(rule, due, following):
-        return FirePlan(
-            [Firing(due, Trigger.SCHEDULE)], [], following
-        )  # the usual case: a single instant, in time
+        # The usual case: a single instant, in time.
+        return FirePlan([Firing(due, Trigger.SCHEDULE)], [], following)
 
     through = schedule.evaluated_through
     late_from = max(through, _missed_through(now))

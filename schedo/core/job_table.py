@@ -50,9 +50,8 @@ class JobTable:
         self.find: Callable[[int], Job | None] = self._jobs.get
         self._keys: dict[str, int] = {}  # unique keys of the records in memory
         self._committing: dict[int, Job] = {}
-        self._evictable: set[int] = (
-            set()
-        )  # perhaps held by no index or worker; the next commit checks
+        # Perhaps held by no index and no worker; the next commit checks that.
+        self._evictable: set[int] = set()
         self._pool = JobPool()
         # Returns a recycled or new record, which is not yet in the table, with the values of its
         # first fields.

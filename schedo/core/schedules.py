@@ -78,9 +78,8 @@ class Schedules:
                 self._table.arm(schedule)  # the clock was set back
                 continue
             plan = plan_fires(schedule, now)
-            self._ids.reach(
-                now
-            )  # a later cron rule begins after the instants that are decided here
+            # A later cron rule begins after the instants that are decided here.
+            self._ids.reach(now)
             self._jobs.changes.decisions.extend(plan.decisions)
             schedule.missed += sum(d.count for d in plan.decisions if d.decision is Decision.MISSED)
             for fire in plan.fires:

@@ -94,9 +94,8 @@ class WorkerCommands:
             self._cordons.cordon(command.worker, now)
         else:
             self._cordons.uncordon(command.worker)
-        worker.is_cordoned = (
-            command.is_cordoned
-        )  # if it is not attached, this is only for the status
+        # If the worker is not attached, this is only for the status.
+        worker.is_cordoned = command.is_cordoned
         return self._status_of(worker, now)
 
     def drain(self, command: Drain, now: int, loaded: Loaded) -> WorkerStatus:

@@ -130,15 +130,15 @@ class Site:
         screens = [screen for screen in read_screens() if screen.matches(path)][:1]
         needed = self._files.find_needed(_START, *(screen.module for screen in screens))
         styles = [f"{place}css/{screen.style}.css" for screen in screens if screen.style]
-        preload = [
-            f'<link rel="stylesheet" href="{style}">' for style in styles
-        ]  # paints wait for it
+        # Paints wait for the styles.
+        preload = [f'<link rel="stylesheet" href="{style}">' for style in styles]
         preload += [f'<link rel="modulepreload" href="{place}{name}">' for name in needed]
         reads = [read for screen in screens for read in screen.reads.split()]
+        # The modules need the data when they have been loaded.
         preload += [
             f'<link rel="preload" as="fetch" crossorigin href="{self._base}{read}">'
             for read in reads
-        ]  # the modules need the data when they have been loaded
+        ]
         head = "\n".join(preload)
         for mark, value in (("base", self._base), ("ui", place), ("head", head)):
             text = text.replace(f"{{{mark}}}", value)

@@ -32,9 +32,8 @@ async def test_a_result_is_not_lost_when_another_request_finds_that_its_job_has_
     monkeypatch.setattr(second.router._gateway._requests, "ask", find_here)
     answer = await worker.poll(second, results=[result(lease)])
 
-    assert [each["lease"] for each in answer["refused"]] == [
-        lease
-    ]  # the store here has no such job
+    # The store here has no such job.
+    assert [each["lease"] for each in answer["refused"]] == [lease]
 
 
 async def test_a_result_is_not_lost_when_another_request_believes_that_its_job_is_elsewhere(

@@ -77,9 +77,9 @@ def test_servers_of_a_database_reach_each_other_by_the_names_of_their_pods(
     assert url.hostname == f"schedo-0.{server['serviceName']}.ops.svc"
     [name] = [each for each in container["env"] if each["name"] == "POD_NAME"]
     assert name["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
-    assert container["env"].index(name) < [each["name"] for each in container["env"]].index(
-        "SCHEDO_ADVERTISE"
-    )  # what a variable takes from another one must be above it
+    names = [each["name"] for each in container["env"]]
+    # What a variable takes from another one must be above it.
+    assert container["env"].index(name) < names.index("SCHEDO_ADVERTISE")
     # The name of a pod is known before it is ready, and it may connect to the others.
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
     assert service["selector"].items() <= labels

@@ -52,9 +52,8 @@ class ModelRun:
     results: dict[LeaseKey, bytes | None] = field(default_factory=dict)  # confirmed
     begun: Counter[int] = field(default_factory=Counter)
     offers: Counter[str] = field(default_factory=Counter)  # by outcome
-    released: Counter[int] = field(
-        default_factory=Counter
-    )  # attempts that their worker began and gave up
+    # Attempts that their worker began and gave up.
+    released: Counter[int] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     workers: list[RemoteWorker] = field(default_factory=list)
 

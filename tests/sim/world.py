@@ -235,9 +235,8 @@ class World:
             self.draining.remove(server)
             return
         self.server = None
-        self.loop.create_task(
-            self._boot_later(), context=Context()
-        )  # not in the dead one's context
+        # It does not run in the context of the dead one.
+        self.loop.create_task(self._boot_later(), context=Context())
 
     async def _boot_later(self) -> None:
         await self.disk.memory.close()

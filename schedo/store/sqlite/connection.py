@@ -362,9 +362,8 @@ def is_refusal(error: Exception) -> bool:
     """Return whether the error is about the written values, not about the disk."""
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", None)
-        return (
-            code is None or code & 0xFF in _UNFIT_CODES
-        )  # an error without a code is the binding's
+        # An error without a code is the binding's.
+        return code is None or code & 0xFF in _UNFIT_CODES
     return isinstance(error, UNFIT)
 
 
