@@ -101,21 +101,24 @@ def acknowledge_what_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WriteBuffer, "commit", commit)
 
 
-BUGS = (
-    forget_an_update,
-    replay_out_of_order,
-    delete_entries_before_they_are_flushed,
-    believe_memory_after_a_failure,
-    acknowledge_what_is_not_synced,
-)
+# Each with the seed that is tried first: one that finds it, as the code is. Others follow.
+BUGS = {
+    forget_an_update: 0,
+    replay_out_of_order: 0,
+    delete_entries_before_they_are_flushed: 11,
+    believe_memory_after_a_failure: 0,
+    acknowledge_what_is_not_synced: 2,
+}
 
 
-@pytest.mark.parametrize("plant", BUGS)
-def test_a_planted_bug_of_the_store_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("plant", "first"), BUGS.items())
+def test_a_planted_bug_of_the_store_is_found(
+    plant: Plant, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
 
     plan = FOLDS_FAIL if plant is believe_memory_after_a_failure else PLAN
-    assert any(check(run(seed, plan)) for seed in range(SEEDS))
+    assert any(check(run(seed, plan)) for seed in (first, *range(SEEDS)))
 
 
 @pytest.mark.parametrize("seed", range(3))

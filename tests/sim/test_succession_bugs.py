@@ -97,22 +97,23 @@ def keep_the_lock_while_draining(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ServerStore, "pass_on", pass_on)
 
 
-BUGS = (
-    continue_any_attempt,
-    release_replies_after_the_freeze,
-    read_the_store_before_the_lock,
-    keep_the_lock_while_draining,
-)
+# Each with the seed that is tried first: one that finds it, as the code is. Others follow.
+BUGS = {
+    continue_any_attempt: 10,
+    release_replies_after_the_freeze: 0,
+    read_the_store_before_the_lock: 0,
+    keep_the_lock_while_draining: 0,
+}
 
 
-@pytest.mark.parametrize("plant", BUGS)
+@pytest.mark.parametrize(("plant", "first"), BUGS.items())
 def test_a_planted_bug_of_the_succession_is_found(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch
+    plant: Plant, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
 
     plan = WITHOUT_KILLS if plant is keep_the_lock_while_draining else PLAN
-    assert any(check(run(seed, plan)) for seed in range(SEEDS))
+    assert any(check(run(seed, plan)) for seed in (first, *range(SEEDS)))
 
 
 def test_without_a_planted_bug_no_violation_is_found() -> None:
