@@ -109,8 +109,8 @@ def _read_concurrency(
 )
 @click.option(
     "--keep",
-    type=KeepValue(),
-    metavar="TIMES|JSON",
+    type=KeepValue(_DEFAULT),
+    metavar="TIMES|JSON|default",
     help="How long its ended jobs are kept: completed=1h,failed=30d; default: as all jobs.",
 )
 @as_json

@@ -37,13 +37,21 @@ class JsonValue(click.ParamType[object]):
 
 
 class KeepValue(click.ParamType[object]):
-    """How long ended jobs are kept: `completed=1h,failed=30d`, or a JSON object."""
+    """How long ended jobs are kept: `completed=1h,failed=30d`, or a JSON object.
+
+    With `word`, also this word, as it is: the caller gives it a meaning.
+    """
 
     name = "keep"
+
+    def __init__(self, word: str | None = None) -> None:
+        self._word = word
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
+        if value == self._word:
+            return value
         if not isinstance(value, str) or value.startswith("{"):
             return JsonValue().convert(value, param, ctx)
         times: dict[str, str] = {}

@@ -42,6 +42,8 @@ def test_queues_are_printed_as_a_table(server: FakeServer, schedo: Call) -> None
         (["--concurrency", "2"], {"concurrency": 2}),
         (["--concurrency", "unlimited"], {"concurrency": None}),
         (["--weight", "3", "--priority-step", "5m"], {"weight": 3, "priority_step": "5m"}),
+        (["--keep", "completed=1h"], {"keep": {"completed": "1h"}}),
+        (["--keep", "default"], {"keep": None}),
     ],
     ids=str,
 )
