@@ -214,9 +214,13 @@ def say_how_to_undo(operation: Record) -> None:
 
 def _outcome(operation: Record) -> list[str]:
     if operation["state"] == "refused":
-        most, expected = operation.get("max_jobs"), operation.get("expected_count")
-        reason = f"not {expected:,} as expected" if most is None else f"more than --max-jobs {most}"
-        return [f"{_count_text(operation['total'])}, {reason}; none was changed"]
+        expected, total = operation.get("expected_count"), operation["total"]
+        reason = (
+            f"more than --max-jobs {operation['max_jobs']}"
+            if expected in (None, total)
+            else f"not {expected:,} as expected"
+        )
+        return [f"{_count_text(total)}, {reason}; none was changed"]
     verb = "put back" if "undoes" in operation else _DONE[operation["action"]]
     text = f"{_jobs(operation['done'])} {verb}"
     if operation["skipped"]:

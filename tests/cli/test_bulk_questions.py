@@ -1,0 +1,25 @@
+"""Changes of many jobs that the user or the server refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedo.cli import bulk
+from tests.cli.conftest import Call
+from tests.cli.test_bulk import arrange, operation
+from tests.client.server import FakeServer
+
+
+def test_of_two_limits_the_refusal_names_the_one_that_was_not_met(
+    server: FakeServer, schedo: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "_POLL_S", 0)
+    args = ("jobs", "cancel", "--queue", "mail", "--max-jobs", "2000", "--expected-count", "40")
+    arrange(
+        server,
+        operation(state="refused", max_jobs=2_000, expected_count=40, matched=0, done=0),
+    )
+
+    result = schedo(*args, "--yes")
+
+    assert result.stderr == "1,234 jobs match, not 40 as expected; none was changed\n"
