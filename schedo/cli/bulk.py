@@ -108,7 +108,19 @@ def _confirm(action: str, counted: Record, wish: Wish) -> None:
         )
     jobs = "all that match" if "counted_since" in counted else _jobs(counted["matched"])
     question = f"{_tell(counted)}. {action.capitalize()} {jobs}?"
-    click.confirm(question + _NOTES.get(action, ""), abort=True)
+    _ask(question + _NOTES.get(action, ""))
+
+
+def _ask(question: str) -> None:
+    """Ask the user; raise Abort after a no, and KeyboardInterrupt after Ctrl-C."""
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort as abort:
+        # click makes one of both, and after Ctrl-C the loop of a shell must not go on.
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            click.echo("", err=True)
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _can_ask() -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import signal
+from typing import Any
+
 import pytest
 
-from schedo.cli import bulk
+from schedo.cli import bulk, main
 from tests.cli.conftest import Call
 from tests.cli.test_bulk import arrange, operation
 from tests.client.server import FakeServer
@@ -23,3 +27,25 @@ def test_of_two_limits_the_refusal_names_the_one_that_was_not_met(
     result = schedo(*args, "--yes")
 
     assert result.stderr == "1,234 jobs match, not 40 as expected; none was changed\n"
+
+
+class InterruptedInput(io.BytesIO):
+    """A terminal at which the user types Ctrl-C."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_at_the_question_ends_the_command_as_sigint_does(
+    server: FakeServer, schedo: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrange(server)
+    ended_by: list[signal.Signals] = []
+    monkeypatch.setattr(main, "_end_by", ended_by.append)
+    monkeypatch.setattr(bulk, "_can_ask", lambda: True)
+
+    call: Any = schedo
+    call("jobs", "cancel", "--queue", "mail", input=InterruptedInput())
+
+    assert ended_by == [signal.SIGINT]
+    assert len(server.requests) == 1
