@@ -226,6 +226,8 @@ def put(
         raise click.UsageError("give a command after --, or --task")
     if sum(rule in spec for rule in ("cron", "every", "at")) != 1:
         raise click.UsageError("give exactly one of --cron, --every and --at")
+    if options["tz"] is not None and "cron" not in spec:
+        raise click.UsageError("--tz requires --cron; --at is a time of this machine")
     schedule, _ = client.put_schedule(name, **spec)
     effect = describe_effect(schedule)
     if spec.get("paused") is False and schedule.get("paused"):

@@ -182,6 +182,17 @@ def test_put_makes_a_schedule_that_runs_a_command(server: FakeServer, schedo: Ca
     }
 
 
+@pytest.mark.parametrize("rule", [("--at", "2099-01-01 10:00"), ("--every", "1h")], ids=str)
+def test_a_time_zone_without_a_cron_rule_is_refused(
+    server: FakeServer, schedo: Call, rule: tuple[str, str]
+) -> None:
+    result = schedo("schedules", "put", "once", *rule, "--tz", "Europe/Paris", "--", "backup")
+
+    assert result.exit_code == 2
+    assert "--tz requires --cron" in result.stderr
+    assert server.requests == []
+
+
 def test_put_makes_a_schedule_that_runs_a_task(server: FakeServer, schedo: Call) -> None:
     server.on("PUT", PATH, 201, schedule_record(next_fires=[], effect="created"))
 
