@@ -268,22 +268,23 @@ def output(
         with leaving_on_interrupt(job_id):
             follow(client, job_id, is_raw=is_raw)
         return
-    outputs = client.output(job_id)
-    if not is_json and "attempt" not in wanted:
-        outputs = latest_attempt(outputs)
+    kept = client.output(job_id)
+    outputs = kept if is_json or "attempt" in wanted else latest_attempt(kept)
     outputs = [item for item in outputs if item.items() >= wanted.items()]
     if is_json:
         print_json(outputs)
         return
     write_outputs(outputs, is_raw=is_raw)
     if not outputs:
-        is_over = is_final(client.get(job_id).record)
-        reason = (
-            "no output is kept of this job or attempt"
-            if is_over
-            else "no attempt of the job has ended; --follow prints output now"
-        )
-        click.echo(f"schedo: {reason}", err=True)
+        click.echo(f"schedo: {_explain_no_output(client, job_id, bool(kept))}", err=True)
+
+
+def _explain_no_output(client: Client, job_id: str, has_other: bool) -> str:
+    if has_other:
+        return "the job has output, but none of this stream or attempt"
+    if is_final(client.get(job_id).record):
+        return "no output is kept of this job or attempt"
+    return "no output is kept of an attempt that has ended; --follow prints output now"
 
 
 @jobs.command()
