@@ -50,7 +50,7 @@ def fires(
         if end is not None:
             raise click.UsageError("--to is for one schedule; give --hours, or a name")
         found = client.list_fires(start=start, hours=hours)
-        print_json(found) if is_json else _print_all(found)
+        print_json(found) if is_json else _print_all(found, start)
         return
     if hours is not None:
         raise click.UsageError("--hours is for all schedules; give --to")
@@ -72,15 +72,16 @@ def _print_one(found: Record) -> None:
         click.echo("schedo: the schedule is paused: none of them fires until a resume", err=True)
 
 
-def _print_all(found: Record) -> None:
+def _print_all(found: Record, start: str | None) -> None:
     now = read_now()
+    after = now if start is None else parse_instant(start)
     rows = [
         (
             _join(item["names"], item["schedules"], _NAMES_SHOWN),
             item["rule"],
             item["tz"],
             f"{item['count']:,}",
-            _render_first(item, found, now),
+            _render_first(item, found, now, after),
             "; ".join(change["clock_change"] for change in item.get("clock_changes", ())),
         )
         for item in found["items"]
@@ -107,12 +108,18 @@ def _print_left_out(found: Record) -> None:
         click.echo(f"schedo: only the first {count:,} schedules were looked at", err=True)
 
 
-def _render_first(item: Record, found: Record, now: int) -> str:
-    """Return the item's first fire, or the bucket that has it."""
+def _render_first(item: Record, found: Record, now: int, after: int) -> str:
+    """Return the item's first fire after an instant, or the bucket that has it.
+
+    The server's range begins with a whole bucket, so some of its fires may be before. If all of
+    them are, this is the last one.
+    """
     start = parse_instant(found["from"])
     seconds: Any = item.get("seconds")
     if seconds:
-        return render_time(render_instant(start + round(seconds[0] * SECOND)), now)
+        instants = [start + round(each * SECOND) for each in seconds]
+        first = next((each for each in instants if each >= after), instants[-1])
+        return render_time(render_instant(first), now)
     counts = item["counts"]
     place = next(place for place, count in enumerate(counts) if count)
     width = (parse_instant(found["to"]) - start) // len(counts)

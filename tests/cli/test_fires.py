@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from schedo.protocol.times import parse_instant
 from tests.cli.conftest import Call
 from tests.client.server import FakeServer
 
@@ -50,7 +52,7 @@ def test_a_wrong_time_is_named(server: FakeServer, schedo: Call, option: str) ->
     assert option in result.stderr
 
 
-ALL = {
+ALL: dict[str, Any] = {
     "from": "2027-03-28T00:00:00.000000Z",
     "to": "2027-03-29T00:00:00.000000Z",
     "bucket": "12h",
@@ -96,6 +98,29 @@ def test_the_fires_of_all_schedules_are_printed_by_rule(server: FakeServer, sche
     assert "the first 2 rules" in result.stderr
     assert "only the first 24 schedules" in result.stderr
     assert server.requests[0].target == "/v1/fires?hours=24"
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [((), "12:05:00"), (("--from", "2027-03-28T12:06:00Z"), "12:10:00")],
+    ids=["now", "from"],
+)
+def test_the_first_fire_is_none_that_has_passed(
+    server: FakeServer,
+    schedo: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    first: str,
+) -> None:
+    now = parse_instant("2027-03-28T12:03:14Z")
+    monkeypatch.setattr("schedo.cli.fires.read_now", lambda: now)
+    item = {**ALL["items"][0], "count": 3, "seconds": [0, 300, 600]}
+    found = {**ALL, "from": "2027-03-28T12:00:00.000000Z", "items": [item], "busiest": []}
+    server.on("GET", "/v1/fires", 200, found)
+
+    result = schedo("schedules", "fires", *options)
+
+    assert first in result.stdout.splitlines()[1]
 
 
 def test_the_fires_of_all_schedules_are_printed_as_json(server: FakeServer, schedo: Call) -> None:
