@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -33,6 +33,12 @@ def takes_note_and_end(command: F) -> F:
     return command
 
 
+def check_end(options: Mapping[str, Any]) -> None:
+    """Raise UsageError if the options of a pause give two ends."""
+    if options["until"] is not None and options["duration"] is not None:
+        raise click.UsageError("give only one of --for and --until")
+
+
 @click.command()
 @click.argument("what", type=_WHAT, default="all")
 @takes_note_and_end
@@ -45,6 +51,7 @@ def pause(client: Client, what: str, is_json: bool, **options: Any) -> None:
     After a pause of the schedules, each schedule treats the instants that have passed by its
     catch-up policy.
     """
+    check_end(options)
     _print(client.send(operations.pause_server({"scopes": _scopes(what), **options})), is_json)
 
 

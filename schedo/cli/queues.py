@@ -10,7 +10,7 @@ import click
 from schedo.cli.connection import as_json, connected
 from schedo.cli.escapes import escape
 from schedo.cli.names import QUEUE
-from schedo.cli.pauses import takes_note_and_end
+from schedo.cli.pauses import check_end, takes_note_and_end
 from schedo.cli.tables import print_json, print_table
 from schedo.cli.times import keep_distance, read_now, render_time
 from schedo.cli.value_types import DURATION, KeepValue
@@ -134,6 +134,7 @@ def set_(client: Client, name: str, is_json: bool, **options: Any) -> None:
 @connected
 def pause(client: Client, name: str, is_json: bool, **options: Any) -> None:
     """Start no new jobs of the queue; running jobs continue."""
+    check_end(options)
     known = {queue["name"] for queue in client.list_queues()}
     queue = client.pause_queue(name, **options)
     _show(queue, is_json)

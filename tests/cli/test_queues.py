@@ -74,6 +74,17 @@ def test_the_refusal_of_a_limit_says_how_a_limit_is_removed(
     assert "N|unlimited" in schedo("queues", "set", "--help").stdout
 
 
+@pytest.mark.parametrize("command", [("pause",), ("queues", "pause", "mail")], ids=" ".join)
+def test_two_ends_of_a_pause_are_exit_code_2(
+    server: FakeServer, schedo: Call, command: tuple[str, ...]
+) -> None:
+    result = schedo(*command, "--for", "1h", "--until", "2099-11-20T13:00:00Z")
+
+    assert result.exit_code == 2
+    assert "give only one of --for and --until" in result.stderr
+    assert server.requests == []
+
+
 def test_queues_are_paused_and_resumed(server: FakeServer, schedo: Call) -> None:
     server.on("POST", "/v1/queues/mail:pause", 200, queue_record(paused=True))
     server.on("POST", "/v1/queues/mail:resume", 200, queue_record())
