@@ -11,7 +11,7 @@ import click
 
 from schedo.cli.escapes import escape
 from schedo.cli.follow import INTERRUPTED
-from schedo.cli.job_filters import given_filters, takes_filters
+from schedo.cli.job_filters import given_filters, takes_filters_of_change
 from schedo.cli.tables import make_printable, print_json
 from schedo.client import bulk
 from schedo.client.messages import Record
@@ -54,7 +54,7 @@ def takes_many(command: F) -> F:
         click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
     ):
         command = option(command)
-    return takes_filters(command)
+    return takes_filters_of_change(command)
 
 
 def change_many(client: Client, action: str, options: Mapping[str, Any], is_json: bool) -> None:

@@ -56,6 +56,19 @@ class StatesType(click.ParamType[str]):
         return "STATE[,...]"
 
 
+class StateType(StatesType):
+    """One state: the server changes the jobs of one, or of all that an operation can change."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        state = super().convert(value, param, ctx)
+        if "," in state:
+            self.fail("give one state; begin an operation for each", param, ctx)
+        return state
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "STATE"
+
+
 STATES = StatesType()
 
 
@@ -113,6 +126,14 @@ FILTERS = {
 def takes_filters(command: F) -> F:
     """Add the options that select jobs."""
     for option in reversed(FILTERS.values()):
+        command = option(command)
+    return command
+
+
+def takes_filters_of_change(command: F) -> F:
+    """Add the options that select the jobs of an operation."""
+    one_state = click.option("--state", type=StateType(), help="Only in this state.")
+    for option in reversed({**FILTERS, "state": one_state}.values()):
         command = option(command)
     return command
 

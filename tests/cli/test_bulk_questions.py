@@ -29,6 +29,18 @@ def test_of_two_limits_the_refusal_names_the_one_that_was_not_met(
     assert result.stderr == "1,234 jobs match, not 40 as expected; none was changed\n"
 
 
+@pytest.mark.parametrize("action", ["cancel", "retry", "run", "delete"])
+def test_an_operation_takes_one_state_as_its_help_says(
+    server: FakeServer, schedo: Call, action: str
+) -> None:
+    result = schedo("jobs", action, "--state", "failed,cancelled", "--yes")
+
+    assert result.exit_code == 2
+    assert "'--state': give one state; begin an operation for each" in result.stderr
+    assert "STATE[,...]" not in schedo("jobs", action, "--help").stdout
+    assert server.requests == []
+
+
 class InterruptedInput(io.BytesIO):
     """A terminal at which the user types Ctrl-C."""
 
