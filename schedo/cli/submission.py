@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -54,11 +55,25 @@ def submit_job(
     if job.is_conflict:
         click.echo("schedo: no job was made: this one has the unique key", err=True)
     if options["is_waiting"]:
-        click.get_current_context().exit(wait_and_print(client, job.id, is_json=is_json))
+        with _telling_of_the_job(job.id):
+            code = wait_and_print(client, job.id, is_json=is_json)
+        click.get_current_context().exit(code)
     if is_json:
         print_json(job.record)
     else:
         click.echo(describe_state(job.record))
+
+
+@contextmanager
+def _telling_of_the_job(job_id: str) -> Iterator[None]:
+    """After an error of the wait, say that the job was accepted: a second one would be too many."""
+    try:
+        yield
+    except SchedoError:
+        number = escape(job_id)
+        way = f"to wait for its end:  schedo jobs wait {number}"
+        click.echo(f"schedo: job {number} was accepted; {way}", err=True)
+        raise
 
 
 def _show_broadcast(items: list[SyncJobHandle | SchedoError], *, is_json: bool) -> None:

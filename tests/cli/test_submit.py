@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Call
-from tests.client.server import JOB_ID, FakeServer, job_record
+from tests.client.server import JOB_ID, FakeServer, job_record, problem
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,23 @@ def test_a_warning_of_the_server_is_printed(server: FakeServer, schedo: Call) ->
 
     assert (result.exit_code, result.stdout) == (0, f"{JOB_ID}  queued\n")
     assert result.stderr == "schedo: warning: no worker has it\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["text", "json"])
+def test_after_a_broken_wait_the_accepted_job_is_named(
+    server: FakeServer, schedo: Call, more: list[str]
+) -> None:
+    server.on("POST", "/v1/jobs", 201, job_record())
+    server.on("GET", f"/v1/jobs/{JOB_ID}/wait", 500, problem(500, "internal", "a bug"))
+
+    result = schedo("submit", "add", "--wait", *more)
+
+    told, *_ = result.stderr.splitlines()
+    assert result.exit_code == 1
+    assert told == (
+        f"schedo: job {JOB_ID} was accepted; to wait for its end:  schedo jobs wait {JOB_ID}"
+    )
+    assert "a bug" in result.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--wait"]])
