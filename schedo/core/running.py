@@ -61,6 +61,7 @@ class RunningAttempts:
         if job.options.at_most_once or job.trigger is _INVOKE or worker.spec.durable_starts:
             self.deferred.add(lease)
             self.unsent.add(key)
+            worker.in_poll.add(key)  # until a response carries it, which ends the poll
         else:
             self._leases.append(lease)
 

@@ -99,7 +99,7 @@ class Worker:
             "running",
             "last_assigned",
         ),
-        *("_freed", "_turns", "elsewhere", "groups", "reserved", "suspects", "number", "used"),
+        *("_freed", "_turns", "elsewhere", "groups", "in_poll", "suspects", "number", "used"),
     )
 
     def __init__(
@@ -121,7 +121,9 @@ class Worker:
         self.running: dict[LeaseKey, ResourceAmounts] = {}
         self.used: dict[str, int] = {}
         self.suspects: set[LeaseKey] = set()  # poison suspects among the running attempts
-        self.reserved: set[LeaseKey] = set()  # reservations that count in the current poll
+        # What counts in the current poll and may end before it: reservations, and attempts whose
+        # lease waits for a commit or for a gang.
+        self.in_poll: set[LeaseKey] = set()
         self.requested = 0  # how many attempts its poll still requests
         self.is_polling = False  # a poll of it is open
         self.elsewhere = 0  # how many attempts it runs for other servers
@@ -177,7 +179,7 @@ class Worker:
         self.free -= 1
         self.requested -= 1
         if key.job_id < 0:
-            self.reserved.add(key)
+            self.in_poll.add(key)
         self.last_assigned = -next(self._turns)
 
     def release(self, key: LeaseKey) -> None:
@@ -189,8 +191,8 @@ class Worker:
             self.suspects.discard(key)
         for name, amount in amounts:
             self.used[name] -= amount
-        if self.reserved and key in self.reserved:  # the open poll can use this slot again
-            self.reserved.remove(key)
+        if self.in_poll and key in self.in_poll:  # the open poll can use this slot again
+            self.in_poll.remove(key)
             self.requested += 1
         self.refresh()
 
@@ -291,7 +293,7 @@ class WorkerPool:
         if worker is not None:
             worker.requested = count
             worker.is_polling = count > 0
-            worker.reserved.clear()
+            worker.in_poll.clear()
             worker.refresh()
 
     def has_elsewhere(self, worker_id: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from schedo.core.commands import (
     AttachWorker,
     Cancel,
+    CloseWorker,
     ConfigureQueue,
     DetachWorker,
     Poll,
@@ -15,7 +16,7 @@ from schedo.core.commands import (
 from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from schedo.errors import NoCapacity, Unsatisfiable
-from tests.core.builders import HOUR, SECOND, T0, worker_spec
+from tests.core.builders import HOUR, SECOND, T0, make_spec, worker_spec
 from tests.core.remote_site import MILLISECOND, Site, keys, make_poll
 from tests.core.test_offers import ACCEPT, offered, states
 
@@ -128,6 +129,22 @@ def test_a_gang_fails_if_a_worker_without_offers_does_not_poll_in_time() -> None
     site.run_until(ACCEPT)
 
     assert (site.begun, states(site)) == ([], [State.FAILED] * 2)
+
+
+def test_a_gang_that_fails_gives_its_slot_back_to_the_poll_of_a_worker_without_offers() -> None:
+    site = Site(local_slots=1)
+    site.poll("gone", supports_offers=False, wait_s=0.0)
+    poll = site.poll("a", supports_offers=False)
+    site.invoke(3)
+    site.run_until(ACCEPT)
+    assert states(site) == [State.FAILED] * 3
+    site.apply(CloseWorker("local"), ACCEPT)
+
+    job = site.submit(make_spec(), ACCEPT)
+    site.turn(ACCEPT)
+
+    [lease] = site.response(poll).leases
+    assert lease.key.job_id == job.id
 
 
 def test_a_worker_that_accepts_by_polling_waits_for_the_others_of_the_gang() -> None:
