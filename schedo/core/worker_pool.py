@@ -282,9 +282,13 @@ class WorkerPool:
 
     def close(self, worker_id: str) -> None:
         """Assign no more attempts to the worker. Its running attempts continue."""
+        self.set_open(worker_id, False)
+
+    def set_open(self, worker_id: str, is_open: bool) -> None:
+        """Assign attempts to the worker, or no more."""
         worker = self._workers.get(worker_id)
-        if worker is not None:
-            worker.is_open = False
+        if worker is not None and worker.is_open is not is_open:
+            worker.is_open = is_open
             worker.refresh()
 
     def poll(self, worker_id: str, count: int) -> None:

@@ -216,6 +216,7 @@ class WorkerSessions:
             self._workers.attach(session.spec)
         self._workers.note_elsewhere(session.name, request.elsewhere)
         session.move(_DRAINING if request.is_draining else _CONNECTED)
+        self._workers.set_open(session.name, not request.is_draining)
         return session
 
     def _take_over(self, session: Session, request: PollRequest, now: int) -> None:
@@ -360,6 +361,7 @@ class WorkerSessions:
         for session in self._sessions.values():
             if session.state is not _DISCONNECTED:
                 self._workers.attach(session.spec)
+                self._workers.set_open(session.name, session.state is not _DRAINING)
 
     def follow_server(self, previous: PreviousServer, now: int) -> None:
         """Continue what workers run for another server."""

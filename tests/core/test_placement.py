@@ -11,8 +11,10 @@ from schedo.core.commands import (
     ConfigureQueue,
     DetachWorker,
     Poll,
+    Reserve,
     TransferAttempts,
 )
+from schedo.core.model import ReadyKey
 from schedo.core.states import State
 from schedo.core.worker_messages import Decided
 from schedo.errors import NoCapacity, Unsatisfiable
@@ -246,6 +248,34 @@ def test_a_task_of_a_disconnected_worker_is_no_capacity() -> None:
 
     with pytest.raises(NoCapacity, match="a worker that could is disconnected"):
         site.invoke()
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_worker_that_drains_gets_neither_an_invocation_nor_a_reservation(recovers: bool) -> None:
+    site = Site()
+    lease = site.leased(slots=2)
+    site.report_in(slots=2, is_draining=True, running=[lease.key])
+    if recovers:
+        site.recover(T0, lease)
+
+    with pytest.raises(NoCapacity) as refusal:
+        site.invoke()
+    assert refusal.value.rejected == {"draining": 1}
+    with pytest.raises(NoCapacity) as refusal:
+        site.apply(Reserve("r", "nonce", ReadyKey("default", "work"), 1, HOUR), T0)
+    assert refusal.value.rejected == {"draining": 1}
+
+
+def test_a_worker_whose_next_process_does_not_drain_gets_invocations_again() -> None:
+    site = Site()
+    request = make_poll(slots=2)
+    lease = site.leased(slots=2, spec=request.spec)
+    site.report_in(slots=2, spec=request.spec, is_draining=True, running=[lease.key])
+
+    poll = site.poll(slots=2, spec=request.spec, session="s2")
+    site.invoke()
+
+    assert site.response(poll).leases
 
 
 def test_shortly_after_a_restart_an_unknown_task_is_no_capacity() -> None:

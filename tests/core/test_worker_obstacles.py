@@ -131,6 +131,16 @@ def test_a_worker_that_is_asked_to_drain_is_draining() -> None:
     assert reason.obstacle == "draining"
 
 
+def test_a_worker_that_announces_its_end_is_draining() -> None:
+    site = Site()
+    lease = site.leased()
+    site.report_in(is_draining=True, running=[lease.key])
+
+    [reason], _ = site.scheduler.explain_workers(ReadyKey("default", "work"))
+
+    assert reason.obstacle == "draining"
+
+
 def test_a_worker_that_has_not_come_back_after_a_restart_says_so() -> None:
     site, lease = crashed()
     site.scheduler.expect_worker(lease, NEXT)
