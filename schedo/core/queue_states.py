@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from schedo.core.lazy_heap import Key, LazyHeap
 from schedo.core.limits import PAGE_ENTRIES_MAX, READY_PAGE_BYTES_MAX, READY_PAGE_MAX
 from schedo.core.model import Queue, ReadyKey
 from schedo.core.paged_index import START, IndexSize, PagedIndex
 from schedo.core.worker_groups import WorkerGroup
+
+if TYPE_CHECKING:
+    from schedo.core.worker_pool import Worker
 
 _UNLIMITED = 1 << 30
 
@@ -167,6 +173,17 @@ class Section:
         """Put the section into the heap of its group: one of its jobs may start now."""
         self.awaits_page = False
         self.group.enqueue(self, self.queue_state.key)
+
+    def note_starts(self, workers: Sequence[Worker]) -> None:
+        """Count a start on each of these workers in the virtual time of the queue."""
+        queue_state, group = self.queue_state, self.group
+        begin = max(queue_state.virtual_time, group.virtual_time, workers[0].virtual_time)
+        step = 1 / queue_state.queue.weight
+        queue_state.virtual_time = begin + step * len(workers)
+        queue_state.has_waited = True
+        group.virtual_time = last = queue_state.virtual_time - step
+        for worker in workers:
+            worker.virtual_time = max(worker.virtual_time, last)
 
     @property
     def key(self) -> Key | None:

@@ -6,9 +6,12 @@ serves. So priority holds across tasks, and a ready key that no worker serves bl
 
 Between queues, starts are shared by weight (weighted fair queueing): each start adds 1 / weight to
 the virtual time of its queue, and the queue with the smallest virtual time is next. A queue that
-was idle begins at the current virtual time, so it gets nothing for the time when it had no jobs. It
-goes before queues with the same virtual time: its first job must not wait until a thousand other
-queues have started one job each.
+was idle begins at the current virtual time, and before queues with the same virtual time: its first
+job must not wait until a thousand other queues have started one job each.
+
+The current virtual time is that of the last start in the same worker group or on the same worker:
+other workers may start jobs a thousand times as fast. A queue that is behind it goes on from there.
+So it gets nothing for the time when it had no jobs, was paused or at its limit, or had no worker.
 
 The choice never scans all queues or ready keys. It goes through the workers: each worker group
 (worker_groups.py) has a heap of the queues with jobs for it, by virtual time, and each queue has a
@@ -65,7 +68,6 @@ class ReadyQueues:
         self.queue_state: Callable[[str], QueueState] = self._queue_states.__getitem__
         self._active: dict[str, QueueState] = {}  # the queues that have a ready index
         self._numbers = count(1)
-        self._virtual_time = 0.0
         self._refilled: set[ReadyIndex] = set()  # those that got jobs since the last choice
         self._page_heap: LazyHeap[ReadyIndex] = LazyHeap(attrgetter("page_key"))
 
@@ -185,17 +187,13 @@ class ReadyQueues:
             return []
         if ready.taken_in != self._period:
             self._note_taken(ready)
-        queue_state = section.queue_state
+        group = section.group
         # If no job of another ready key can start, all free slots go to this one in a single call.
-        is_only = (
-            len(section.heap) == len(section.group.waiting) == len(self._groups.available) == 1
-        )
-        shares = section.group.share(min(queue_state.free_slots, len(ready)) if is_only else 1)
+        is_only = len(section.heap) == len(group.waiting) == len(self._groups.available) == 1
+        shares = group.share(min(section.queue_state.free_slots, len(ready)) if is_only else 1)
         entries = ready.pop_first(len(shares))
-        step = 1 / queue_state.queue.weight
-        queue_state.virtual_time += step * len(entries)
-        queue_state.has_waited = True
-        self._virtual_time = queue_state.virtual_time - step
+        section.note_starts(shares)
+        self._groups.virtual_time = group.virtual_time
         self._shrunk(ready)
         return [(job_id, worker) for (_, job_id), worker in zip(entries, shares, strict=True)]
 
@@ -319,7 +317,8 @@ class ReadyQueues:
     def _open(self, ready_key: ReadyKey, *, empty: bool) -> ReadyIndex:
         queue_state = self._queue_states[ready_key.queue]
         if not queue_state.indexes:
-            queue_state.virtual_time = max(queue_state.virtual_time, self._virtual_time)
+            began_at = self._groups.find(ready_key).virtual_time
+            queue_state.virtual_time = max(queue_state.virtual_time, began_at)
             queue_state.has_waited = not empty  # the store had its jobs before
             queue_state.number = next(self._numbers)
             self._active[ready_key.queue] = queue_state

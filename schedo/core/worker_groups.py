@@ -36,7 +36,7 @@ class WorkerGroup:
 
     __slots__ = (
         *("_heap", "_members", "_resources", "_available"),
-        *("kinds", "key_count", "one_at_a_time", "requirements", "waiting"),
+        *("kinds", "key_count", "one_at_a_time", "requirements", "virtual_time", "waiting"),
     )
 
     def __init__(
@@ -51,6 +51,7 @@ class WorkerGroup:
         self.one_at_a_time = one_at_a_time
         self.kinds: set[ReadyKey] = set()  # of ready keys; see WorkerGroups
         self.key_count = 0  # how many of its ready keys have jobs
+        self.virtual_time = 0.0  # at which the last job of its workers started; see ReadyQueues
         # The sections with jobs, one per queue, in the order of their queues.
         self.waiting: LazyHeap[Section] = LazyHeap(attrgetter("key"))
         self._available = available
@@ -82,6 +83,7 @@ class WorkerGroup:
             0.0 if requirements is None else -requirements.preference_score(worker.spec.labels),
         )
         worker.groups[self] = None
+        self.virtual_time = max(self.virtual_time, worker.virtual_time)
         self.mark_available(worker)
 
     def remove(self, worker: Worker) -> None:
@@ -165,6 +167,7 @@ class WorkerGroups:
         # The groups that may have both an available worker and a job that can start.
         self.available: dict[WorkerGroup, None] = {}
         self.freed: set[Worker] = set()  # those whose free slots may have grown since `note_freed`
+        self.virtual_time = 0.0  # of the last start, with which a new worker begins
         self.generation = 0  # grows when every ready key must be assigned to a group again
         self._workers: dict[Worker, None] = {}
         self._naming_queues = 0  # how many workers name the queues that they serve

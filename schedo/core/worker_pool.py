@@ -100,6 +100,7 @@ class Worker:
             "last_assigned",
         ),
         *("_freed", "_turns", "elsewhere", "groups", "in_poll", "suspects", "number", "used"),
+        "virtual_time",
     )
 
     def __init__(
@@ -129,6 +130,7 @@ class Worker:
         self.elsewhere = 0  # how many attempts it runs for other servers
         # Negative and decreasing: the worker with the largest value has waited longest.
         self.last_assigned = 0
+        self.virtual_time = 0.0  # at which the last job from a queue started on it
         self.is_open = True  # False: it finishes its attempts and gets no more
         self.is_cordoned = False  # the same, because an operator cordoned it
         self.free = 0
@@ -236,6 +238,7 @@ class WorkerPool:
         if known is None:
             known = Worker(spec, next(self._numbers), self.groups.freed, self._turns)
             self._workers[spec.id] = known
+            known.virtual_time = self.groups.virtual_time
             self._set_spec(known, spec)
         elif known.spec != spec:
             self._set_spec(known, spec)
