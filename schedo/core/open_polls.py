@@ -33,11 +33,12 @@ class OpenPolls:
         if poll.wants_leases:
             session.waiting = poll  # an earlier poll gets a response without leases
             session.polled_at = now
+            unsent = session.unsent()
             if poll.max_leases is None:
                 free = session.spec.slots - len(session.held)
             else:
-                free = max(poll.max_leases - len(session.unsent()), 0)
-            self._workers.poll(session.name, free)
+                free = max(poll.max_leases - len(unsent), 0)
+            self._workers.poll(session.name, free, unsent)
             self._placement.try_start_gangs()
 
     def close(self, session: Session, now: int) -> None:

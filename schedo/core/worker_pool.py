@@ -122,8 +122,7 @@ class Worker:
         self.running: dict[LeaseKey, ResourceAmounts] = {}
         self.used: dict[str, int] = {}
         self.suspects: set[LeaseKey] = set()  # poison suspects among the running attempts
-        # What counts in the current poll and may end before it: reservations, and attempts whose
-        # lease waits for a commit or for a gang.
+        # What the current poll counts and may outlast: reservations, and leases without a response.
         self.in_poll: set[LeaseKey] = set()
         self.requested = 0  # how many attempts its poll still requests
         self.is_polling = False  # a poll of it is open
@@ -294,13 +293,13 @@ class WorkerPool:
             worker.is_open = is_open
             worker.refresh()
 
-    def poll(self, worker_id: str, count: int) -> None:
-        """Set how many attempts the worker's poll requests; 0 means that no poll is open."""
+    def poll(self, worker_id: str, count: int, unsent: Collection[LeaseKey] = ()) -> None:
+        """Set how many attempts the worker's poll requests beside `unsent` leases; 0: none."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.requested = count
             worker.is_polling = count > 0
-            worker.in_poll.clear()
+            worker.in_poll = {*unsent}
             worker.refresh()
 
     def has_elsewhere(self, worker_id: str) -> bool:

@@ -11,7 +11,7 @@ from schedo.core.model import JobSpec
 from schedo.core.offers import FOLLOWERS, OfferState
 from schedo.core.states import State
 from schedo.core.worker_messages import Decided
-from tests.core.builders import HOUR, SECOND, T0
+from tests.core.builders import HOUR, SECOND, T0, make_spec
 from tests.core.remote_site import MILLISECOND, Site, done
 
 ACCEPT = 250 * MILLISECOND
@@ -86,6 +86,20 @@ def test_an_offer_to_a_worker_that_does_not_poll_times_out() -> None:
     site.run_until(ACCEPT)
 
     assert site.decided == [Decided("call", 1, {*site.store.jobs})]
+
+
+def test_a_poll_that_comes_with_the_end_of_an_offer_gets_the_next_job() -> None:
+    site = Site()
+    site.report_in()
+    site.invoke()
+
+    poll = site.poll(now=ACCEPT)
+    assert states(site) == [State.FAILED]
+    job = site.submit(make_spec(), ACCEPT)
+    site.turn(ACCEPT)
+
+    [lease] = site.response(poll).leases
+    assert lease.key.job_id == job.id
 
 
 def test_a_set_clock_does_not_change_the_wait_of_an_offer() -> None:
