@@ -11,7 +11,7 @@ or from SCHEDO_TOKEN, which is removed from the environment once read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -189,7 +189,8 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _Found]
         if not name.startswith(PREFIX) or name in _OTHER_VARIABLES or _is_service_link(name, value):
             continue
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
-        yield _check_key(key, f"environment {name}"), _Found(value, f"environment {name}")
+        source = f"environment {name}"
+        yield _check_key(key, source, variable), _Found(value, source)
 
 
 def _is_service_link(name: str, value: str) -> bool:
@@ -199,14 +200,15 @@ def _is_service_link(name: str, value: str) -> bool:
     return name == "SCHEDO_PORT" and value.startswith(("tcp://", "udp://"))
 
 
-def _check_key(key: str, source: str) -> str:
+def _check_key(key: str, source: str, write: Callable[[str], str] = str) -> str:
+    """Return the key if there is such a setting; write: how its source writes a key."""
     if key in SETTINGS:
         return key
     if key == "token":
         raise Invalid(
             f"{source} must not contain the token: put it in a file of its own and set token_file"
         )
-    hint = suggest(key, SETTINGS) or f"; the keys are {', '.join(SETTINGS)}"
+    hint = suggest(key, SETTINGS, write) or f"; the keys are {', '.join(SETTINGS)}"
     raise Invalid(f"unknown key {key} ({source}){hint}")
 
 

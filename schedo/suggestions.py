@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 # What other schedulers call these fields: APScheduler, Celery, Sidekiq, Oban, River, systemd.
 _SYNONYMS = {
@@ -19,12 +19,15 @@ _SYNONYMS = {
 _CHARACTERS_MAX = 64  # of a name that is compared: longer ones are no misspelt names
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean NAME?", or "" if no known name is a synonym of it or similar to it."""
+def suggest(name: str, known: Iterable[str], write: Callable[[str], str] = str) -> str:
+    """Return "; did you mean NAME?", or "" if no known name is a synonym of it or similar to it.
+
+    write: how the user writes a known name, if not as it is.
+    """
     from difflib import get_close_matches  # imported here, because only a wrong name needs it
 
     names = set(known)
     meant = {word: field for word, field in _SYNONYMS.items() if field in names}
     meant |= {each: each for each in names}
     similar = get_close_matches(name[:_CHARACTERS_MAX], sorted(meant), n=1)
-    return f"; did you mean {meant[similar[0]]}?" if similar else ""
+    return f"; did you mean {write(meant[similar[0]])}?" if similar else ""

@@ -194,8 +194,10 @@ def test_an_unknown_key_is_reported_with_its_source_and_a_suggestion(tmp_path: P
     path = tmp_path / "schedo.toml"
     assert str(from_file.value) == (f"unknown key conccurency ({path}); did you mean concurrency?")
     assert str(from_environment.value) == (
-        "unknown key concurency (environment SCHEDO_CONCURENCY); did you mean concurrency?"
+        "unknown key concurency (environment SCHEDO_CONCURENCY); did you mean SCHEDO_CONCURRENCY?"
     )
+    with pytest.raises(Invalid, match=r"did you mean SCHEDO_RETENTION__FAILED\?"):
+        load(environ={"SCHEDO_RETENTION_FAILED": "3d"})
 
 
 def test_a_group_written_as_a_value_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from schedo.cli.connection import DEFAULT_URL
-from schedo.cli.errors import BadConfiguration
+from schedo.cli.errors import BadConfiguration, explain
 from schedo.cli.value_types import DURATION
 from schedo.client.tokens import read_token
 from schedo.core.built_in import BUILT_IN
@@ -202,7 +202,7 @@ def worker(log_format: Any, log_level: str, **options: Any) -> None:
         made = Worker(app, app_name=target or "worker", **options)
     except (Invalid, ValueError) as error:
         raise BadConfiguration(str(error)) from error
-    run_worker(made, log_format, log_level, read_token=read_again)
+    run_worker(made, log_format, log_level, read_token=read_again, explain=explain)
 
 
 def _import_app(target: str | None) -> Any:

@@ -97,7 +97,7 @@ def read_retry(value: RetryRequest | int | str | None) -> Retry | None:
     preset = PRESETS.get(value)
     if preset is None:
         known = ", ".join(PRESETS)
-        raise Invalid.field("/retry", f"{value[:40]!a} is no preset; there are {known}")
+        raise Invalid.field("/retry", f"{value[:40]!a} is no preset; the presets are {known}")
     return preset
 
 

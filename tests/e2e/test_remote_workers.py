@@ -300,7 +300,7 @@ def test_progress_is_visible_while_a_handler_runs(tmp_path: Path) -> None:
     assert (said["percent"], said["message"], said["log"]) == (40, "page 4 of 10", "it has begun")
 
 
-def test_a_worker_with_a_wrong_token_ends_with_a_message(tmp_path: Path) -> None:
+def test_a_worker_without_the_right_token_ends_with_a_message(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef-right")
     token.chmod(0o600)
@@ -308,10 +308,14 @@ def test_a_worker_with_a_wrong_token_ends_with_a_message(tmp_path: Path) -> None
     wrong.write_text("0123456789abcdef-wrong")
     wrong.chmod(0o600)
     with serving(tmp_path, "--token-file", str(token)) as server:
-        process = WorkerProcess(server, "w1", "--token-file", str(wrong))
+        mistaken = WorkerProcess(server, "w1", "--token-file", str(wrong))
+        bare = WorkerProcess(server, "w2")
 
-        assert process.wait() == 1
-        assert "token" in process.log().splitlines()[-1]
+        assert (mistaken.wait(), bare.wait()) == (1, 1)
+        assert mistaken.log().splitlines()[-1] == "schedo: the token is wrong"
+        assert bare.log().splitlines()[-1] == (
+            "schedo: the token is missing; give the token with --token-file or SCHEDO_TOKEN"
+        )
 
 
 def test_a_worker_waits_for_a_server_that_has_not_started(tmp_path: Path) -> None:

@@ -33,10 +33,11 @@ def run_worker(
     log_level: str = "info",
     *,
     read_token: Callable[[], str | None],
+    explain: Callable[[SchedoError], str] = str,
 ) -> NoReturn:
     """Run the worker until a signal, the server or an error ends it; end the process then.
 
-    read_token: reads the token again, after a SIGHUP.
+    read_token: reads the token again, after a SIGHUP. explain: says what went wrong, for the user.
     """
     listener = start_logging(log_format, log_level, has_application=True)
     output = keep_task_output(log_format)
@@ -49,7 +50,7 @@ def run_worker(
     try:
         runner.run(_run(worker, read_token, output))
     except SchedoError as error:
-        code, refusal = Exit.REFUSED, str(error)
+        code, refusal = Exit.REFUSED, explain(error)
         if isinstance(error, LifespanFailed):
             log.error("the startup of the application failed", exc_info=error.__cause__)
     except SystemExit as error:  # in a task that a handler has started: it ends the loop
