@@ -139,7 +139,7 @@ def test_an_unknown_variable_is_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> 
     result = schedo("serve")
 
     assert result.exit_code == 2
-    assert "unknown key prot (environment SCHEDO_PROT); did you mean port?" in result.stderr
+    assert "unknown key prot (environment SCHEDO_PROT); did you mean SCHEDO_PORT?" in result.stderr
 
 
 def test_an_unknown_option_is_exit_code_2() -> None:
