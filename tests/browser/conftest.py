@@ -77,12 +77,12 @@ async def next_frame(page: Page) -> None:
     )
 
 
-async def intercept(page: Page, url: str, handler: Callable[[Route], Any], **options: Any) -> None:
-    """Let the test answer requests of a page that is open; options: of `page.route`.
+async def intercept(page: Page, url: str, handler: Callable[[Route], Any]) -> None:
+    """Let the test answer requests of a page that is open.
 
-    That returns a little before a busy browser hands the requests over, so this waits for one.
+    `page.route` returns before a busy browser hands the requests over, so this waits for one.
     """
-    await page.route(url, handler, **options)
+    await page.route(url, handler)
     await page.route("**/healthz", lambda route: route.fulfill(body="intercepted"))
     while await page.evaluate("fetch('/healthz').then((it) => it.text())") != "intercepted":
         pass

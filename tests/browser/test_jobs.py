@@ -250,10 +250,17 @@ async def test_a_search_that_goes_on_late_leaves_no_gap_below_new_jobs(
     ids = page.locator("tbody a")
     await expect(ids).to_have_text([old])
     go_on = page.get_by_role("button", name="Go on")
-    requests: asyncio.Queue[Route] = asyncio.Queue()
-    await intercept(page, "**/v1/jobs?**", requests.put, times=1)
+    first: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
+
+    async def hold_the_first(route: Route) -> None:
+        if first.done():
+            await route.continue_()
+        else:
+            first.set_result(route)
+
+    await intercept(page, "**/v1/jobs?**", hold_the_first)
     await go_on.click()
-    late = await requests.get()
+    late = await first
     new = await submit(1_000)
     await page.get_by_role("button", name="show").click()
     await expect(ids).to_have_text([new])
