@@ -71,8 +71,22 @@ async def _run_server(path: str) -> None:
     except TimeoutError:
         log.warning("the requests of the warm-up had no response within %g s", _RESPONSES_S)
     finally:
+        await _stop(http, engine)
+
+
+async def _stop(http: HttpServer, engine: Engine) -> None:
+    """Stop both, also if the warm-up is cancelled meanwhile: its directory is removed next."""
+
+    async def stop() -> None:
         await http.stop()
         await engine.stop()
+
+    stopping = asyncio.create_task(stop())
+    try:
+        await asyncio.shield(stopping)
+    except asyncio.CancelledError:
+        await stopping
+        raise
 
 
 async def _request_all(sock: socket.socket) -> bytes:
