@@ -6,8 +6,9 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from typing import Any, NoReturn
 
 END_S = 1.0  # for tasks and threads of an application that go on when its worker has ended
 
@@ -19,6 +20,16 @@ def new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:  # not available on this platform
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+async def finish(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until the work has ended; a cancel of the caller is raised only then."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def end_loop(runner: asyncio.Runner, threads: ThreadPoolExecutor) -> bool:

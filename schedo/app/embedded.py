@@ -25,6 +25,7 @@ from schedo.engine.clocks import make_clock
 from schedo.engine.engine import Engine
 from schedo.errors import StoreLocked
 from schedo.garbage import collect_seldom
+from schedo.loops import finish
 from schedo.store import open_store
 from schedo.store.inbox import find_inbox
 from schedo.tasks.backend import Backend
@@ -177,7 +178,7 @@ class EmbeddedServer:
             try:
                 await self._lifespan.aclose()
             finally:
-                await self.engine.stop()
+                await finish(self.engine.stop())  # a part of a stop would leave the store locked
                 self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _end_attempts(self, grace_s: float) -> None:

@@ -98,7 +98,7 @@ def _plan_missed(
 
 
 def _is_single(rule: Rule, due: int, following: int | None) -> bool:
-    """Whether the stored instant is the only one before the following one.
+    """Return whether the stored instant is the only one of the rule before the following one.
 
     Newer time zone data may have moved it, so that it is no instant of the rule any more.
     """

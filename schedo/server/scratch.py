@@ -18,6 +18,7 @@ from schedo.core.leases import AttemptResult, Completed, Lease, StopRequest
 from schedo.core.worker_pool import WorkerSpec
 from schedo.engine.engine import Engine
 from schedo.errors import SchedoError
+from schedo.loops import finish
 from schedo.store import open_store
 from schedo.web.app import build_app
 from schedo.web.handler_table import import_all
@@ -71,22 +72,12 @@ async def _run_server(path: str) -> None:
     except TimeoutError:
         log.warning("the requests of the warm-up had no response within %g s", _RESPONSES_S)
     finally:
-        await _stop(http, engine)
+        await finish(_stop(http, engine))  # its directory is removed next
 
 
 async def _stop(http: HttpServer, engine: Engine) -> None:
-    """Stop both, also if the warm-up is cancelled meanwhile: its directory is removed next."""
-
-    async def stop() -> None:
-        await http.stop()
-        await engine.stop()
-
-    stopping = asyncio.create_task(stop())
-    try:
-        await asyncio.shield(stopping)
-    except asyncio.CancelledError:
-        await stopping
-        raise
+    await http.stop()
+    await engine.stop()
 
 
 async def _request_all(sock: socket.socket) -> bytes:

@@ -278,33 +278,6 @@ async def test_a_program_that_is_cancelled_while_it_leaves_ends_its_handlers_fir
     assert seen == ["the handler ends", "shutdown"]
 
 
-async def test_a_program_that_is_cancelled_in_its_shutdown_still_closes_its_store(
-    tmp_path: Path,
-) -> None:
-    leaving = asyncio.Event()
-
-    async def lifespan(_: Schedo) -> AsyncIterator[None]:
-        yield
-        leaving.set()
-        await asyncio.Event().wait()
-
-    app = Schedo(tmp_path / "jobs.db", lifespan=lifespan)
-
-    async def program() -> None:
-        async with app:
-            pass
-
-    async with asyncio.timeout(LONG_S):
-        task = asyncio.create_task(program())
-        await leaving.wait()
-        task.cancel()
-        await asyncio.wait([task])
-
-    assert task.cancelled()
-    async with Schedo(tmp_path / "jobs.db"):
-        pass
-
-
 async def test_a_store_that_one_program_has_open_is_refused_to_another(tmp_path: Path) -> None:
     first, second = Example(tmp_path), Example(tmp_path)
 
